@@ -1,0 +1,1 @@
+"""Figures, measured beside their peers in one run. ``make bench``."""

@@ -1,0 +1,28 @@
+"""``python -m bench [--quick] [--json] [codec|log ...]``."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+
+from bench.report import show
+
+SECTIONS = ("codec", "log")
+
+
+def main() -> int:
+    """Measure and print; exit code 1 if a figure that is to be reached was missed."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="codec|log")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, rougher figures")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    rows = []
+    for section in options.sections or SECTIONS:
+        rows += import_module(f"bench.{section}").run(quick=options.quick)
+    show(rows, as_json=options.json)
+    return 1 if any("MISSED" in row.verdict for row in rows) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""Kafka's messages, as declarations; :mod:`dohle.protocol.apis` finds them."""

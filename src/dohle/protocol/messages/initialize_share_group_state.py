@@ -1,0 +1,41 @@
+"""InitializeShareGroupState, api key 83: request and response.
+
+Written by tools/import_schemas.py; do not edit.
+"""
+
+from __future__ import annotations
+
+from dohle.core.ids import Uuid
+from dohle.protocol.fields import array, int16, int32, int64, string, uuid
+from dohle.protocol.schema import Request, Response, Struct
+
+
+class PartitionData(Struct):
+    partition: int = int32("0+")
+    state_epoch: int = int32("0+")
+    start_offset: int = int64("0+")
+
+
+class InitializeStateData(Struct):
+    topic_id: Uuid = uuid("0+")
+    partitions: tuple[PartitionData, ...] = array(PartitionData, "0+")
+
+
+class InitializeShareGroupStateRequest(Request, api_key=83, versions="0", flexible="0+"):
+    group_id: str = string("0+")
+    topics: tuple[InitializeStateData, ...] = array(InitializeStateData, "0+")
+
+
+class PartitionResult(Struct):
+    partition: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable=True, default=None)
+
+
+class InitializeStateResult(Struct):
+    topic_id: Uuid = uuid("0+")
+    partitions: tuple[PartitionResult, ...] = array(PartitionResult, "0+")
+
+
+class InitializeShareGroupStateResponse(Response, api_key=83, versions="0", flexible="0+"):
+    results: tuple[InitializeStateResult, ...] = array(InitializeStateResult, "0+")

@@ -1,0 +1,1 @@
+"""Messages that are stored: records of internal topics, control records, files."""

@@ -1,0 +1,332 @@
+"""The schema language: one class per message, all its versions in it.
+
+A message reads like a dataclass whose fields say in which versions they exist::
+
+    class HeartbeatRequest(Request, api_key=12, versions="0-4", flexible="4+"):
+        group_id: GroupId = string("0+")
+        group_instance_id: str | None = string("3+", nullable=True, default=None)
+
+``"0+"`` is every version from 0 on, ``"1-3"`` a closed range, ``"2"`` a single version. The functions
+that declare fields are in :mod:`dohle.protocol.fields`.
+
+Rules that hold for every message:
+
+- It is a value: compared by its fields, hashable when they are, and not to be changed once made
+  (a type checker refuses it; :meth:`Struct.replace` makes a changed copy). Default structs and
+  empty arrays are therefore shared.
+- Arrays are tuples, so that what was decoded equals what was constructed.
+- Every field has a default, as in Kafka: zero, "", empty, false, or what ``default=`` says.
+- Tagged fields that the schema does not know are kept in ``unknown_tags``, in ascending order.
+
+Nothing is compiled before the first use, and importing a declaration is cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
+from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
+
+from dohle.protocol.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
+
+#: What a field of record batches holds: decoding gives a view into its input, never a copy.
+Records = bytes | memoryview
+#: What can be decoded.
+Buffer = bytes | bytearray | memoryview
+
+VERSION_MAX = 32767
+
+
+class VersionRange(NamedTuple):
+    """The versions from ``lowest`` to ``highest``; empty when the first is above the second."""
+
+    lowest: int
+    highest: int
+
+    def covers(self, version: int) -> bool:
+        """Tell whether the version lies in the range."""
+        return self.lowest <= version <= self.highest
+
+    def __str__(self) -> str:
+        if self.lowest > self.highest:
+            return "none"
+        if self.highest == VERSION_MAX:
+            return f"{self.lowest}+"
+        return str(self.lowest) if self.lowest == self.highest else f"{self.lowest}-{self.highest}"
+
+
+NO_VERSIONS = VersionRange(0, -1)
+
+
+@cache
+def version_range(text: str) -> VersionRange:
+    """Parse ``"3+"``, ``"1-4"``, ``"2"`` or ``"none"``."""
+    if text == "none":
+        return NO_VERSIONS
+    if text.endswith("+"):
+        return VersionRange(int(text[:-1]), VERSION_MAX)
+    lowest, _, highest = text.partition("-")
+    return VersionRange(int(lowest), int(highest or lowest))
+
+
+class Field(NamedTuple):
+    """One field of a struct, in all its versions."""
+
+    kind: str  # the name of the function in dohle.protocol.fields that declared it
+    versions: VersionRange
+    nullable: VersionRange
+    default: object
+    tag: int | None  # a field with a tag is tagged in all its versions
+    ignorable: bool  # dropped, rather than refused, where a version lacks the field
+    compact: bool  # False: keeps the old length prefix even in flexible versions
+    element: str | type[Struct] | None  # of an array: a kind or a struct; of a struct: the struct
+
+    @property
+    def default_value(self) -> object:
+        """The value that the field has when nobody sets it."""
+        if self.default is STRUCT_DEFAULT:
+            assert isinstance(self.element, StructMeta)
+            return default_struct(self.element)
+        return self.default
+
+
+#: Stands for "the struct with all its defaults", which is made only once it is needed.
+STRUCT_DEFAULT = object()
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class StructMeta(type):
+    """Turns declared fields into slots and keeps the declarations in ``FIELDS``."""
+
+    FIELDS: dict[str, Field]
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> Self:
+        """Make the class."""
+        fields = {key: value for key, value in namespace.items() if isinstance(value, Field)}
+        for key in namespace.setdefault("__slots__", tuple(fields)):
+            del namespace[key]  # the declaration: the slot takes its place
+        namespace["FIELDS"] = fields
+        namespace["_values_of"] = attrgetter(*fields, "unknown_tags")
+        return super().__new__(mcs, name, bases, namespace, **options)
+
+
+class Struct(metaclass=StructMeta):
+    """Fields in a given order: a part of a message, and what messages are made of."""
+
+    __slots__ = ("unknown_tags",)
+
+    FIELDS: ClassVar[dict[str, Field]]
+    _values_of: ClassVar[Callable[[Struct], Any]]
+
+    unknown_tags: tuple[tuple[int, bytes], ...] = ()
+
+    def __init__(self, **values: Any) -> None:
+        # The first instance of a class gets the class its real constructor.
+        from dohle.protocol.compiler import compile_init
+
+        init = compile_init(type(self))
+        type.__setattr__(type(self), "__init__", init)
+        init(self, **values)
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed."""
+        values = {name: getattr(self, name) for name in self.FIELDS}
+        return type(self)(**{**values, "unknown_tags": self.unknown_tags, **changes})
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        assert isinstance(other, Struct)
+        return bool(self._values_of(self) == self._values_of(other))
+
+    def __hash__(self) -> int:
+        return hash(self._values_of(self))
+
+    def __repr__(self) -> str:
+        # Fields that have their default would hide the others.
+        shown = [
+            f"{name}={value!r}"
+            for name, field in self.FIELDS.items()
+            if (value := getattr(self, name)) != field.default_value
+        ]
+        if self.unknown_tags:
+            shown.append(f"unknown_tags={self.unknown_tags!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@cache
+def default_struct(struct: type[Struct]) -> Struct:
+    """Return the one shared instance whose fields all have their default."""
+    return struct()
+
+
+#: A compiled decoder: (buffer, offset) -> (message, offset behind it).
+Decoder = Callable[[Any, int], tuple[Any, int]]
+#: A compiled encoder: message -> chunks of its encoding.
+Encoder = Callable[[Any], list[Records]]
+
+
+class Message(Struct):
+    """A struct that is sent or stored by itself, in one of its versions."""
+
+    VERSIONS: ClassVar[VersionRange] = NO_VERSIONS
+    FLEXIBLE: ClassVar[VersionRange] = NO_VERSIONS
+
+    _encoders: ClassVar[dict[int, Encoder]]
+    _bytes_decoders: ClassVar[dict[int, Decoder]]
+    _view_decoders: ClassVar[dict[int, Decoder]]
+
+    def __init_subclass__(cls, *, versions: str = "none", flexible: str = "none") -> None:
+        super().__init_subclass__()
+        cls.VERSIONS = version_range(versions)
+        cls.FLEXIBLE = version_range(flexible)
+        cls._encoders = {}
+        cls._bytes_decoders = {}
+        cls._view_decoders = {}
+
+    def encode(self, version: int) -> bytes:
+        """Return the message in the given version."""
+        try:
+            return b"".join((self._encoders.get(version) or self._encoder(version))(self))
+        except TypeError as error:
+            raise UnencodableMessage(f"{type(self).__name__} version {version}: {error}") from error
+
+    def encode_chunks(self, version: int) -> list[Records]:
+        """Return the message in pieces: its record batches as they are, all else joined.
+
+        This is for sending: what lies in a log or in a receive buffer is not copied again.
+        """
+        chunks: list[Records] = []
+        small: list[Records] = []
+        for chunk in (self._encoders.get(version) or self._encoder(version))(self):
+            if len(chunk) < CHUNK_BYTES_MIN:
+                small.append(chunk)
+                continue
+            if small:
+                chunks.append(b"".join(small))
+                small.clear()
+            chunks.append(chunk)
+        if small:
+            chunks.append(b"".join(small))
+        return chunks
+
+    @classmethod
+    def decode(cls, version: int, buffer: Buffer, offset: int = 0) -> tuple[Self, int]:
+        """Read a message; return it and the offset of the first byte behind it."""
+        if type(buffer) is bytes:
+            decoder = cls._bytes_decoders.get(version) or cls._decoder(version, view=False)
+        else:
+            view = memoryview(buffer)
+            buffer = view if view.format == "B" else view.cast("B")
+            decoder = cls._view_decoders.get(version) or cls._decoder(version, view=True)
+        return decoder(buffer, offset)
+
+    @classmethod
+    def from_bytes(cls, version: int, buffer: Buffer) -> Self:
+        """Read a message that fills the buffer; bytes behind it are an error."""
+        message, end = cls.decode(version, buffer)
+        size = len(buffer) if type(buffer) is bytes else memoryview(buffer).nbytes
+        if end != size:
+            raise MalformedMessage(
+                f"{cls.__name__} version {version}: {size - end} bytes behind its end"
+            )
+        return message
+
+    @classmethod
+    def _encoder(cls, version: int) -> Encoder:
+        from dohle.protocol.compiler import compile_encoder
+
+        cls._check_version(version)
+        encoder = cls._encoders[version] = compile_encoder(cls, version)
+        return encoder
+
+    @classmethod
+    def _decoder(cls, version: int, *, view: bool) -> Decoder:
+        from dohle.protocol.compiler import compile_decoder
+
+        cls._check_version(version)
+        decoder = compile_decoder(cls, version, view=view)
+        (cls._view_decoders if view else cls._bytes_decoders)[version] = decoder
+        return decoder
+
+    @classmethod
+    def _check_version(cls, version: int) -> None:
+        if not cls.VERSIONS.covers(version):
+            raise UnsupportedVersion(
+                f"{cls.__name__} has versions {cls.VERSIONS}, not version {version}"
+            )
+
+
+#: Below this size a copy is cheaper than one more buffer to send.
+CHUNK_BYTES_MIN = 1024
+
+
+class Request(Message):
+    """What a client asks for; :mod:`dohle.protocol.apis` knows all of them by their key."""
+
+    API_KEY: ClassVar[int]
+
+    def __init_subclass__(
+        cls, *, api_key: int = -1, versions: str = "none", flexible: str = "none"
+    ) -> None:
+        super().__init_subclass__(versions=versions, flexible=flexible)
+        cls.API_KEY = api_key
+
+
+class Response(Message):
+    """The answer to the request of the same key and version."""
+
+    API_KEY: ClassVar[int]
+
+    def __init_subclass__(
+        cls, *, api_key: int = -1, versions: str = "none", flexible: str = "none"
+    ) -> None:
+        super().__init_subclass__(versions=versions, flexible=flexible)
+        cls.API_KEY = api_key
+
+
+class Header(Message):
+    """What stands before a request or a response."""
+
+
+class Data(Message):
+    """A message that is embedded in others or stored, and framed by whoever does so."""
+
+
+class MetadataRecord(Message):
+    """A record framed by its key and version: see :mod:`dohle.protocol.record_framing`."""
+
+    API_KEY: ClassVar[int]
+
+    def __init_subclass__(
+        cls, *, api_key: int = -1, versions: str = "none", flexible: str = "none"
+    ) -> None:
+        super().__init_subclass__(versions=versions, flexible=flexible)
+        cls.API_KEY = api_key
+
+
+class CoordinatorKey(Message):
+    """The key of a record in a coordinator's topic; the record type says which message it is."""
+
+    RECORD_TYPE: ClassVar[int]
+
+    def __init_subclass__(
+        cls, *, record_type: int = -1, versions: str = "none", flexible: str = "none"
+    ) -> None:
+        super().__init_subclass__(versions=versions, flexible=flexible)
+        cls.RECORD_TYPE = record_type
+
+
+class CoordinatorValue(Message):
+    """The value of a record in a coordinator's topic; its type is the key's."""
+
+    RECORD_TYPE: ClassVar[int]
+
+    def __init_subclass__(
+        cls, *, record_type: int = -1, versions: str = "none", flexible: str = "none"
+    ) -> None:
+        super().__init_subclass__(versions=versions, flexible=flexible)
+        cls.RECORD_TYPE = record_type

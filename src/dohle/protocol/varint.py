@@ -1,0 +1,216 @@
+"""Unsigned varints, and the slow paths of what they count, as compiled codecs call them.
+
+An unsigned varint is base 128, low group first, at most five bytes; a length is one byte nearly
+always, so compiled code handles a single byte itself and comes here for the rest. Functions that
+read raise :class:`struct.error` on nonsense, as the struct module does: the compiled decoder turns
+every such error into one :class:`~dohle.protocol.errors.MalformedMessage` that says where it was.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from dohle.protocol.errors import UnencodableMessage
+
+INT32_MAX = 0x7FFF_FFFF
+STRING_BYTES_MAX = 0x7FFF
+
+View = bytes | memoryview
+
+
+def uvarint(value: int) -> bytes:
+    """Encode an unsigned varint of 32 bits."""
+    if 0 <= value < 0x80:
+        return _SINGLE_BYTES[value]
+    if not 0 <= value <= 0xFFFF_FFFF:
+        raise UnencodableMessage(f"{value} is not an unsigned 32-bit number")
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_SINGLE_BYTES = [bytes((value,)) for value in range(0x80)]
+
+
+def read_uvarint(buffer: View, pos: int) -> tuple[int, int]:
+    """Read an unsigned varint that fits in 31 bits; return it and the offset behind it."""
+    byte = buffer[pos]
+    return (byte, pos + 1) if byte < 0x80 else read_rest(buffer, pos + 1, byte)
+
+
+def read_rest(buffer: View, pos: int, first: int) -> tuple[int, int]:
+    """Read what follows the first byte of an unsigned varint of several bytes."""
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = buffer[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > INT32_MAX:
+                raise struct.error(f"{value} is more than any length can be")
+            return value, pos
+    raise struct.error("a varint of more than five bytes")
+
+
+def compact_length(buffer: View, pos: int, first: int) -> tuple[int, int]:
+    """Finish a compact length that is not a single byte above zero, which here must not be null.
+
+    Compact lengths are one more than what they count, so that zero can mean null; they are
+    returned so. This one may be as large as the rest of the buffer, each element taking a byte.
+    """
+    if not first:
+        raise struct.error("null where null is not allowed")
+    return nullable_compact_length(buffer, pos, first)
+
+
+def nullable_compact_length(buffer: View, pos: int, first: int) -> tuple[int, int]:
+    """Finish a compact length of several bytes."""
+    length, pos = read_rest(buffer, pos, first)
+    if length - 1 > len(buffer) - pos:
+        raise struct.error(f"a length of {length - 1} with {len(buffer) - pos} bytes left")
+    return length, pos
+
+
+def compact_string_length(buffer: View, pos: int, first: int) -> tuple[int, int]:
+    """Finish the length of a compact string that is not null."""
+    if not first:
+        raise struct.error("null where null is not allowed")
+    return nullable_compact_string_length(buffer, pos, first)
+
+
+def nullable_compact_string_length(buffer: View, pos: int, first: int) -> tuple[int, int]:
+    """Finish the length of a compact string whose first byte is 128 or more."""
+    length, pos = read_rest(buffer, pos, first)
+    if length - 1 > STRING_BYTES_MAX:
+        raise struct.error(f"a string of {length - 1} bytes; {STRING_BYTES_MAX} are allowed")
+    return length, pos
+
+
+def negative_length(length: int) -> None:
+    """Refuse a length below zero that does not mean null, or null where it is not allowed."""
+    raise struct.error("null where null is not allowed" if length == -1 else f"length {length}")
+
+
+def check_count(buffer: View, pos: int, count: int, size: int) -> None:
+    """Refuse an array that has more elements, each of at least this size, than bytes are left."""
+    if count * size > len(buffer) - pos:
+        raise struct.error(f"{count} elements with {len(buffer) - pos} bytes left")
+
+
+def compact_array(buffer: View, pos: int, first: int, code: str) -> tuple[tuple[Any, ...], int]:
+    """Read an array of a fixed-size type whose compact length is of several bytes."""
+    length, pos = read_rest(buffer, pos, first)
+    return _unpack_array(buffer, pos, length - 1, code)
+
+
+def plain_array(buffer: View, pos: int, count: int, code: str) -> tuple[tuple[Any, ...], int]:
+    """Read an array of a fixed-size type after a plain count below zero or above 126."""
+    if count < 0:
+        negative_length(count)
+    return _unpack_array(buffer, pos, count, code)
+
+
+def _unpack_array(buffer: View, pos: int, count: int, code: str) -> tuple[tuple[Any, ...], int]:
+    size = struct.calcsize(code)
+    check_count(buffer, pos, count, size)
+    return struct.unpack_from(array_format(code, count), buffer, pos), pos + count * size
+
+
+@cache
+def unpackers(code: str) -> list[Callable[[Any, int], tuple[Any, ...]]]:
+    """Return what reads arrays of one fixed-size type, indexed by compact length below 128."""
+
+    def null(_buffer: Any, _pos: int) -> tuple[Any, ...]:
+        raise struct.error("null where null is not allowed")
+
+    return [null, *(struct.Struct(array_format(code, n)).unpack_from for n in range(127))]
+
+
+@cache
+def packers(code: str) -> list[Callable[..., bytes]]:
+    """Return what writes arrays of one fixed-size type, indexed by their length below 127."""
+    return [struct.Struct(array_format(code, n)).pack for n in range(127)]
+
+
+@cache
+def counted_packers(code: str) -> list[Callable[..., bytes]]:
+    """Return what writes such arrays with their compact length before them."""
+    return [struct.Struct(">B" + array_format(code, n)[1:]).pack for n in range(127)]
+
+
+def pack_array(code: str, values: Sequence[Any]) -> bytes:
+    """Write an array of a fixed-size type, of any length."""
+    return struct.pack(array_format(code, len(values)), *values)
+
+
+def array_format(code: str, count: int) -> str:
+    """Return the struct format of an array."""
+    return ">" + code * count if code == "16s" else f">{count}{code}"
+
+
+def check_uuid(value: bytes) -> None:
+    """Refuse a uuid of another length than sixteen, which struct would pad or cut."""
+    if len(value) != 16:
+        raise UnencodableMessage(f"a uuid of {len(value)} bytes")
+
+
+def read_unknown_tags(
+    buffer: View, pos: int, count: int
+) -> tuple[tuple[tuple[int, bytes], ...], int]:
+    """Read the tagged fields of a struct that knows none; ``count`` is the section's first byte."""
+    if count > 127:
+        count, pos = read_rest(buffer, pos, count)
+    tags = []
+    last = -1
+    for _ in range(count):
+        tag, end, pos = read_tag(buffer, pos, last)
+        last = tag
+        tags.append((tag, bytes(buffer[pos:end])))
+        pos = end
+    return tuple(tags), pos
+
+
+def read_tag(buffer: View, pos: int, last: int) -> tuple[int, int, int]:
+    """Read the head of a tagged field: its tag, where it ends, and where its value starts."""
+    tag, pos = read_uvarint(buffer, pos)
+    if tag <= last:
+        raise struct.error(f"tag {tag} after tag {last}")
+    size, pos = read_uvarint(buffer, pos)
+    if size > len(buffer) - pos:
+        raise struct.error(f"a tagged field of {size} bytes with {len(buffer) - pos} left")
+    return tag, pos + size, pos
+
+
+def check_tag_end(pos: int, end: int) -> None:
+    """Refuse a tagged field that is not as long as its size says."""
+    if pos != end:
+        raise struct.error(f"a tagged field that ends {end - pos} bytes before its size")
+
+
+def string_length(length: int) -> bytes:
+    """Encode the length of a compact string of 127 bytes or more."""
+    if length > STRING_BYTES_MAX:
+        raise UnencodableMessage(f"a string of {length} bytes; {STRING_BYTES_MAX} are allowed")
+    return uvarint(length + 1)
+
+
+def tagged_section(
+    known: list[tuple[int, bytes]], unknown: tuple[tuple[int, bytes], ...], reserved: frozenset[int]
+) -> bytes:
+    """Encode tagged fields, the known and the unknown mixed in ascending order."""
+    out = [uvarint(len(known) + len(unknown))]
+    last = -1
+    for tag, value in sorted([*known, *unknown]) if unknown else known:
+        if tag <= last:
+            raise UnencodableMessage(f"tag {tag} twice")
+        last = tag
+        out += (uvarint(tag), uvarint(len(value)), value)
+    if any(tag in reserved for tag, _ in unknown):
+        raise UnencodableMessage(f"unknown tags {unknown} that the schema knows")
+    return b"".join(out)

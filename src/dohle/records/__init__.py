@@ -1,0 +1,1 @@
+"""Record batches: the bytes that producers send, disks keep and consumers read."""

@@ -1,0 +1,299 @@
+"""Building batches of format 2, byte for byte as the Java client does when nothing is compressed.
+
+The base timestamp is that of the first record (or the delete horizon, if one is set), offsets count
+up from the base offset unless they are given, and the header is written last, over the finished
+records. The result is a ``bytearray``: the log writes base offset and leader epoch into it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import crc32c
+
+from dohle.records.batch import (
+    ATTRIBUTES_AT,
+    BATCH_HEADER,
+    CONTROL_FLAG,
+    CRC_AT,
+    DELETE_HORIZON_FLAG,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_FLAG,
+)
+from dohle.records.compression import Codec, compress
+from dohle.records.errors import InvalidRecord
+from dohle.records.record import NO_TIMESTAMP, Header, TimestampType
+from dohle.records.varint import INT32_MAX, INT64_MAX, encode_varint
+
+#: Length, attributes, timestamp delta and offset delta of a record at their largest.
+RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5
+
+_UINT32 = struct.Struct(">I")
+_NULL = encode_varint(-1)
+_NO_HEADERS = encode_varint(0)
+
+
+class BatchBuilder:
+    """Collects records and gives them out as one batch.
+
+    The producer's fields may be set until :meth:`build`: a producer knows its sequence number
+    only when it sends the batch. A batch can be built again after they were changed.
+    """
+
+    __slots__ = (
+        "_base_timestamp",
+        "_last_offset",
+        "_parts",
+        "base_offset",
+        "base_sequence",
+        "codec",
+        "delete_horizon_ms",
+        "is_control",
+        "is_transactional",
+        "level",
+        "log_append_time",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "records_size",
+    )
+
+    def __init__(
+        self,
+        *,
+        base_offset: int = 0,
+        codec: Codec = Codec.NONE,
+        level: int | None = None,
+        log_append_time: int | None = None,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+        is_control: bool = False,
+        delete_horizon_ms: int | None = None,
+        partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    ) -> None:
+        """Begin an empty batch; ``log_append_time`` makes that the type of its timestamps."""
+        self.base_offset = base_offset
+        self.codec = codec
+        self.level = level
+        self.log_append_time = log_append_time
+        self.producer_id: int = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.is_transactional = is_transactional
+        self.is_control = is_control
+        self.delete_horizon_ms = delete_horizon_ms
+        self.partition_leader_epoch = partition_leader_epoch
+        #: How many records there are.
+        self.record_count = 0
+        #: What they take before compression.
+        self.records_size = 0
+        #: The largest of their timestamps.
+        self.max_timestamp = NO_TIMESTAMP
+        self._base_timestamp = delete_horizon_ms
+        self._last_offset = base_offset - 1
+        self._parts: list[bytes] = [bytes(HEADER_SIZE)]
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who sets the timestamps."""
+        if self.log_append_time is None:
+            return TimestampType.CREATE_TIME
+        return TimestampType.LOG_APPEND_TIME
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record."""
+        return self._last_offset
+
+    @property
+    def size(self) -> int:
+        """What the batch takes if compression gains nothing."""
+        return HEADER_SIZE + self.records_size
+
+    def append(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[Header] = (),
+        offset: int | None = None,
+    ) -> int:
+        """Add a record and return its offset: the next one, or any greater one that is given."""
+        last_offset = self._last_offset
+        if offset is None:
+            offset = last_offset + 1
+        elif offset <= last_offset:
+            raise InvalidRecord(f"offset {offset} cannot follow offset {last_offset} in a batch")
+        offset_delta = offset - self.base_offset
+        if offset_delta > INT32_MAX:
+            raise InvalidRecord(f"offset {offset} is too far from the base {self.base_offset}")
+        base_timestamp = self._base_timestamp
+        if base_timestamp is None:
+            base_timestamp = self._base_timestamp = timestamp
+        if not NO_TIMESTAMP <= timestamp <= INT64_MAX:
+            raise InvalidRecord(f"{timestamp} is not a timestamp")
+        body = b"".join(
+            (
+                b"\x00",  # attributes
+                encode_varint(timestamp - base_timestamp),
+                encode_varint(offset_delta),
+                _NULL if key is None else encode_varint(len(key)),
+                key or b"",
+                _NULL if value is None else encode_varint(len(value)),
+                value or b"",
+                encode_headers(headers) if headers else _NO_HEADERS,
+            )
+        )
+        length = encode_varint(len(body))
+        self._parts += (length, body)
+        self.records_size += len(length) + len(body)
+        self.record_count += 1
+        self._last_offset = offset
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        return offset
+
+    def build(self) -> bytearray:
+        """Compress the records and write the header before them."""
+        self._check_producer()
+        if self._base_timestamp is None:
+            raise ValueError("a batch without records is built by build_empty_batch")
+        batch = bytearray().join(self._parts)
+        if self.codec is not Codec.NONE:
+            with memoryview(batch) as view:
+                records = compress(self.codec, view[HEADER_SIZE:], self.level)
+            batch[HEADER_SIZE:] = records
+        append_time = self.log_append_time
+        _write_header(
+            batch,
+            base_offset=self.base_offset,
+            partition_leader_epoch=self.partition_leader_epoch,
+            attributes=self.codec
+            | (LOG_APPEND_TIME_FLAG if append_time is not None else 0)
+            | (TRANSACTIONAL_FLAG if self.is_transactional else 0)
+            | (CONTROL_FLAG if self.is_control else 0)
+            | (DELETE_HORIZON_FLAG if self.delete_horizon_ms is not None else 0),
+            last_offset=self._last_offset,
+            base_timestamp=self._base_timestamp,
+            max_timestamp=self.max_timestamp if append_time is None else append_time,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self.base_sequence,
+            record_count=self.record_count,
+        )
+        return batch
+
+    def _check_producer(self) -> None:
+        if self.producer_id == NO_PRODUCER_ID:
+            if self.is_transactional:
+                raise ValueError("a transactional batch needs a producer id")
+        elif self.producer_epoch < 0:
+            raise ValueError(f"producer {self.producer_id} has no epoch")
+        elif self.base_sequence < 0 and not self.is_control:
+            raise ValueError(f"the batch of producer {self.producer_id} has no sequence number")
+
+
+def build_empty_batch(
+    *,
+    base_offset: int,
+    last_offset: int,
+    max_timestamp: int,
+    partition_leader_epoch: int,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+) -> bytearray:
+    """Build a batch without records, as compaction leaves it to keep a producer's last sequence."""
+    batch = bytearray(HEADER_SIZE)
+    _write_header(
+        batch,
+        base_offset=base_offset,
+        partition_leader_epoch=partition_leader_epoch,
+        attributes=(LOG_APPEND_TIME_FLAG if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_FLAG if is_transactional else 0)
+        | (CONTROL_FLAG if is_control else 0),
+        last_offset=last_offset,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=0,
+    )
+    return batch
+
+
+def record_size_max(key: bytes | None, value: bytes | None, headers: Iterable[Header] = ()) -> int:
+    """Return what a record takes at most in any batch, before compression."""
+    size = RECORD_OVERHEAD_MAX + len(encode_headers(headers))
+    for field in (key, value):
+        size += len(_NULL) if field is None else len(encode_varint(len(field))) + len(field)
+    return size
+
+
+def encode_headers(headers: Iterable[Header]) -> bytes:
+    """Encode a record's headers with their count. Like Java, write ``?`` for a lone surrogate."""
+    parts = [b""]
+    count = 0
+    for name, value in headers:
+        encoded = name.encode("utf-8", "replace")
+        parts += (encode_varint(len(encoded)), encoded)
+        parts += (_NULL,) if value is None else (encode_varint(len(value)), value)
+        count += 1
+    parts[0] = encode_varint(count)
+    return b"".join(parts)
+
+
+def _write_header(
+    batch: bytearray,
+    *,
+    base_offset: int,
+    partition_leader_epoch: int,
+    attributes: int,
+    last_offset: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    record_count: int,
+) -> None:
+    """Write the header over the first bytes of a batch that is otherwise complete."""
+    try:
+        BATCH_HEADER.pack_into(
+            batch,
+            0,
+            base_offset,
+            len(batch) - LOG_OVERHEAD,
+            partition_leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            last_offset - base_offset,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count,
+        )
+    except struct.error as error:
+        raise InvalidRecord(f"a field of the batch does not fit: {error}") from None
+    with memoryview(batch) as view:
+        crc = crc32c.crc32c(view[ATTRIBUTES_AT:])
+    _UINT32.pack_into(batch, CRC_AT, crc)

@@ -1,0 +1,52 @@
+"""What a log needs to know of its topic's settings, under Kafka's names and with its defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_NEVER = 2**63 - 1
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """One partition's settings. Each field is the topic config of the same name."""
+
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = _NEVER
+    flush_ms: int = _NEVER
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1_048_588
+    message_timestamp_type_log_append: bool = False
+    preallocate: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 7 * _DAY_MS
+    segment_bytes: int = 1 << 30
+    segment_index_bytes: int = 10 << 20
+    segment_jitter_ms: int = 0
+    segment_ms: int = 7 * _DAY_MS
+
+    @property
+    def compact(self) -> bool:
+        """Tell whether old values of a key go."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        """Tell whether old segments go by time and size."""
+        return "delete" in self.cleanup_policy
+
+
+@dataclass(frozen=True, slots=True)
+class LogManagerConfig:
+    """What all logs of a node share. Each field is the broker config of the same name."""
+
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    log_initial_task_delay_ms: int = 30_000
+    log_retention_check_interval_ms: int = 300_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    producer_id_expiration_ms: int = _DAY_MS
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    transaction_max_timeout_ms: int = 900_000

@@ -1,0 +1,377 @@
+"""The file-system seam: every byte that storage reads or writes goes through here.
+
+Storage sees paths as plain strings and files without a cursor: each read and write names its
+position. ``OsFileSystem`` is the machine's own; ``dohle.testing.simulated_files`` is one in memory
+that loses unsynced writes, tears them, fills up and flips bits.
+
+What a caller may rely on, and no more:
+
+- a write that returned is seen by every later read, and survives the death of the process;
+- it survives a power cut only after ``File.sync`` returned;
+- a name that was created, renamed or removed survives a power cut only after ``sync_dir`` of its
+  folder returned;
+- ``rename`` replaces its target in one step;
+- a write that raised may have written any part of its bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple, Protocol
+
+#: What ``write_at`` takes: anything with bytes in it.
+Buffer = bytes | bytearray | memoryview
+
+# The kernel takes at most this many buffers in one call.
+_IOV_MAX = 1024
+
+
+class FileStat(NamedTuple):
+    """What is known of a file without opening it."""
+
+    size: int
+    mtime_ms: int
+
+
+class Entry(NamedTuple):
+    """One name in a folder."""
+
+    name: str
+    is_dir: bool
+
+
+class File(Protocol):
+    """An open file. Positions are explicit: there is no cursor to share or to lose."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes; fewer only where the file ends."""
+
+    def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
+        """Fill the buffer from the file and return how many bytes came; fewer only at the end."""
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write all of ``data`` or raise."""
+
+    def write_all_at(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """Write the buffers one behind the other, in as few system calls as the kernel allows."""
+
+    def size(self) -> int:
+        """Return the file's length now."""
+
+    def truncate(self, size: int) -> None:
+        """Cut, or extend with zeros."""
+
+    def allocate(self, size: int) -> None:
+        """Reserve room on the disk so that the file is ``size`` long, filled with zeros."""
+
+    def sync(self) -> None:
+        """Return once everything written has reached the disk."""
+
+    def fileno(self) -> int:
+        """Return the descriptor, for sendfile."""
+
+    def close(self) -> None:
+        """Give the descriptor back. Closing twice is harmless."""
+
+
+class Lock(Protocol):
+    """A lock on a file, held until released or until the process ends."""
+
+    def release(self) -> None:
+        """Let go."""
+
+
+class FileSystem(Protocol):
+    """Names and folders. Failures are ``OSError`` with the usual errno."""
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
+        """Open a file for reading, or for both; ``create`` makes it where it does not exist."""
+
+    def read(self, path: str) -> bytes:
+        """Return a whole small file."""
+
+    def list_dir(self, path: str) -> list[Entry]:
+        """Return the names in a folder, in no order."""
+
+    def stat(self, path: str) -> FileStat:
+        """Return size and time of last change."""
+
+    def exists(self, path: str) -> bool:
+        """Tell whether the name is there."""
+
+    def set_mtime(self, path: str, mtime_ms: int) -> None:
+        """Set the time of last change."""
+
+    def make_dirs(self, path: str) -> None:
+        """Make a folder and those above it; no error if it is there."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or folder another name, replacing a file that has it."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder and everything in it."""
+
+    def sync_dir(self, path: str) -> None:
+        """Return once the folder's names have reached the disk."""
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        """Return (total, usable) bytes of the disk that holds ``path``."""
+
+    def lock(self, path: str) -> Lock:
+        """Lock a file, creating it; BlockingIOError if another process (or lock) holds it."""
+
+
+def join(folder: str, name: str) -> str:
+    """Put a name behind a folder."""
+    return f"{folder}/{name}"
+
+
+def parent(path: str) -> str:
+    """Return the folder a path is in."""
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+
+
+def file_name(path: str) -> str:
+    """Return the last part of a path."""
+    return path.rpartition("/")[2]
+
+
+def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
+    """Replace a small file so that a reader, or a start after a crash, sees the old or the new.
+
+    Kafka's way: ``<name>.tmp``, fsync, rename, fsync of the folder.
+    """
+    temporary = path + ".tmp"
+    file = fs.open(temporary, write=True, create=True)
+    try:
+        file.truncate(0)
+        file.write_at(0, data)
+        file.sync()
+    finally:
+        file.close()
+    fs.rename(temporary, path)
+    fs.sync_dir(parent(path))
+
+
+def make_dirs_durably(fs: FileSystem, path: str) -> None:
+    """Make a folder and those above it, so that a power cut does not take them back."""
+    if fs.exists(path):
+        return
+    above = parent(path)
+    make_dirs_durably(fs, above)
+    fs.make_dirs(path)
+    fs.sync_dir(above)
+
+
+class OsFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self._path = path
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes."""
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size and (data := os.pread(self._fd, size - got, position + got)):
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
+        """Fill the buffer as far as the file goes."""
+        size = len(buffer)
+        got = os.preadv(self._fd, [buffer], position)
+        while 0 < got < size:
+            more = os.preadv(self._fd, [memoryview(buffer)[got:]], position + got)
+            if not more:
+                break
+            got += more
+        return got
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write all of ``data``."""
+        written = os.pwrite(self._fd, data, position)
+        if written != len(data):
+            self._write_rest(position + written, memoryview(data)[written:])
+
+    def write_all_at(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """Write the buffers with one system call, if the kernel takes them whole."""
+        for start in range(0, len(buffers), _IOV_MAX):
+            group = buffers[start : start + _IOV_MAX]
+            total = sum(map(len, group))
+            written = os.pwritev(self._fd, group, position)
+            if written != total:
+                self._write_rest(position + written, memoryview(b"".join(group))[written:])
+            position += total
+
+    def _write_rest(self, position: int, rest: memoryview) -> None:
+        # A short write is what a nearly full disk gives before it says ENOSPC.
+        while rest:
+            written = os.pwrite(self._fd, rest, position)
+            if written == 0:
+                raise OSError(errno.EIO, "the disk took no bytes", self._path)
+            position += written
+            rest = rest[written:]
+
+    def size(self) -> int:
+        """Return the length."""
+        return os.fstat(self._fd).st_size
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend."""
+        os.ftruncate(self._fd, size)
+
+    def allocate(self, size: int) -> None:
+        """Reserve room; where the file system cannot, extend without reserving."""
+        if size <= 0:
+            return
+        try:
+            os.posix_fallocate(self._fd, 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise
+            if self.size() < size:
+                os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """Flush to the disk."""
+        os.fsync(self._fd)
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._fd
+
+    def close(self) -> None:
+        """Close once."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class _OsLock:
+    """A POSIX record lock, the kind Java takes, so that Kafka and dohle keep each other out.
+
+    Such a lock belongs to the process, and closing *any* descriptor of the file gives it up.
+    ``_held`` therefore remembers what this process holds, and is asked before the file is opened.
+    """
+
+    __slots__ = ("_fd", "_key")
+    _held: ClassVar[set[tuple[int, int]]] = set()
+
+    def __init__(self, path: str) -> None:
+        if os.path.exists(path) and self._file_key(os.stat(path)) in self._held:
+            raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._fd)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise BlockingIOError(errno.EAGAIN, "locked by another process", path) from None
+            raise
+        self._key = self._file_key(os.fstat(self._fd))
+        self._held.add(self._key)
+
+    @staticmethod
+    def _file_key(found: os.stat_result) -> tuple[int, int]:
+        return found.st_dev, found.st_ino
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self._held.discard(self._key)
+            os.close(fd)
+
+
+class OsFileSystem:
+    """The machine's file system."""
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> OsFile:
+        """Open a file."""
+        flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
+        return OsFile(os.open(path, flags, 0o644), path)
+
+    def read(self, path: str) -> bytes:
+        """Return a whole small file."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            # One spare byte: a file that fits shows its end in the same call.
+            data = os.read(fd, 65_537)
+            if len(data) < 65_537:
+                return data
+            parts = [data]
+            while data := os.read(fd, 1 << 20):
+                parts.append(data)
+            return b"".join(parts)
+        finally:
+            os.close(fd)
+
+    def list_dir(self, path: str) -> list[Entry]:
+        """Return the names in a folder."""
+        with os.scandir(path) as entries:
+            return [Entry(entry.name, entry.is_dir(follow_symlinks=True)) for entry in entries]
+
+    def stat(self, path: str) -> FileStat:
+        """Return size and time of last change."""
+        found = os.stat(path)
+        return FileStat(found.st_size, found.st_mtime_ns // 1_000_000)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether the name is there."""
+        return os.path.exists(path)
+
+    def set_mtime(self, path: str, mtime_ms: int) -> None:
+        """Set the time of last change, and of last access with it."""
+        os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+
+    def make_dirs(self, path: str) -> None:
+        """Make a folder and those above it."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename in one step."""
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder and everything in it."""
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    self.remove_tree(entry.path)
+                else:
+                    os.unlink(entry.path)
+        os.rmdir(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Flush a folder's names to the disk."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        """Return (total, usable) bytes of the disk."""
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+    def lock(self, path: str) -> Lock:
+        """Take an exclusive lock on a file."""
+        return _OsLock(path)

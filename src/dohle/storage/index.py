@@ -1,0 +1,314 @@
+"""The two sparse indexes of a segment: offset → file position, and timestamp → offset.
+
+Both live in memory as arrays while they are in use and are written to their files when the log is
+flushed, rolled or closed, so an append makes no system call for them. That is safe because an index
+holds nothing that the segment does not: after an unclean stop every segment from the recovery point
+on is scanned and its indexes are built anew, and the recovery point only moves after the indexes
+below it were synced. Kafka maps a preallocated file instead; on a clean stop the bytes are equal.
+
+A closed segment's index is read when a lookup first needs it.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dohle.storage.files import FileSystem
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+_TIME_ENTRY = struct.Struct(">qi")
+
+
+class CorruptIndex(Exception):
+    """An index file that cannot be right; the segment's scan makes a new one."""
+
+
+class OffsetPosition(NamedTuple):
+    """The last offset of a batch and where in the file the batch begins."""
+
+    offset: int
+    position: int
+
+
+class TimestampOffset(NamedTuple):
+    """A timestamp that no earlier record of the segment exceeds, and the offset that has it."""
+
+    timestamp: int
+    offset: int
+
+
+class _Index:
+    """What the two have in common: loading late, writing behind, cutting."""
+
+    ENTRY_SIZE = 0
+
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, size_max: int) -> None:
+        self._fs = fs
+        self.path = path
+        self.base_offset = base_offset
+        self.entries_max = size_max // self.ENTRY_SIZE
+        self._loaded = False
+        # How many entries the file has; those behind it are only in memory.
+        self._entries_in_file = 0
+
+    def create(self) -> None:
+        """Make the file, empty, for a new segment or one whose index is about to be rebuilt."""
+        file = self._fs.open(self.path, write=True, create=True)
+        try:
+            file.truncate(0)
+        finally:
+            file.close()
+        self._clear()
+        self._entries_in_file = 0
+        self._loaded = True
+
+    def load(self) -> None:
+        """Read the file if that has not been done; CorruptIndex if it cannot be right."""
+        if self._loaded:
+            return
+        data = self._fs.read(self.path)
+        if len(data) % self.ENTRY_SIZE:
+            raise CorruptIndex(
+                f"{self.path} has {len(data)} bytes, which is no multiple of {self.ENTRY_SIZE}"
+            )
+        self._parse(data)
+        self._entries_in_file = len(data) // self.ENTRY_SIZE
+        self._loaded = True
+
+    def write_out(self) -> None:
+        """Bring the file up to what is in memory."""
+        if not self._loaded or self._entries_in_file == len(self):
+            return
+        file = self._fs.open(self.path, write=True)
+        try:
+            file.write_at(
+                self._entries_in_file * self.ENTRY_SIZE, self._pack(self._entries_in_file)
+            )
+        finally:
+            file.close()
+        self._entries_in_file = len(self)
+
+    def sync(self) -> None:
+        """Return once the file's bytes are on the disk."""
+        file = self._fs.open(self.path, write=True)
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+    def _cut(self, entries: int) -> None:
+        self._keep(entries)
+        if self._entries_in_file > entries:
+            file = self._fs.open(self.path, write=True)
+            try:
+                file.truncate(entries * self.ENTRY_SIZE)
+            finally:
+                file.close()
+            self._entries_in_file = entries
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def _clear(self) -> None:
+        raise NotImplementedError
+
+    def _keep(self, entries: int) -> None:
+        raise NotImplementedError
+
+    def _parse(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def _pack(self, start: int) -> bytes:
+        raise NotImplementedError
+
+
+class OffsetIndex(_Index):
+    """Eight-byte entries: (last offset of a batch - base offset, the batch's position)."""
+
+    ENTRY_SIZE = 8
+
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, size_max: int) -> None:
+        super().__init__(fs, path, base_offset, size_max)
+        self._offsets = array("i")
+        self._positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether the segment has to be rolled because no entry fits."""
+        return len(self._offsets) >= self.entries_max
+
+    @property
+    def last_entry(self) -> OffsetPosition:
+        """Return the last entry; the segment's start if there is none."""
+        self.load()
+        if not self._offsets:
+            return OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(self.base_offset + self._offsets[-1], self._positions[-1])
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; offsets rise strictly, and the segment is rolled before it is full."""
+        relative = offset - self.base_offset
+        if self._offsets and relative <= self._offsets[-1]:
+            raise ValueError(f"{self.path}: offset {offset} does not follow the last entry")
+        if self.is_full:
+            raise ValueError(f"{self.path}: index is full with {len(self)} entries")
+        self._offsets.append(relative)
+        self._positions.append(position)
+
+    def fill(self, entries: Sequence[OffsetPosition]) -> None:
+        """Take all entries of a scan into the empty index."""
+        base_offset = self.base_offset
+        self._offsets.extend([offset - base_offset for offset, _ in entries])
+        self._positions.extend([position for _, position in entries])
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """Return the entry with the largest offset not above ``offset``; else the start."""
+        self.load()
+        slot = bisect_right(self._offsets, offset - self.base_offset) - 1
+        if slot < 0:
+            return OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(self.base_offset + self._offsets[slot], self._positions[slot])
+
+    def first_offset_at_or_after(self, position: int) -> int | None:
+        """Return the offset of the first entry whose batch begins at ``position`` or behind it."""
+        self.load()
+        slot = bisect_left(self._positions, position)
+        return self.base_offset + self._offsets[slot] if slot < len(self) else None
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries for ``offset`` and above."""
+        self.load()
+        self._cut(bisect_left(self._offsets, offset - self.base_offset))
+
+    def entries(self) -> list[OffsetPosition]:
+        """Return all entries."""
+        self.load()
+        return [
+            OffsetPosition(self.base_offset + offset, position)
+            for offset, position in zip(self._offsets, self._positions, strict=True)
+        ]
+
+    def _clear(self) -> None:
+        self._offsets, self._positions = array("i"), array("i")
+
+    def _keep(self, entries: int) -> None:
+        del self._offsets[entries:]
+        del self._positions[entries:]
+
+    def _parse(self, data: bytes) -> None:
+        pairs = array("i", data)
+        if sys.byteorder == "little":
+            pairs.byteswap()
+        offsets, positions = pairs[0::2], pairs[1::2]
+        # The mark of a crash: the zeros that Kafka preallocates behind the real entries.
+        if offsets and (offsets[-1] < 0 or (len(offsets) > 1 and offsets[-1] <= offsets[0])):
+            raise CorruptIndex(f"{self.path}: last offset is not above the first")
+        self._offsets, self._positions = offsets, positions
+
+    def _pack(self, start: int) -> bytes:
+        pairs = array("i", bytes(8 * (len(self) - start)))
+        pairs[0::2] = self._offsets[start:]
+        pairs[1::2] = self._positions[start:]
+        if sys.byteorder == "little":
+            pairs.byteswap()
+        return pairs.tobytes()
+
+
+class TimeIndex(_Index):
+    """Twelve-byte entries: (largest timestamp so far, offset that has it - base offset).
+
+    The last slot is kept for the entry that is forced in when the segment is closed.
+    """
+
+    ENTRY_SIZE = 12
+
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, size_max: int) -> None:
+        super().__init__(fs, path, base_offset, size_max)
+        self._timestamps = array("q")
+        self._offsets = array("i")
+
+    def __len__(self) -> int:
+        return len(self._timestamps)
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether the segment has to be rolled."""
+        return len(self._timestamps) >= self.entries_max - 1
+
+    @property
+    def last_entry(self) -> TimestampOffset:
+        """Return the last entry; (-1, base offset) if there is none."""
+        self.load()
+        if not self._timestamps:
+            return TimestampOffset(-1, self.base_offset)
+        return TimestampOffset(self._timestamps[-1], self.base_offset + self._offsets[-1])
+
+    def maybe_append(self, timestamp: int, offset: int, *, on_close: bool = False) -> None:
+        """Add an entry if the timestamp grew; ``on_close`` may use the reserved slot."""
+        last = self.last_entry
+        if timestamp <= last.timestamp:
+            return
+        if offset < last.offset:
+            raise ValueError(f"{self.path}: offset {offset} is below the last entry's")
+        if not on_close and self.is_full:
+            raise ValueError(f"{self.path}: index is full with {len(self)} entries")
+        self._timestamps.append(timestamp)
+        self._offsets.append(offset - self.base_offset)
+
+    def fill(self, entries: Sequence[TimestampOffset]) -> None:
+        """Take the entries of a scan into the empty index; one that repeats the last is none."""
+        previous = -1
+        for timestamp, offset in entries:
+            if timestamp > previous:
+                self._timestamps.append(timestamp)
+                self._offsets.append(offset - self.base_offset)
+                previous = timestamp
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """Return the last entry whose timestamp is not above ``timestamp``; else the start."""
+        self.load()
+        slot = bisect_right(self._timestamps, timestamp) - 1
+        if slot < 0:
+            return TimestampOffset(-1, self.base_offset)
+        return TimestampOffset(self._timestamps[slot], self.base_offset + self._offsets[slot])
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries for ``offset`` and above."""
+        self.load()
+        self._cut(bisect_left(self._offsets, offset - self.base_offset))
+
+    def entries(self) -> list[TimestampOffset]:
+        """Return all entries."""
+        self.load()
+        return [
+            TimestampOffset(timestamp, self.base_offset + offset)
+            for timestamp, offset in zip(self._timestamps, self._offsets, strict=True)
+        ]
+
+    def _clear(self) -> None:
+        self._timestamps, self._offsets = array("q"), array("i")
+
+    def _keep(self, entries: int) -> None:
+        del self._timestamps[entries:]
+        del self._offsets[entries:]
+
+    def _parse(self, data: bytes) -> None:
+        rows: Sequence[tuple[int, int]] = list(_TIME_ENTRY.iter_unpack(data))
+        timestamps = array("q", [row[0] for row in rows])
+        offsets = array("i", [row[1] for row in rows])
+        if rows and (timestamps[-1] < timestamps[0] or offsets[-1] < 0):
+            raise CorruptIndex(f"{self.path}: last entry is below the first")
+        self._timestamps, self._offsets = timestamps, offsets
+
+    def _pack(self, start: int) -> bytes:
+        rows = zip(self._timestamps[start:], self._offsets[start:], strict=True)
+        return b"".join([_TIME_ENTRY.pack(*row) for row in rows])

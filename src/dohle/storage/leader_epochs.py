@@ -1,0 +1,264 @@
+"""The leader epochs of one partition: at which offset each leader's writes begin (KIP-101).
+
+A follower that finds its log at odds with the leader's asks where an epoch ended, and cuts there.
+The entries live in ``leader-epoch-checkpoint`` and keep these rules:
+
+- epochs and start offsets both rise strictly; a new entry takes away every one that breaks this;
+- an entry is on the disk before :meth:`LeaderEpochs.assign` returns, thus before the first record
+  of its epoch. Assigning the latest epoch again, as every append does, writes nothing;
+- cutting the end is written at once. Kafka leaves it to the background, because loading cuts
+  again; but records appended after the cut, still in the older epoch, could by then hide the
+  stale entry from that second cut;
+- cutting the start is written by the next :meth:`LeaderEpochs.flush` or new entry: the log start
+  never goes back, so loading the old file and cutting again gives the same.
+
+A change that fails to reach the disk raises and leaves the entries in memory as they were.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from dohle.storage.checkpoints import (
+    INT32_MAX,
+    INT64_MAX,
+    CorruptCheckpoint,
+    format_entries,
+    parse_entries,
+    parse_fields,
+    parse_int,
+)
+from dohle.storage.files import FileSystem, join, write_atomically
+
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_EPOCH_OFFSET: Final = -1
+
+_log = logging.getLogger(__name__)
+
+
+class EpochEntry(NamedTuple):
+    """An epoch and the offset of its first record."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochEndOffset(NamedTuple):
+    """An epoch and the offset behind its last record; both -1 where nothing is known."""
+
+    epoch: int
+    end_offset: int
+
+
+UNDEFINED_END_OFFSET: Final = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
+
+
+class LeaderEpochs:
+    """The epochs of a partition in memory, and the file behind them."""
+
+    __slots__ = ("_dirty", "_epochs", "_fs", "_path", "_starts")
+
+    def __init__(self, fs: FileSystem, folder: str, entries: Iterable[EpochEntry] = ()) -> None:
+        self._fs = fs
+        self._path = join(folder, LEADER_EPOCH_CHECKPOINT)
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self._dirty = False
+        for epoch, start_offset in entries:
+            epochs, starts = self._epochs, self._starts
+            if not epochs or (epoch > epochs[-1] and start_offset > starts[-1]):
+                epochs.append(epoch)
+                starts.append(start_offset)
+            elif epoch != epochs[-1] or start_offset < starts[-1]:
+                self._epochs, self._starts = _with_entry(epochs, starts, epoch, start_offset)
+
+    @classmethod
+    def load(cls, fs: FileSystem, folder: str) -> LeaderEpochs:
+        """Read the file of a partition folder; where there is none, create it empty as Kafka does.
+
+        A file that is not in the format raises CorruptCheckpoint. Entries that do not rise are no
+        such thing: they are assigned one after the other, and the later wins.
+        """
+        path = join(folder, LEADER_EPOCH_CHECKPOINT)
+        try:
+            data = fs.read(path)
+        except FileNotFoundError:
+            fs.open(path, write=True, create=True).close()
+            return cls(fs, folder)
+        return cls(fs, folder, parse_leader_epochs(path, data))
+
+    @property
+    def entries(self) -> list[EpochEntry]:
+        """All entries, oldest first."""
+        return list(map(EpochEntry, self._epochs, self._starts))
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The newest epoch that has an entry."""
+        return self._epochs[-1] if self._epochs else None
+
+    @property
+    def latest_entry(self) -> EpochEntry | None:
+        """The newest entry."""
+        return EpochEntry(self._epochs[-1], self._starts[-1]) if self._epochs else None
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        """The oldest entry."""
+        return EpochEntry(self._epochs[0], self._starts[0]) if self._epochs else None
+
+    @property
+    def dirty(self) -> bool:
+        """Tell whether the file is behind what is in memory."""
+        return self._dirty
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that ``epoch`` begins at ``start_offset``; return whether that was news.
+
+        The append path calls this for every batch, so the common answer comes first.
+        """
+        epochs = self._epochs
+        if epochs and epoch == epochs[-1] and start_offset >= self._starts[-1]:
+            return False
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"{self._path}: epoch {epoch} at offset {start_offset} cannot be")
+        kept_epochs, kept_starts = _with_entry(epochs, self._starts, epoch, start_offset)
+        removed = self.entries[len(kept_epochs) - 1 :]
+        # One entry at the very offset of the new one is a leader that wrote nothing.
+        if len(removed) > 1 or (removed and removed[0].start_offset != start_offset):
+            _log.warning(
+                "%s: epoch %d at offset %d takes away %s", self._path, epoch, start_offset, removed
+            )
+        self._replace(kept_epochs, kept_starts)
+        return True
+
+    def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """Return where the newest epoch not above the requested one ends.
+
+        The latest epoch ends at the log's end. An epoch older than all entries is answered with
+        itself and the start of the oldest entry, so that a follower begins where the log does. One
+        newer than all entries is undefined.
+        """
+        epochs = self._epochs
+        if requested_epoch == UNDEFINED_EPOCH or not epochs or requested_epoch > epochs[-1]:
+            return UNDEFINED_END_OFFSET
+        if requested_epoch == epochs[-1]:
+            return EpochEndOffset(requested_epoch, log_end_offset)
+        higher = bisect_right(epochs, requested_epoch)
+        floor = epochs[higher - 1] if higher else requested_epoch
+        return EpochEndOffset(floor, self._starts[higher])
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """Return the epoch in which the record at ``offset`` was written, if it is known."""
+        index = bisect_right(self._starts, offset)
+        return self._epochs[index - 1] if index else None
+
+    def entry_for(self, epoch: int) -> EpochEntry | None:
+        """Return the entry of exactly this epoch."""
+        index = bisect_left(self._epochs, epoch)
+        if index < len(self._epochs) and self._epochs[index] == epoch:
+            return EpochEntry(epoch, self._starts[index])
+        return None
+
+    def previous_entry(self, epoch: int) -> EpochEntry | None:
+        """Return the newest entry with a smaller epoch."""
+        index = bisect_left(self._epochs, epoch)
+        return EpochEntry(self._epochs[index - 1], self._starts[index - 1]) if index else None
+
+    def previous_epoch(self, epoch: int) -> int | None:
+        """Return the newest smaller epoch that has an entry."""
+        entry = self.previous_entry(epoch)
+        return None if entry is None else entry.epoch
+
+    def next_epoch(self, epoch: int) -> int | None:
+        """Return the oldest larger epoch that has an entry."""
+        index = bisect_right(self._epochs, epoch)
+        return self._epochs[index] if index < len(self._epochs) else None
+
+    def entries_in_range(self, start_offset: int, end_offset: int) -> list[EpochEntry]:
+        """Return the entries as they would be for a log of only these offsets (end exclusive)."""
+        epochs, starts = self._epochs, self._starts
+        if start_offset >= 0:
+            epochs, starts = _cut_start(epochs, starts, start_offset)
+        if end_offset >= 0:
+            kept = bisect_left(starts, end_offset)
+            epochs, starts = epochs[:kept], starts[:kept]
+        return list(map(EpochEntry, epochs, starts))
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Drop the epochs that begin at or above the log's new end; return whether there were any.
+
+        A negative end drops nothing.
+        """
+        kept = bisect_left(self._starts, end_offset)
+        if end_offset < 0 or kept == len(self._starts):
+            return False
+        self._replace(self._epochs[:kept], self._starts[:kept])
+        return True
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """Drop the epochs that end at or below the log's new start; return whether any changed.
+
+        The epoch that holds the new start stays, and begins there now.
+        """
+        epochs, starts = _cut_start(self._epochs, self._starts, start_offset)
+        if starts == self._starts:
+            return False
+        self._epochs, self._starts = epochs, starts
+        self._dirty = True
+        return True
+
+    def clear(self) -> None:
+        """Forget all entries, in the file too: the log starts anew somewhere else."""
+        self._replace([], [])
+
+    def flush(self) -> None:
+        """Write what cutting the start left unwritten, if anything."""
+        if self._dirty:
+            self._replace(self._epochs, self._starts)
+
+    def folder_renamed(self, folder: str) -> None:
+        """Follow the partition folder to its new name."""
+        self._path = join(folder, LEADER_EPOCH_CHECKPOINT)
+
+    def _replace(self, epochs: list[int], starts: list[int]) -> None:
+        lines = [f"{epoch} {start}" for epoch, start in zip(epochs, starts, strict=True)]
+        write_atomically(self._fs, self._path, format_entries(lines))
+        self._epochs, self._starts = epochs, starts
+        self._dirty = False
+
+
+def parse_leader_epochs(path: str, data: bytes) -> list[EpochEntry]:
+    """Return the entries of a leader epoch file in the file's order."""
+    entries = []
+    for number, line in enumerate(parse_entries(path, data), 3):
+        fields = parse_fields(path, number, line, 2)
+        epoch = parse_int(path, number, fields[0], INT32_MAX)
+        start_offset = parse_int(path, number, fields[1], INT64_MAX)
+        if epoch < 0 or start_offset < 0:
+            raise CorruptCheckpoint(path, number, f"epoch {epoch} at {start_offset} cannot be")
+        entries.append(EpochEntry(epoch, start_offset))
+    return entries
+
+
+def _with_entry(
+    epochs: list[int], starts: list[int], epoch: int, start_offset: int
+) -> tuple[list[int], list[int]]:
+    kept = min(bisect_left(epochs, epoch), bisect_left(starts, start_offset))
+    return [*epochs[:kept], epoch], [*starts[:kept], start_offset]
+
+
+def _cut_start(
+    epochs: list[int], starts: list[int], start_offset: int
+) -> tuple[list[int], list[int]]:
+    dropped = bisect_right(starts, start_offset) - 1
+    if dropped < 0:
+        return epochs, starts
+    return epochs[dropped:], [start_offset, *starts[dropped + 1 :]]

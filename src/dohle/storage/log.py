@@ -1,0 +1,712 @@
+"""One partition's log: the order of its records, on disk and for readers.
+
+Offsets, from old to new: log start ≤ last stable offset ≤ high watermark ≤ log end.
+
+- ``append_as_leader`` gives offsets, ``append_as_follower`` takes those it is given. Nothing
+  changes until the whole append was accepted; the producer state changes only after the bytes are
+  written.
+- ``read`` never decodes: it returns a slice of a segment file, bounded by what the reader may see.
+- The recovery point is the offset below which everything is on the disk. It moves only after the
+  files were synced, and goes back, durably, before a truncated log is written to again.
+- An ``OSError`` takes the log's directory offline; from then on every call answers
+  KAFKA_STORAGE_ERROR, and what is on the disk is left for recovery.
+
+How the files are found and repaired at start is in ``loader``; what goes by age, size and log start
+in ``retention``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicPartition, Uuid
+from dohle.core.seams import Clock, Rng
+from dohle.records.batch import (
+    Batch,
+    CorruptBatch,
+    RecordBatch,
+    batches,
+    read_batch,
+    set_base_offset_and_epoch,
+    stamp_log_append_time,
+)
+from dohle.storage.config import LogConfig
+from dohle.storage.files import Buffer, FileSystem
+from dohle.storage.leader_epochs import LeaderEpochs
+from dohle.storage.producer_append import NO_VERIFICATION, TV_UNKNOWN, VerificationGuard
+from dohle.storage.producer_snapshot import flush_snapshot
+from dohle.storage.producer_state import AppendOrigin, ProducerState
+from dohle.storage.segment import DELETED_SUFFIX, LogSegment, LogSlice, TimestampedOffset
+from dohle.storage.segments import Segments
+from dohle.storage.transaction_index import AbortedTransaction
+
+logger = logging.getLogger("dohle.storage")
+
+
+class Isolation(Enum):
+    """How far a reader may see: followers, consumers, consumers of committed records."""
+
+    LOG_END = "log_end"
+    HIGH_WATERMARK = "high_watermark"
+    TXN_COMMITTED = "txn_committed"
+
+
+@dataclass(frozen=True, slots=True)
+class AppendInfo:
+    """What became of an append."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time_ms: int
+    size: int
+    is_duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FetchData:
+    """What a read found. No slice: nothing to see there yet, which is no error."""
+
+    slice: LogSlice | None = None
+    first_batch_incomplete: bool = False
+    aborted_transactions: Sequence[AbortedTransaction] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes found."""
+        return 0 if self.slice is None else self.slice.size
+
+
+class LogOwner(Protocol):
+    """What a log asks of the log directory it lives in."""
+
+    def ensure_online(self) -> None:
+        """Raise KAFKA_STORAGE_ERROR if the directory is offline."""
+
+    def failed(self, doing: str, error: OSError) -> KafkaError:
+        """Take the directory offline; return the error to raise."""
+
+    def delete_later(self, paths: Iterable[str], delay_ms: int) -> None:
+        """Remove files after a delay."""
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write the recovery points of all logs of the directory to disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlushJob:
+    """Everything a flush needs, so that ``run`` may block in any thread."""
+
+    fs: FileSystem
+    directory: str
+    closed: tuple[LogSegment, ...]
+    active: LogSegment | None
+    snapshots: tuple[str, ...]
+    names_changed: bool
+    offset: int
+    truncations: int
+
+    def run(self) -> None:
+        """Sync the files. One that retention took away meanwhile need not be."""
+        for snapshot in self.snapshots:
+            if self.fs.exists(snapshot):
+                flush_snapshot(self.fs, snapshot)
+        for segment in self.closed:
+            try:
+                segment.sync()
+            except FileNotFoundError:
+                logger.debug("%s went while it was being flushed", segment.path)
+        # The active segment's indexes are rebuilt after an unclean stop: syncing them buys nothing.
+        if self.active is not None:
+            self.active.file.sync()
+        if self.names_changed and self.fs.exists(self.directory):
+            self.fs.sync_dir(self.directory)
+
+
+class Log:
+    """A partition's log. Made by ``loader.load_log``."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        *,
+        owner: LogOwner,
+        clock: Clock,
+        rng: Rng,
+        segments: Segments,
+        producer_state: ProducerState,
+        leader_epochs: LeaderEpochs,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self.fs = fs
+        self.directory = directory
+        self.partition = partition
+        # From ``partition.metadata``; None only for a folder of a broker that had no topic ids.
+        self.topic_id: Uuid | None = None
+        self.config = config
+        self.segments = segments
+        self.producer_state = producer_state
+        self.leader_epochs = leader_epochs
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.high_watermark = log_start_offset
+        self.last_flush_ms = clock.now_ms()
+        self._owner = owner
+        self._clock = clock
+        self._rng = rng
+        self._unsynced_snapshots: list[str] = []
+        self._truncations = 0
+        # A roll leaves a closed segment that is not yet on the disk up to this offset.
+        self.flush_wanted_up_to = recovery_point
+
+    # What readers may see
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return self.segments.size
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction is decided, and which all replicas have."""
+        first_unstable = self.producer_state.first_unstable_offset
+        if first_unstable is None:
+            return self.high_watermark
+        return min(self.high_watermark, max(first_unstable, self.log_start_offset))
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Set the high watermark, kept between log start and log end; return what it became."""
+        self.high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
+        self.producer_state.on_high_watermark_updated(self.high_watermark)
+        return self.high_watermark
+
+    def _upper_bound(self, isolation: Isolation) -> int:
+        if isolation is Isolation.HIGH_WATERMARK:
+            return self.high_watermark
+        if isolation is Isolation.TXN_COMMITTED:
+            return self.last_stable_offset
+        return self.log_end_offset
+
+    # Appending
+
+    def append_as_leader(
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification_guard: VerificationGuard = NO_VERIFICATION,
+        transaction_version: int = TV_UNKNOWN,
+    ) -> AppendInfo:
+        """Give the batches offsets and this leader's epoch, in place, and write them.
+
+        Whether the records inside are acceptable (timestamps, keys) was looked at before; here the
+        batches themselves are: size, checksum, offsets from zero, one batch from a client.
+        """
+        view = memoryview(records)
+        if view.readonly:
+            view = memoryview(bytearray(view))
+        found = self._check_batches(view, origin)
+        append_time = self._clock.now_ms() if self.config.message_timestamp_type_log_append else -1
+        offset, position = self.log_end_offset, 0
+        for batch in found:
+            set_base_offset_and_epoch(view, position, offset, leader_epoch)
+            batch.base_offset = offset
+            batch.partition_leader_epoch = leader_epoch
+            if append_time >= 0:
+                stamp_log_append_time(view, position, append_time)
+                batch.max_timestamp = append_time
+            offset = batch.last_offset + 1
+            position += batch.size
+        return self._append(
+            found, view, origin, append_time, verification_guard, transaction_version
+        )
+
+    def _check_batches(self, view: memoryview, origin: AppendOrigin) -> list[RecordBatch]:
+        found: list[RecordBatch] = []
+        position = 0
+        while position < len(view):
+            batch = read_batch(view, position)
+            if not isinstance(batch, RecordBatch):
+                raise KafkaError(ErrorCode.INVALID_RECORD, f"batch has old magic {batch.magic}")
+            if origin is AppendOrigin.CLIENT:
+                if batch.base_offset != 0:
+                    raise KafkaError(
+                        ErrorCode.INVALID_RECORD, f"base offset is {batch.base_offset}, not 0"
+                    )
+                if batch.is_control:
+                    raise KafkaError(
+                        ErrorCode.INVALID_RECORD, "clients may not write control batches"
+                    )
+            if (
+                batch.size > self.config.max_message_bytes
+                and origin is not AppendOrigin.RAFT_LEADER
+            ):
+                raise KafkaError(
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"batch of {batch.size} bytes is above max.message.bytes"
+                    f" {self.config.max_message_bytes}",
+                )
+            batch.ensure_valid()
+            if batch.record_count != batch.last_offset_delta + 1 or batch.record_count <= 0:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD,
+                    f"{batch.record_count} records, last offset delta {batch.last_offset_delta}",
+                )
+            if batch.producer_id >= 0 and batch.base_sequence < 0 and not batch.is_control:
+                raise KafkaError(ErrorCode.INVALID_RECORD, "a producer id needs a sequence")
+            found.append(batch)
+            position += batch.size
+        if not found or (origin is AppendOrigin.CLIENT and len(found) > 1):
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"{len(found)} batches, not one")
+        return found
+
+    def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo | None:
+        """Write what the leader sent, at its offsets; None if there was no whole batch.
+
+        A batch of a higher epoch than the one the fetch was made in, and all behind it, are left:
+        they came from a later leader.
+        """
+        view = memoryview(records)
+        found: list[Batch] = []
+        size, previous_offset = 0, self.log_end_offset - 1
+        for batch in batches(view):
+            if batch.partition_leader_epoch > leader_epoch:
+                break
+            batch.ensure_valid()
+            first = batch.base_offset if batch.magic >= 2 else batch.last_offset
+            if first <= previous_offset:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"{self.partition}: offset {first} does not follow {previous_offset}",
+                )
+            previous_offset = batch.last_offset
+            size += batch.size
+            found.append(batch)
+        if not found:
+            return None
+        return self._append(
+            found, view[:size], AppendOrigin.REPLICATION, -1, NO_VERIFICATION, TV_UNKNOWN
+        )
+
+    def _append(
+        self,
+        found: Sequence[Batch],
+        view: memoryview,
+        origin: AppendOrigin,
+        append_time: int,
+        guard: VerificationGuard,
+        transaction_version: int,
+    ) -> AppendInfo:
+        self._owner.ensure_online()
+        size = len(view)
+        if size > self.config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{size} bytes are above segment.bytes {self.config.segment_bytes}",
+            )
+        first, last = found[0], found[-1]
+        plan = self.producer_state.validate(
+            found, origin, verification_guard=guard, transaction_version=transaction_version
+        )
+        max_timestamp = max([batch.max_timestamp for batch in found])
+        if plan.duplicate is not None:
+            old = plan.duplicate
+            return AppendInfo(
+                old.first_offset, old.last_offset, max_timestamp, old.timestamp, 0, True
+            )
+        first_offset = first.base_offset if first.magic >= 2 else first.last_offset
+        try:
+            for batch in found:
+                self._note_epoch(batch)
+            segment = self.segments.active
+            if segment.should_roll(self.config, size, max_timestamp, last.last_offset):
+                segment = self.roll(first_offset)
+            segment.append(found, (view,))
+            self.log_end_offset = last.last_offset + 1
+            for aborted in plan.aborted:
+                segment.txn_index.append(aborted)
+            self.producer_state.commit(plan)
+            if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+                self.flush()
+        except OSError as error:
+            raise self._owner.failed(f"appending to {self.partition}", error) from error
+        return AppendInfo(first_offset, last.last_offset, max_timestamp, append_time, size)
+
+    def _note_epoch(self, batch: Batch) -> None:
+        epoch = batch.partition_leader_epoch
+        if batch.magic >= 2:
+            latest = self.leader_epochs.latest_epoch
+            if epoch >= 0 and (latest is None or epoch > latest):
+                self.leader_epochs.assign(epoch, batch.base_offset)
+        elif self.leader_epochs.entries:
+            # Old formats carry no epoch, so none of ours can be trusted behind this point.
+            self.leader_epochs.clear()
+
+    def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        """Close the active segment and begin one at the log end (or the next batch's offset)."""
+        base_offset = max(expected_next_offset, self.log_end_offset)
+        active = self.segments.active
+        if active.base_offset == base_offset:
+            # Nothing was written to it; only its index can have been found full.
+            active.reset_indexes()
+            return active
+        active.seal()
+        segment = self.new_segment(base_offset)
+        self.segments.add(segment)
+        # With a snapshot at every segment's start, recovery of one needs to read no other.
+        self.producer_state.map_end_offset = base_offset
+        snapshot = self.producer_state.take_snapshot(sync=False)
+        if snapshot is not None:
+            self._unsynced_snapshots.append(snapshot)
+        self.flush_wanted_up_to = base_offset
+        logger.debug("%s: rolled a new segment at offset %d", self.partition, base_offset)
+        return segment
+
+    def new_segment(self, base_offset: int) -> LogSegment:
+        """Make an empty segment's files, with a roll time of its own if jitter is set."""
+        jitter_max = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        jitter = self._rng.randrange(jitter_max) if jitter_max > 0 else 0
+        return LogSegment.create(
+            self.fs, self.directory, base_offset, self.config, clock=self._clock, jitter_ms=jitter
+        )
+
+    # Flushing
+
+    def prepare_flush(self, up_to: int | None = None) -> FlushJob | None:
+        """Gather what has to be synced for the recovery point to reach ``up_to`` (the log end)."""
+        offset = self.log_end_offset if up_to is None else up_to
+        if offset <= self.recovery_point:
+            return None
+        active = self.segments.active
+        touched = [
+            s for s in self.segments.from_offset(self.recovery_point) if s.base_offset < offset
+        ]
+        for segment in touched:
+            if segment is not active:
+                segment.seal()
+        snapshots, self._unsynced_snapshots = tuple(self._unsynced_snapshots), []
+        return FlushJob(
+            self.fs,
+            self.directory,
+            tuple(s for s in touched if s is not active),
+            active if active in touched else None,
+            snapshots,
+            any(s.base_offset >= self.recovery_point for s in touched) or bool(snapshots),
+            offset,
+            self._truncations,
+        )
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """Move the recovery point after ``job.run`` returned.
+
+        Not if the log was truncated meanwhile: other records may have the synced ones' offsets now.
+        """
+        if job.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, job.offset)
+        self.last_flush_ms = self._clock.now_ms()
+
+    def flush(self, up_to: int | None = None) -> None:
+        """Return once everything below ``up_to`` (the log end) is on the disk."""
+        try:
+            job = self.prepare_flush(up_to)
+            if job is not None:
+                job.run()
+                self.complete_flush(job)
+        except OSError as error:
+            raise self._owner.failed(f"flushing {self.partition}", error) from error
+
+    # Reading
+
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        isolation: Isolation = Isolation.LOG_END,
+        *,
+        min_one_batch: bool = False,
+    ) -> FetchData:
+        """Find the bytes from the batch that holds ``start_offset`` on.
+
+        ``min_one_batch`` returns a first batch whole even if it is larger than ``max_bytes``.
+        """
+        self._owner.ensure_online()
+        if not self.log_start_offset <= start_offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.partition}: offset {start_offset} is not within"
+                f" {self.log_start_offset} to {self.log_end_offset}",
+            )
+        committed = isolation is Isolation.TXN_COMMITTED
+        bound = self._upper_bound(isolation)
+        try:
+            if start_offset < bound:
+                for segment in self.segments.from_offset(start_offset):
+                    if segment.base_offset >= bound:
+                        break
+                    found = self._read_segment(
+                        segment, start_offset, max_bytes, bound, min_one_batch, committed
+                    )
+                    if found is not None:
+                        return found
+        except OSError as error:
+            raise self._owner.failed(f"reading {self.partition}", error) from error
+        return FetchData(aborted_transactions=[] if committed else None)
+
+    def _read_segment(
+        self,
+        segment: LogSegment,
+        start_offset: int,
+        max_bytes: int,
+        bound: int,
+        min_one_batch: bool,
+        committed: bool,
+    ) -> FetchData | None:
+        head = segment.find(start_offset)
+        if head is None:
+            return None
+        limit = max(max_bytes, head.size) if min_one_batch else max_bytes
+        piece = segment.slice(head, limit, self._end_position(segment, bound))
+        if piece.size == 0:
+            return FetchData(aborted_transactions=[] if committed else None)
+        aborted = self._aborted_in(segment, start_offset, piece) if committed else None
+        return FetchData(piece, limit < head.size, aborted)
+
+    def _end_position(self, segment: LogSegment, bound: int) -> int:
+        """Return where in a segment the first batch begins that a reader may not see."""
+        if bound >= self.log_end_offset:
+            return segment.size
+        head = segment.find(bound)
+        return segment.size if head is None else head.position
+
+    def _aborted_in(
+        self, segment: LogSegment, start_offset: int, piece: LogSlice
+    ) -> list[AbortedTransaction]:
+        following = self.segments.from_offset(segment.base_offset)[1:]
+        upper = segment.offset_index.first_offset_at_or_after(piece.position + piece.size)
+        if upper is None:
+            upper = following[0].base_offset if following else self.log_end_offset
+        return self.aborted_transactions(start_offset, upper)
+
+    def aborted_transactions(self, start_offset: int, upper: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in ``[start_offset, upper)``."""
+        found: list[AbortedTransaction] = []
+        for segment in self.segments.from_offset(start_offset):
+            entries, complete = segment.txn_index.collect_aborted(start_offset, upper)
+            found.extend(entries)
+            if complete:
+                break
+        return found
+
+    def find_by_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        """Return the first record that is not older than ``timestamp``."""
+        try:
+            for segment in self.segments:
+                if segment.largest_timestamp_ms() >= timestamp:
+                    return segment.find_by_timestamp(timestamp, self.log_start_offset)
+        except OSError as error:
+            raise self._owner.failed(f"reading {self.partition}", error) from error
+        return None
+
+    def find_max_timestamp(self) -> TimestampedOffset | None:
+        """Return the record with the largest timestamp, the first of equals."""
+        try:
+            segment = max(self.segments, key=lambda s: s.max_timestamp.timestamp)
+            return segment.find_max_timestamp()
+        except OSError as error:
+            raise self._owner.failed(f"reading {self.partition}", error) from error
+
+    # Taking away
+
+    def increment_log_start_offset(self, offset: int) -> bool:
+        """Hide everything below ``offset`` from readers; the segments go with retention."""
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.partition}: {offset} is above the high watermark {self.high_watermark}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        try:
+            self.leader_epochs.truncate_from_start(offset)
+        except OSError as error:
+            raise self._owner.failed(f"moving the start of {self.partition}", error) from error
+        self.producer_state.on_log_start_offset_incremented(offset)
+        return True
+
+    def delete_records(self, offset: int) -> int:
+        """Serve DeleteRecords: -1 means up to the high watermark. Return the new log start."""
+        if self.config.compact and not self.config.delete:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{self.partition.topic} is compacted: add delete to its cleanup.policy first",
+            )
+        self.increment_log_start_offset(self.high_watermark if offset == -1 else offset)
+        return self.log_start_offset
+
+    def remove_segments(self, gone: Sequence[LogSegment], reason: str) -> None:
+        """Take segments out; their files get ``.deleted`` now and go after the delay."""
+        self.segments.remove(gone)
+        paths: list[str] = []
+        for segment in gone:
+            logger.info("%s: deleting segment %d: %s", self.partition, segment.base_offset, reason)
+            for path in segment.paths():
+                self.fs.rename(path, path + DELETED_SUFFIX)
+                paths.append(path + DELETED_SUFFIX)
+            snapshot = self.producer_state.mark_snapshot_for_deletion(segment.base_offset)
+            if snapshot is not None:
+                paths.append(snapshot)
+        self._owner.delete_later(paths, self.config.file_delete_delay_ms)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Take back everything from ``offset`` on, as a follower does that went astray."""
+        if offset < 0:
+            raise ValueError(f"cannot truncate {self.partition} to {offset}")
+        try:
+            if offset >= self.log_end_offset:
+                # An epoch may have been noted without a record of it having come.
+                self.leader_epochs.truncate_from_end(self.log_end_offset)
+                return False
+            if offset < self.segments.first.base_offset:
+                self.truncate_fully_and_start_at(offset)
+                return True
+            logger.info("%s: truncating to offset %d", self.partition, offset)
+            above = [s for s in self.segments if s.base_offset > offset]
+            self.remove_segments(above, f"truncation to {offset}")
+            self.segments.active.truncate_to(offset)
+            self.leader_epochs.truncate_from_end(offset)
+            self._restart_at(offset, min(offset, self.log_start_offset))
+        except OSError as error:
+            raise self._owner.failed(f"truncating {self.partition}", error) from error
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Take everything back and go on at ``offset``, as a follower does that fell too far."""
+        try:
+            logger.info("%s: truncating fully, starting at offset %d", self.partition, offset)
+            self.remove_segments(list(self.segments), f"new start at {offset}")
+            self.segments.add(self.new_segment(offset))
+            self.leader_epochs.clear()
+            self.producer_state.truncate_fully_and_start_at(offset)
+            self._restart_at(offset, offset if log_start_offset is None else log_start_offset)
+        except OSError as error:
+            raise self._owner.failed(f"truncating {self.partition}", error) from error
+
+    def _restart_at(self, end_offset: int, log_start_offset: int) -> None:
+        self._truncations += 1
+        self.log_end_offset = end_offset
+        self.log_start_offset = log_start_offset
+        rebuild_producer_state(
+            self.producer_state, self.segments, log_start_offset, end_offset, self._clock.now_ms()
+        )
+        if self.high_watermark > end_offset:
+            self.update_high_watermark(end_offset)
+        # New records will take the old ones' offsets. Before that the removed names must be gone for
+        # good, and the disk must not have down as flushed what is flushed no more.
+        self.fs.sync_dir(self.directory)
+        if self.recovery_point > end_offset:
+            self.recovery_point = end_offset
+            self._owner.checkpoint_recovery_points()
+        self.flush_wanted_up_to = min(self.flush_wanted_up_to, end_offset)
+
+    # Life
+
+    def moved_to(self, directory: str) -> None:
+        """Follow a rename of the partition's folder."""
+        self.directory = directory
+        for segment in self.segments:
+            segment.moved_to(directory)
+        self.producer_state.directory = directory
+        self.leader_epochs.folder_renamed(directory)
+        self._unsynced_snapshots.clear()
+
+    def close(self) -> None:
+        """Leave the files as a clean stop does: indexes whole, state snapshotted, all synced."""
+        try:
+            self.producer_state.map_end_offset = self.log_end_offset
+            snapshot = self.producer_state.take_snapshot(sync=False)
+            if snapshot is not None:
+                self._unsynced_snapshots.append(snapshot)
+            self.segments.active.seal()
+            self.leader_epochs.flush()
+            self.flush()
+            self._sync_rest()
+        except OSError as error:
+            raise self._owner.failed(f"closing {self.partition}", error) from error
+        finally:
+            self.close_files()
+
+    def _sync_rest(self) -> None:
+        """Sync what a flush leaves to recovery, as there will be none after a clean stop."""
+        active = self.segments.active
+        active.sync()
+        for snapshot in self._unsynced_snapshots:
+            flush_snapshot(self.fs, snapshot)
+        self._unsynced_snapshots.clear()
+        self.fs.sync_dir(self.directory)
+
+    def close_files(self) -> None:
+        """Give the descriptors back and nothing more, as for a directory that went offline."""
+        for segment in self.segments:
+            segment.close()
+
+
+def rebuild_producer_state(
+    state: ProducerState,
+    segments: Segments,
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+    *,
+    after_clean_shutdown: bool = False,
+) -> None:
+    """Bring the producer state to ``end_offset``: newest snapshot, then the batches behind it.
+
+    After a clean stop without any snapshot (a directory from before there were such) the state is
+    taken to be empty. Otherwise snapshots are left at the last two segments' starts and at the end.
+    """
+    wanted = set(segments.base_offsets[-2:])
+    if state.latest_snapshot_offset is None and after_clean_shutdown:
+        for offset in sorted(wanted | {end_offset}):
+            state.map_end_offset = offset
+            state.take_snapshot(sync=False)
+        return
+    was_empty = state.is_empty and state.map_end_offset >= end_offset
+    state.truncate_and_reload(log_start_offset, end_offset, now_ms)
+    if end_offset > state.map_end_offset and not was_empty:
+        for segment in segments.from_offset(state.map_end_offset):
+            if segment.base_offset >= end_offset:
+                break
+            start = max(segment.base_offset, state.map_end_offset, log_start_offset)
+            state.map_end_offset = start
+            if segment.base_offset in wanted:
+                state.take_snapshot(sync=False)
+            _replay(state, segment, start, end_offset)
+    state.map_end_offset = end_offset
+    state.take_snapshot(sync=False)
+
+
+def _replay(state: ProducerState, segment: LogSegment, start: int, end_offset: int) -> None:
+    head = segment.find(start)
+    if head is None:
+        return
+    try:
+        for _, batch in segment.batches(head.position):
+            if batch.last_offset >= end_offset:
+                break
+            if isinstance(batch, RecordBatch):
+                state.replay(batch)
+    except CorruptBatch as error:
+        raise CorruptBatch(f"{segment.path}: {error.args[0]}", error.position) from error

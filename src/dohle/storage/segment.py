@@ -1,0 +1,433 @@
+"""One segment of a log: a ``.log`` file and its indexes, from a base offset to the next segment's.
+
+The file holds batches exactly as they came over the wire. An index entry is added for a batch when
+more than ``index.interval.bytes`` were appended since the last entry, counted before the batch
+itself, so the first batch of a segment never has one. Only the log's owner appends; a closed
+segment changes no more, except by truncation.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dohle.core.seams import Clock
+from dohle.records.batch import Batch, CorruptBatch, RecordBatch
+from dohle.storage.config import LogConfig
+from dohle.storage.files import Buffer, File, FileSystem, file_name, join
+from dohle.storage.index import (
+    MAX_RELATIVE_OFFSET,
+    CorruptIndex,
+    OffsetIndex,
+    OffsetPosition,
+    TimeIndex,
+    TimestampOffset,
+)
+from dohle.storage.scan import BatchHead, find_batch, scan_batches, scan_checked, scan_heads
+from dohle.storage.transaction_index import TransactionIndex
+
+logger = logging.getLogger("dohle.storage")
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+
+
+def segment_file_name(base_offset: int, suffix: str) -> str:
+    """Return a segment file's name: twenty digits and the suffix."""
+    return f"{base_offset:020d}{suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSlice:
+    """A run of bytes in a segment file that begins with a whole batch; the last may be cut."""
+
+    file: File
+    position: int
+    size: int
+    base_offset: int
+
+    def read(self) -> bytes:
+        """Copy the bytes out; the network path hands the slice to sendfile instead."""
+        return self.file.read_at(self.position, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampedOffset:
+    """A record's offset with its own timestamp and the leader epoch of its batch."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class LogSegment:
+    """A segment, open for reading; the last one of a log also for appending."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        clock: Clock,
+        size: int,
+        jitter_ms: int = 0,
+        suffix: str = "",
+    ) -> None:
+        self._fs = fs
+        self._clock = clock
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        self.jitter_ms = jitter_ms
+        self._index_interval = config.index_interval_bytes
+        self._file: File | None = None
+        self._bytes_since_index_entry = 0
+        self._indexes_loaded = False
+        self._max_timestamp: TimestampOffset | None = None
+        self._first_batch_timestamp: int | None = None
+        self._created_ms = clock.now_ms()
+
+        def path(kind: str) -> str:
+            return join(directory, segment_file_name(base_offset, kind + suffix))
+
+        self.path = path(LOG_SUFFIX)
+        index_bytes = config.segment_index_bytes
+        self.offset_index = OffsetIndex(fs, path(INDEX_SUFFIX), base_offset, index_bytes)
+        self.time_index = TimeIndex(fs, path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
+        self.txn_index = TransactionIndex(fs, path(TXN_INDEX_SUFFIX), base_offset)
+
+    @classmethod
+    def create(
+        cls,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        clock: Clock,
+        jitter_ms: int = 0,
+    ) -> LogSegment:
+        """Make the files of a new, empty segment; leftovers of the same name are removed."""
+        segment = cls(fs, directory, base_offset, config, clock=clock, size=0, jitter_ms=jitter_ms)
+        segment.txn_index.delete()
+        segment.offset_index.create()
+        segment.time_index.create()
+        file = fs.open(segment.path, write=True, create=True)
+        segment._file = file
+        file.truncate(0)
+        if config.preallocate:
+            file.allocate(config.segment_bytes)
+        segment._max_timestamp = TimestampOffset(-1, base_offset)
+        return segment
+
+    @property
+    def file(self) -> File:
+        """The ``.log`` file, opened when it is first needed."""
+        if self._file is None:
+            self._file = self._fs.open(self.path, write=True)
+        return self._file
+
+    # Appending
+
+    def can_hold(self, offset: int) -> bool:
+        """Tell whether an offset fits the four bytes an index entry has for it."""
+        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    def should_roll(
+        self, config: LogConfig, size: int, max_timestamp: int, last_offset: int
+    ) -> bool:
+        """Tell whether ``size`` more bytes have to go to a new segment.
+
+        Ages are differences between record timestamps; only a segment whose first batch has none
+        is measured by the clock.
+        """
+        if self.size > config.segment_bytes - size or not self.can_hold(last_offset):
+            return True
+        if not self._indexes_loaded:
+            self._load_indexes()
+        if self.offset_index.is_full or self.time_index.is_full:
+            return True
+        if self.size == 0:
+            return False
+        return self._age_ms(max_timestamp) > config.segment_ms - self.jitter_ms
+
+    def _age_ms(self, max_timestamp: int) -> int:
+        if self._first_batch_timestamp is None:
+            head = next(scan_heads(self.file, 0, self.size), None)
+            self._first_batch_timestamp = -1 if head is None else head.max_timestamp
+        if self._first_batch_timestamp >= 0:
+            return max_timestamp - self._first_batch_timestamp
+        return self._clock.now_ms() - self._created_ms
+
+    def append(self, batches: Sequence[Batch], buffers: Sequence[Buffer]) -> None:
+        """Write the batches' bytes at the end with one call, then index them."""
+        last_offset = batches[-1].last_offset
+        if not self.can_hold(last_offset):
+            raise ValueError(f"{self.path} cannot hold offset {last_offset}")
+        position = self.size
+        if len(buffers) == 1:
+            self.file.write_at(position, buffers[0])
+        else:
+            self.file.write_all_at(position, buffers)
+        if position == 0:
+            self._first_batch_timestamp = batches[0].max_timestamp
+        for batch in batches:
+            self.index(position, batch.last_offset, batch.max_timestamp, batch.size)
+            position += batch.size
+        self.size = position
+
+    def index(self, position: int, last_offset: int, max_timestamp: int, size: int) -> None:
+        """Take note of one batch, appended or found by a scan: both give the same entries."""
+        maximum = self.max_timestamp
+        if max_timestamp > maximum.timestamp:
+            maximum = self._max_timestamp = TimestampOffset(max_timestamp, last_offset)
+        if self._bytes_since_index_entry > self._index_interval:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(*maximum)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size
+
+    @property
+    def max_timestamp(self) -> TimestampOffset:
+        """The largest timestamp of the segment and the batch's last offset; (-1, base) if none."""
+        if self._max_timestamp is None:
+            self._load_indexes()
+            self._max_timestamp = self.time_index.last_entry
+        return self._max_timestamp
+
+    def largest_timestamp_ms(self) -> int:
+        """Return what retention by time goes by: the largest record timestamp, else the file's."""
+        timestamp = self.max_timestamp.timestamp
+        return timestamp if timestamp >= 0 else self._fs.stat(self.path).mtime_ms
+
+    # Reading
+
+    def find(self, offset: int) -> BatchHead | None:
+        """Return the first batch that ends at or behind ``offset``; None if all end before it."""
+        self._load_indexes()
+        try:
+            return self._find(offset)
+        except CorruptIndex as error:
+            self.rebuild_indexes(str(error))
+            return self._find(offset)
+
+    def _find(self, offset: int) -> BatchHead | None:
+        entry = self.offset_index.lookup(offset)
+        if entry.position == 0:
+            return find_batch(self.file, 0, self.size, offset)
+        try:
+            return find_batch(self.file, entry.position, self.size, offset, entry.offset)
+        except CorruptBatch as error:
+            raise CorruptIndex(str(error)) from error
+
+    def slice(self, head: BatchHead, max_bytes: int, end: int) -> LogSlice:
+        """Return at most ``max_bytes`` from a batch's start on, not reaching behind ``end``."""
+        size = max(0, min(max_bytes, end - head.position))
+        return LogSlice(self.file, head.position, size, head.base_offset)
+
+    def heads(self, position: int = 0) -> Iterator[BatchHead]:
+        """Yield the batches' heads from a position on."""
+        return scan_heads(self.file, position, self.size)
+
+    def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, Batch]]:
+        """Yield (position, batch); a batch is good until the next step."""
+        return scan_batches(self.file, position, self.size if end is None else end)
+
+    def next_offset(self) -> int:
+        """Return the offset behind the last batch, by a walk from the last index entry."""
+        self._load_indexes()
+        heads = scan_heads(self.file, self.offset_index.last_entry.position, self.size)
+        last = deque(heads, maxlen=1)
+        return last[0].last_offset + 1 if last else self.base_offset
+
+    def find_by_timestamp(self, timestamp: int, start_offset: int) -> TimestampedOffset | None:
+        """Return the first record at or behind ``start_offset`` that is not older than asked."""
+        self._load_indexes()
+        floor = self.time_index.lookup(timestamp)
+        position = self.offset_index.lookup(max(floor.offset, start_offset)).position
+        for head in self.heads(position):
+            if head.max_timestamp < timestamp or head.last_offset < start_offset:
+                continue
+            batch = self._read(head)
+            for record in batch:
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return TimestampedOffset(
+                        record.timestamp, record.offset, batch.partition_leader_epoch
+                    )
+        return None
+
+    def find_max_timestamp(self) -> TimestampedOffset | None:
+        """Return the first record that has the segment's largest timestamp."""
+        maximum = self.max_timestamp
+        for head in self.heads(self.offset_index.lookup(maximum.offset).position):
+            if head.max_timestamp != maximum.timestamp:
+                continue
+            batch = self._read(head)
+            for record in batch:
+                if record.timestamp == maximum.timestamp:
+                    return TimestampedOffset(
+                        record.timestamp, record.offset, batch.partition_leader_epoch
+                    )
+        return None
+
+    def _read(self, head: BatchHead) -> Batch:
+        _, batch = next(scan_batches(self.file, head.position, head.position + head.size))
+        return batch
+
+    # Repair
+
+    def _load_indexes(self) -> None:
+        if self._indexes_loaded:
+            return
+        try:
+            self.offset_index.load()
+            self.time_index.load()
+        except (CorruptIndex, FileNotFoundError) as error:
+            self.rebuild_indexes(str(error))
+        self._indexes_loaded = True
+
+    def rebuild_indexes(self, reason: str) -> None:
+        """Make the offset and time index anew from the batches' heads."""
+        logger.warning("%s: rebuilding the indexes: %s", self.path, reason)
+        self.reset_indexes()
+        for head in self.heads():
+            self.index(head.position, head.last_offset, head.max_timestamp, head.size)
+        self.seal()
+
+    def reset_indexes(self) -> None:
+        """Empty the offset and time index, before a scan fills them."""
+        self.offset_index.create()
+        self.time_index.create()
+        self._indexes_loaded = True
+        self._max_timestamp = TimestampOffset(-1, self.base_offset)
+        self._first_batch_timestamp = None
+        self._bytes_since_index_entry = 0
+
+    def recover(
+        self,
+        latest_epoch: int,
+        on_epoch: Callable[[int, int], object],
+        on_producer: Callable[[RecordBatch], None],
+    ) -> int:
+        """Scan the file, index every batch anew, cut at the first bad one; return the end offset.
+
+        ``on_epoch`` hears of every leader epoch above ``latest_epoch`` and the offset it begins at,
+        ``on_producer`` of every batch that a producer's state depends on.
+        """
+        self.reset_indexes()
+        self.txn_index.reset()
+        valid, previous = 0, self.base_offset - 1
+        offset_max = self.base_offset + MAX_RELATIVE_OFFSET
+        # The same bookkeeping as in ``index``, without a call for each batch.
+        top, since_entry, interval = TimestampOffset(-1, self.base_offset), 0, self._index_interval
+        entries: list[OffsetPosition] = []
+        time_entries: list[TimestampOffset] = []
+        try:
+            for checked in scan_checked(self.file, 0, self.size):
+                position, size, base_offset, last_offset, max_timestamp, epoch, batch = checked
+                if not previous < last_offset <= offset_max:
+                    raise CorruptBatch(f"offset {last_offset} is out of order", position)
+                if max_timestamp > top[0]:
+                    top = TimestampOffset(max_timestamp, last_offset)
+                if since_entry > interval:
+                    entries.append(OffsetPosition(last_offset, position))
+                    time_entries.append(top)
+                    since_entry = 0
+                since_entry += size
+                if epoch > latest_epoch:
+                    on_epoch(epoch, base_offset)
+                    latest_epoch = epoch
+                if batch is not None:
+                    on_producer(batch)
+                previous, valid = last_offset, position + size
+        except CorruptBatch as error:
+            cut, why = self.size - valid, error.args[0]
+            logger.warning("%s: cutting off %d bytes at %d: %s", self.path, cut, valid, why)
+            self.cut(valid)
+        self._max_timestamp, self._bytes_since_index_entry = top, since_entry
+        self.offset_index.fill(entries)
+        self.time_index.fill(time_entries)
+        self.seal()
+        return previous + 1
+
+    def cut(self, size: int) -> None:
+        """Cut the file, durably: bytes that were taken back must not return after a crash."""
+        self.file.truncate(size)
+        self.file.sync()
+        self.size = size
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop every batch that ends at or behind ``offset``; return how many bytes went."""
+        head = self.find(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        dropped = 0
+        if head is not None:
+            dropped = self.size - head.position
+            self.cut(head.position)
+        if self.size == 0:
+            self._created_ms = self._clock.now_ms()
+            self._first_batch_timestamp = None
+        self._bytes_since_index_entry = 0
+        self._max_timestamp = self._rescan_max_timestamp()
+        return dropped
+
+    def _rescan_max_timestamp(self) -> TimestampOffset:
+        maximum = self.time_index.last_entry
+        for head in self.heads(self.offset_index.lookup(maximum.offset).position):
+            if head.max_timestamp > maximum.timestamp:
+                maximum = TimestampOffset(head.max_timestamp, head.last_offset)
+        return maximum
+
+    # Life
+
+    def seal(self) -> None:
+        """Write the indexes out with the last time entry, and give back preallocated room.
+
+        Done when the segment stops being the active one, and when the log is closed.
+        """
+        if self._max_timestamp is not None:
+            self.time_index.load()
+            self.time_index.maybe_append(*self._max_timestamp, on_close=True)
+        self.offset_index.write_out()
+        self.time_index.write_out()
+        if self._file is not None and self._file.size() > self.size:
+            self._file.truncate(self.size)
+
+    def sync(self) -> None:
+        """Bring the log file and its indexes to the disk."""
+        self.offset_index.write_out()
+        self.time_index.write_out()
+        self.file.sync()
+        self.offset_index.sync()
+        self.time_index.sync()
+        self.txn_index.sync()
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self.txn_index.close()
+
+    def paths(self) -> list[str]:
+        """Return the files that exist for this segment, in the order they are to be removed."""
+        paths = [self.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
+        return [path for path in paths if self._fs.exists(path)]
+
+    def moved_to(self, directory: str) -> None:
+        """Follow a rename of the partition's folder."""
+        self.directory = directory
+        for holder in (self, self.offset_index, self.time_index, self.txn_index):
+            holder.path = join(directory, file_name(holder.path))

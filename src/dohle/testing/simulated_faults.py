@@ -1,0 +1,68 @@
+"""The faults of a simulated disk: which calls fail, where, how often and with what error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+
+class Operation(Enum):
+    """What can be counted, cut off or made to fail."""
+
+    OPEN = "open"
+    READ = "read"
+    STAT = "stat"
+    LIST = "list"
+    CREATE = "create"
+    WRITE = "write"
+    TRUNCATE = "truncate"
+    ALLOCATE = "allocate"
+    SYNC = "sync"
+    SYNC_DIR = "sync_dir"
+    MAKE_DIR = "make_dir"
+    RENAME = "rename"
+    REMOVE = "remove"
+    SET_MTIME = "set_mtime"
+
+
+#: What changes nothing: not counted, and no place to die.
+HARMLESS = frozenset({Operation.OPEN, Operation.READ, Operation.STAT, Operation.LIST})
+
+
+class Fault:
+    """A part of the disk that fails; :meth:`SimulatedFileSystem.fail` makes it."""
+
+    __slots__ = ("_matches", "_operations", "_skip", "_times", "error_number", "partial_bytes")
+
+    def __init__(
+        self,
+        operations: frozenset[Operation],
+        matches: Callable[[str], bool],
+        error_number: int,
+        partial_bytes: int,
+        skip: int,
+        times: int | None,
+    ) -> None:
+        self._operations = operations
+        self._matches = matches
+        self._skip = skip
+        self._times = times
+        self.error_number = error_number
+        self.partial_bytes = partial_bytes
+
+    def strikes(self, operation: Operation, path: str) -> bool:
+        """Tell whether this call fails, and count it."""
+        if operation not in self._operations or self._times == 0 or not self._matches(path):
+            return False
+        if self._skip > 0:
+            self._skip -= 1
+            return False
+        if self._times is not None:
+            self._times -= 1
+        return True
+
+
+def is_below(prefix: str) -> Callable[[str], bool]:
+    """Return a function that tells whether a path is this one or lies below it."""
+    prefix = prefix.rstrip("/")
+    return lambda path: path == prefix or path.startswith(prefix + "/")

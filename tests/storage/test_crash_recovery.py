@@ -1,0 +1,285 @@
+"""A small workload is killed at every byte it writes and at every file operation it makes.
+
+After each death the log is opened three times over: as the process left it, with everything
+unsynced lost, and with a random part of it lost, torn or reordered. Each time it must be a prefix
+of what had been written, with everything in it that had been flushed (after a mere crash:
+everything acknowledged), and a second recovery must change nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dohle.core.ids import BrokerId, ProducerId, TopicName, TopicPartition
+from dohle.core.seams import ManualClock
+from dohle.core.uuid import random_uuid
+from dohle.records.batch import batches
+from dohle.records.builder import BatchBuilder
+from dohle.records.control import build_txn_marker
+from dohle.storage.config import LogConfig
+from dohle.storage.log import Log
+from dohle.storage.log_manager import Identity, LogManager
+from dohle.storage.producer_state import AppendOrigin
+from dohle.storage.retention import delete_old_segments
+from dohle.testing.simulated_files import SimulatedCrash, SimulatedFileSystem
+
+PARTITION = TopicPartition(TopicName("t"), 0)
+IDENTITY = Identity("cluster", BrokerId(1))
+CONFIG = LogConfig(
+    segment_bytes=450, index_interval_bytes=100, file_delete_delay_ms=10, retention_ms=-1
+)
+TOPIC_ID = random_uuid(random.Random(5))
+
+
+@dataclass
+class Expected:
+    """What the log held when the process died, and what the step it was in may have changed."""
+
+    contents: list[bytes] = field(default_factory=list)
+    #: Batches of ``contents`` that are on the disk.
+    flushed: int = 0
+    #: A batch that was being appended.
+    appending: bytes | None = None
+    #: How many batches a truncation in progress was to leave.
+    truncating_to: int | None = None
+    exists: bool = False
+    start: int = 0
+
+    def check(self, found: list[bytes], *, power_lost: bool) -> None:
+        longest = self.contents + ([self.appending] if self.appending is not None else [])
+        shortest = self.flushed if power_lost else len(self.contents)
+        if self.truncating_to is not None:
+            shortest = min(shortest, self.truncating_to)
+        # Segments below the log start may or may not have gone.
+        gone = 0
+        if found:
+            gone = next(
+                i for i, batch in enumerate(longest) if offset_of(batch) == offset_of(found[0])
+            )
+        assert gone == 0 or offset_of(longest[gone]) <= self.start
+        assert found == longest[gone : gone + len(found)]
+        if shortest > gone:
+            assert gone + len(found) >= shortest
+
+
+def offset_of(batch: bytes) -> int:
+    return int.from_bytes(batch[:8], "big")
+
+
+def open_manager(fs: SimulatedFileSystem, clock: ManualClock) -> LogManager:
+    manager = LogManager(fs, clock=clock, rng=random.Random(3))
+    manager.open(["/data"], IDENTITY, lambda _: CONFIG)
+    return manager
+
+
+def contents(log: Log) -> list[bytes]:
+    found: list[bytes] = []
+    offset = log.segments.first.base_offset
+    log.log_start_offset = offset
+    while offset < log.log_end_offset:
+        piece = log.read(offset, 1 << 20).slice
+        assert piece is not None
+        for batch in batches(piece.read()):
+            found.append(bytes(batch.buffer))
+            offset = batch.next_offset
+    return found
+
+
+def data_batch(
+    number: int, *, sequence: int | None = None, transactional: bool = False
+) -> bytearray:
+    builder = BatchBuilder(
+        producer_id=-1 if sequence is None else 7,
+        producer_epoch=-1 if sequence is None else 0,
+        base_sequence=-1 if sequence is None else sequence,
+        is_transactional=transactional,
+    )
+    for record in range(1 + number % 3):
+        builder.append(1_000 + number, b"k%d" % number, b"v" * (number * 7 % 40 + record))
+    return builder.build()
+
+
+class Workload:
+    """The steps, in order; ``expected`` is brought up to date around each of them."""
+
+    def __init__(self, fs: SimulatedFileSystem, clock: ManualClock) -> None:
+        self.fs = fs
+        self.clock = clock
+        self.expected = Expected()
+        self.manager: LogManager
+
+    def run(self) -> None:
+        self.start()
+        for number in range(4):
+            self.append(data_batch(number))
+        self.flush()
+        self.append(data_batch(2, sequence=0))
+        self.append(data_batch(0, sequence=3))
+        self.append(data_batch(1, sequence=4, transactional=True))
+        self.append(self.abort_marker(), AppendOrigin.COORDINATOR)
+        self.due_flushes()
+        self.checkpoint()
+        for number in range(8, 12):
+            self.append(data_batch(number))
+        self.truncate(len(self.expected.contents) - 5)
+        for number in range(12, 17):
+            self.append(data_batch(number))
+        self.flush()
+        self.delete_records()
+        self.restart_cleanly()
+        for number in range(20, 23):
+            self.append(data_batch(number))
+        self.due_flushes()
+
+    @property
+    def log(self) -> Log:
+        log = self.manager.get(PARTITION)
+        assert log is not None
+        return log
+
+    def start(self) -> None:
+        self.manager = open_manager(self.fs, self.clock)
+        self.manager.get_or_create(PARTITION, TOPIC_ID, CONFIG)
+        self.expected.exists = True
+
+    def append(self, batch: bytearray, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
+        expected = bytearray(batch)
+        expected[0:8] = self.log.log_end_offset.to_bytes(8, "big")
+        expected[12:16] = (2).to_bytes(4, "big")
+        self.expected.appending = bytes(expected)
+        guard = self.log.producer_state.start_transaction_verification(
+            ProducerId(7), 4, 0, supports_epoch_bump=False, now_ms=self.clock.now_ms()
+        )
+        self.log.append_as_leader(
+            batch, 2, origin=origin, verification_guard=guard, transaction_version=1
+        )
+        self.expected.contents.append(bytes(expected))
+        self.expected.appending = None
+
+    def abort_marker(self) -> bytearray:
+        return bytearray(
+            build_txn_marker(
+                commit=False, producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp=2_000
+            )
+        )
+
+    def flush(self) -> None:
+        self.log.flush()
+        self.expected.flushed = len(self.expected.contents)
+
+    def due_flushes(self) -> None:
+        for flush in self.manager.due_flushes(self.clock.now_ms()):
+            flush.run()
+        point = self.log.recovery_point
+        self.expected.flushed = sum(offset_of(batch) < point for batch in self.expected.contents)
+
+    def checkpoint(self) -> None:
+        for directory in self.manager.directories:
+            directory.checkpoint_recovery_points()
+            directory.checkpoint_high_watermarks()
+
+    def truncate(self, keep: int) -> None:
+        self.expected.truncating_to = keep
+        self.log.truncate_to(offset_of(self.expected.contents[keep]))
+        del self.expected.contents[keep:]
+        self.expected.flushed = min(self.expected.flushed, keep)
+        self.expected.truncating_to = None
+
+    def delete_records(self) -> None:
+        self.log.update_high_watermark(self.log.log_end_offset)
+        self.expected.start = offset_of(self.expected.contents[6])
+        self.log.delete_records(self.expected.start)
+        delete_old_segments(self.log, self.clock.now_ms())
+        self.clock.advance(20)
+        self.manager.run_due(self.clock.now_ms())
+
+    def restart_cleanly(self) -> None:
+        self.manager.close()
+        self.expected.flushed = len(self.expected.contents)
+        self.manager = open_manager(self.fs, self.clock)
+
+
+def check_recovery(workload: Workload, fs: SimulatedFileSystem, *, power_lost: bool) -> None:
+    manager = open_manager(fs, workload.clock)
+    log = manager.get(PARTITION)
+    if log is None:
+        assert not workload.expected.contents or not workload.expected.exists
+        manager.release()
+        return
+    workload.expected.check(contents(log), power_lost=power_lost)
+    manager.release()
+    before = fs.files()
+    manager = open_manager(fs, workload.clock)
+    manager.release()
+    assert fs.files() == before
+    assert_can_go_on(workload, fs)
+
+
+def assert_can_go_on(workload: Workload, fs: SimulatedFileSystem) -> None:
+    manager = open_manager(fs, workload.clock)
+    log = manager.get(PARTITION)
+    assert log is not None
+    end = log.log_end_offset
+    assert log.append_as_leader(data_batch(1), 3).first_offset == end
+    manager.close()
+    manager = open_manager(fs, workload.clock)
+    log = manager.get(PARTITION)
+    assert log is not None
+    assert offset_of(contents(log)[-1]) == end
+    manager.release()
+
+
+def die_and_recover(prepare: Callable[[SimulatedFileSystem], None], seed: int) -> None:
+    clock = ManualClock()
+    fs = SimulatedFileSystem(clock)
+    prepare(fs)
+    workload = Workload(fs, clock)
+    with pytest.raises(SimulatedCrash):
+        workload.run()
+    crashed, dark, torn = fs.copy(), fs.copy(), fs.copy()
+    crashed.crash()
+    check_recovery(workload, crashed, power_lost=False)
+    dark.power_loss_everything_unsynced_lost()
+    check_recovery(workload, dark, power_lost=True)
+    torn.power_loss(random.Random(seed))
+    check_recovery(workload, torn, power_lost=True)
+
+
+def whole_run() -> SimulatedFileSystem:
+    clock = ManualClock()
+    fs = SimulatedFileSystem(clock)
+    Workload(fs, clock).run()
+    return fs
+
+
+WHOLE = whole_run()
+
+
+def test_the_workload_itself_touches_what_is_to_be_tested() -> None:
+    names = {path.rpartition(".")[2] for path in WHOLE.files()}
+    assert {"log", "index", "timeindex", "snapshot"} <= names
+    assert sum(path.endswith(".log") for path in WHOLE.files()) >= 3
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_death_at_every_byte_keeps_what_was_acknowledged(part: int) -> None:
+    for count in range(part, WHOLE.bytes_written, 8):
+        die_and_recover(lambda fs: fs.cut_after_bytes(count), count)  # noqa: B023
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_death_at_every_file_operation_keeps_what_was_acknowledged(part: int) -> None:
+    for count in range(part, WHOLE.operations, 4):
+        die_and_recover(lambda fs: fs.cut_after_operations(count), count)  # noqa: B023
+
+
+@settings(max_examples=150, deadline=None)
+@given(count=st.integers(0, WHOLE.bytes_written - 1), seed=st.integers(0, 2**32))
+def test_any_mixture_of_lost_and_torn_writes_leaves_a_prefix(count: int, seed: int) -> None:
+    die_and_recover(lambda fs: fs.cut_after_bytes(count), seed)

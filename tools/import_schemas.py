@@ -1,0 +1,601 @@
+"""Turn Kafka's JSON message definitions into the declarations of ``dohle.protocol.messages``.
+
+    python tools/import_schemas.py KAFKA_4_2 --older KAFKA_PRE_4_0 --out src/dohle/protocol/messages
+
+The first folder holds the definitions of a release, in sub-folders or not. ``--older`` may name an
+earlier state: request and response versions that the release has dropped are taken from there, so
+that an old client can still be served. For a version that both know, the release's word counts; an
+older version that was marked unstable is left out, since nobody was promised it.
+
+The output is meant to be read and is committed. It depends on nothing but the input, so running
+this again gives no difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+Versions = frozenset[int]
+
+#: Kafka's type: (function that declares it, type that its users see).
+PRIMITIVES = {
+    "bool": ("boolean", "bool"),
+    "int8": ("int8", "int"),
+    "int16": ("int16", "int"),
+    "int32": ("int32", "int"),
+    "int64": ("int64", "int"),
+    "uint16": ("uint16", "int"),
+    "uint32": ("uint32", "int"),
+    "float64": ("float64", "float"),
+    "string": ("string", "str"),
+    "bytes": ("binary", "bytes"),
+    "records": ("record_data", "Records"),
+    "uuid": ("uuid", "Uuid"),
+}
+ENTITIES = {
+    "brokerId": "BrokerId",
+    "groupId": "GroupId",
+    "producerId": "ProducerId",
+    "topicName": "TopicName",
+    "transactionalId": "TransactionalId",
+}
+#: Names that a field must not take: a message has them already, or a declaration needs them.
+TAKEN = {"encode", "encode_chunks", "decode", "from_bytes", "replace", "unknown_tags"}
+TAKEN |= {function for function, _ in PRIMITIVES.values()} | {"array", "struct"}
+
+#: Where messages that are not requests or responses go: (type, pattern of the name, module).
+MODULES = (
+    ("header", r"", "header"),
+    ("metadata", r"Remote", "records.storage"),
+    ("metadata", r"", "records.cluster_metadata"),
+    ("coordinator-.*", r"ConsumerGroup", "records.consumer_group"),
+    ("coordinator-.*", r"ShareGroup", "records.share_group"),
+    ("coordinator-.*", r"StreamsGroup", "records.streams_group"),
+    ("coordinator-.*", r"Share", "records.share_state"),
+    ("coordinator-.*", r"Transaction", "records.transaction"),
+    ("coordinator-.*", r"", "records.classic_group"),
+    ("data", r"ConsumerProtocol", "consumer_protocol"),
+    ("data", r"DefaultPrincipal", "principal"),
+    ("data", r"ProducerSnapshot", "records.storage"),
+    ("data", r"QuorumState", "records.raft"),
+    ("data", r"", "records.control"),
+)
+TITLES = {
+    "header": "What stands before requests and responses.",
+    "consumer_protocol": "What consumers of a classic group tell each other.",
+    "principal": "A principal as the broker hands it to the controller.",
+    "records.cluster_metadata": "The records of the cluster metadata log.",
+    "records.classic_group": "Records of the group coordinator: offsets and classic groups.",
+    "records.consumer_group": "Records of the group coordinator: consumer groups.",
+    "records.share_group": "Records of the group coordinator: share groups.",
+    "records.streams_group": "Records of the group coordinator: streams groups.",
+    "records.share_state": "Records of the share coordinator.",
+    "records.transaction": "Records of the transaction coordinator.",
+    "records.storage": "Producer snapshots and the records about remote log segments.",
+    "records.raft": "The state file of the quorum.",
+    "records.control": "The contents of control records.",
+}
+#: The coordinator whose topic holds the records of a module.
+FAMILIES = {
+    "records.classic_group": "group",
+    "records.consumer_group": "group",
+    "records.share_group": "group",
+    "records.streams_group": "group",
+    "records.share_state": "share",
+    "records.transaction": "transaction",
+}
+BASES = {
+    "request": "Request",
+    "response": "Response",
+    "header": "Header",
+    "data": "Data",
+    "metadata": "MetadataRecord",
+    "coordinator-key": "CoordinatorKey",
+    "coordinator-value": "CoordinatorValue",
+}
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """A field, with version ranges as sets of the versions that the message has."""
+
+    name: str
+    type: str
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    default: str
+    ignorable: bool
+    entity: str | None
+    compact: bool
+    fields: tuple[FieldSpec, ...]
+
+
+@dataclass(frozen=True)
+class MessageSpec:
+    """A message as the JSON has it."""
+
+    name: str
+    type: str
+    api_key: int | None
+    versions: Versions
+    flexible: Versions
+    listeners: tuple[str, ...]
+    unstable: bool
+    fields: tuple[FieldSpec, ...]
+    structs: dict[str, tuple[FieldSpec, ...]]
+    release_versions: Versions
+
+
+# Reading
+
+
+def read_folder(folder: Path) -> dict[str, MessageSpec]:
+    """Read all definitions in a folder and its sub-folders, by name."""
+    specs = [read_message(path.read_text("utf-8")) for path in sorted(folder.rglob("*.json"))]
+    if not specs:
+        raise SystemExit(f"{folder} holds no message definitions")
+    return {spec.name: spec for spec in specs}
+
+
+def read_message(text: str) -> MessageSpec:
+    """Read one definition; comments start with two slashes."""
+    data = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+    valid = _versions(data["validVersions"], None)
+    return MessageSpec(
+        name=data["name"],
+        type=data["type"],
+        api_key=data.get("apiKey"),
+        versions=valid,
+        flexible=_versions(data.get("flexibleVersions", "none"), valid),
+        listeners=tuple(data.get("listeners", ())),
+        unstable=data.get("latestVersionUnstable", False),
+        fields=_read_fields(data.get("fields", ()), valid),
+        structs={
+            struct["name"]: _read_fields(struct["fields"], valid)
+            for struct in data.get("commonStructs", ())
+        },
+        release_versions=valid,
+    )
+
+
+def _read_fields(fields: Iterable[dict[str, Any]], valid: Versions) -> tuple[FieldSpec, ...]:
+    return tuple(_read_field(data, valid) for data in fields)
+
+
+def _read_field(data: dict[str, Any], valid: Versions) -> FieldSpec:
+    tagged = data.get("taggedVersions", "none")
+    versions = _versions(data.get("versions", tagged), valid)
+    if "tag" in data and _versions(tagged, valid) != versions:
+        raise ValueError(f"{data['name']} is tagged in some versions only: extend the language")
+    if data.get("flexibleVersions", "none") != "none":
+        raise ValueError(f"{data['name']} has flexible versions of its own: extend the language")
+    default = data.get("default")
+    return FieldSpec(
+        name=snake_case(data["name"]),
+        type=data["type"],
+        versions=versions,
+        nullable=_versions(data.get("nullableVersions", "none"), valid) & versions,
+        tag=int(data["tag"]) if "tag" in data else None,
+        default="" if default is None else str(default),
+        ignorable=data.get("ignorable", False),
+        entity=data.get("entityType"),
+        compact="flexibleVersions" not in data,
+        fields=_read_fields(data.get("fields", ()), valid),
+    )
+
+
+def _versions(text: str, valid: Versions | None) -> Versions:
+    if text == "none":
+        return frozenset()
+    if text.endswith("+"):
+        assert valid is not None, "open ranges need a closed one around them"
+        return frozenset(version for version in valid if version >= int(text[:-1]))
+    lowest, _, highest = text.partition("-")
+    versions = frozenset(range(int(lowest), int(highest or lowest) + 1))
+    return versions if valid is None else versions & valid
+
+
+def snake_case(name: str) -> str:
+    """Turn ``IsrWithEpochs`` into ``isr_with_epochs``."""
+    name = name.replace("KRaft", "Kraft").replace("2Pc", "TwoPc")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+# Merging the versions that the release has dropped
+
+
+def merge(new: MessageSpec, old: MessageSpec, *, unstable: bool) -> MessageSpec:
+    """Add to a message the versions that only the older definition has and had promised."""
+    promised = old.versions - {max(old.versions)} if unstable else old.versions
+    added = promised - new.versions
+    if not added:
+        return new
+    return replace(
+        new,
+        versions=new.versions | added,
+        flexible=new.flexible | (old.flexible & added),
+        fields=_merge_fields(new.fields, old.fields, added),
+        structs={
+            name: _merge_fields(new.structs.get(name, ()), old.structs.get(name, ()), added)
+            for name in {**new.structs, **old.structs}
+        },
+    )
+
+
+def _merge_fields(
+    new: tuple[FieldSpec, ...], old: tuple[FieldSpec, ...], added: Versions
+) -> tuple[FieldSpec, ...]:
+    """Merge two lists of fields; what only the old one has keeps its place among the others."""
+    merged = {spec.name: spec for spec in new}
+    order = [spec.name for spec in new]
+    position = 0
+    for spec in old:
+        if spec.name in merged:
+            place = order.index(spec.name) + 1
+            if place < position and spec.tag is None:
+                raise ValueError(f"{spec.name} has moved: the old and the new order disagree")
+            position = place
+            merged[spec.name] = _merge_field(merged[spec.name], spec, added)
+        else:
+            merged[spec.name] = _restrict(spec, added)
+            order.insert(position, spec.name)
+            position += 1
+    return tuple(merged[name] for name in order)
+
+
+def _merge_field(new: FieldSpec, old: FieldSpec, added: Versions) -> FieldSpec:
+    if (new.type, new.tag, new.default) != (old.type, old.tag, old.default):
+        raise ValueError(f"{new.name} has changed its type, tag or default")
+    return replace(
+        new,
+        versions=new.versions | (old.versions & added),
+        nullable=new.nullable | (old.nullable & added),
+        ignorable=new.ignorable or old.ignorable,
+        fields=_merge_fields(new.fields, old.fields, added),
+    )
+
+
+def _restrict(spec: FieldSpec, versions: Versions) -> FieldSpec:
+    return replace(
+        spec,
+        versions=spec.versions & versions,
+        nullable=spec.nullable & versions,
+        fields=tuple(_restrict(inner, versions) for inner in spec.fields),
+    )
+
+
+def merge_folders(
+    new: dict[str, MessageSpec], old: dict[str, MessageSpec]
+) -> dict[str, MessageSpec]:
+    """Merge what can be asked of a broker; stored records need no older versions."""
+    known_keys = {spec.api_key for spec in new.values() if spec.type == "request"}
+    unstable_keys = {spec.api_key for spec in old.values() if spec.unstable}
+    merged = dict(new)
+    for name, spec in old.items():
+        if spec.type not in ("request", "response", "header"):
+            continue
+        if name in new:
+            unstable = spec.api_key is not None and spec.api_key in unstable_keys
+            merged[name] = merge(new[name], spec, unstable=unstable)
+        elif spec.api_key not in known_keys:  # a renamed message has its key still
+            merged[name] = replace(spec, listeners=(), release_versions=frozenset())
+    return merged
+
+
+# Writing
+
+
+@dataclass
+class Module:
+    """A module of declarations in the making."""
+
+    title: str
+    messages: list[MessageSpec] = field(default_factory=list)
+    uses: set[str] = field(default_factory=set)
+    classes: dict[str, str] = field(default_factory=dict)
+
+    def render(self) -> str:
+        """Return the text of the module, not yet formatted."""
+        clashes = self._clashing_structs()
+        for message in self.messages:
+            self._add_message(message, clashes)
+        imports = "".join(self._imports())
+        return (
+            f'"""{self.title}\n\nWritten by tools/import_schemas.py; do not edit.\n"""\n\n'
+            f"from __future__ import annotations\n\n{imports}\n\n" + "\n\n".join(self.classes.values())
+        )
+
+    def _imports(self) -> Iterator[str]:
+        functions = {function for function, _ in PRIMITIVES.values()} | {"array", "struct"}
+        for module, names in (
+            ("dohle.core.ids", {*ENTITIES.values(), "Uuid"}),
+            ("dohle.protocol.fields", functions),
+            ("dohle.protocol.schema", {*BASES.values(), "Struct", "Records"}),
+        ):
+            if used := sorted(names & self.uses):
+                yield f"from {module} import {', '.join(used)}\n"
+
+    def _clashing_structs(self) -> set[str]:
+        """Find names that two messages of this module give to different structs."""
+        seen: dict[str, object] = {}
+        clashes = set()
+        for message in self.messages:
+            for name, fields in _structs_of(message):
+                if seen.setdefault(name, fields) != fields:
+                    clashes.add(name)
+        return clashes
+
+    def _add_message(self, message: MessageSpec, clashes: set[str]) -> None:
+        def class_name(struct: str) -> str:
+            return message.name + struct if struct in clashes else struct
+
+        for name, fields in _structs_of(message):
+            self.uses.add("Struct")
+            self.classes[class_name(name)] = self._class(
+                f"class {class_name(name)}(Struct):", fields, message.versions, class_name
+            )
+        base = BASES[message.type]
+        self.uses.add(base)
+        options = [base]
+        if message.api_key is not None:
+            word = "record_type" if message.type.startswith("coordinator") else "api_key"
+            options.append(f"{word}={message.api_key}")
+        options.append(f'versions="{_closed(message.versions)}"')
+        options.append(f'flexible="{_range(message.flexible, message.versions)}"')
+        head = f"class {message.name}({', '.join(options)}):"
+        self.classes[message.name] = self._class(
+            head, message.fields, message.versions, class_name
+        )
+
+    def _class(
+        self, head: str, fields: tuple[FieldSpec, ...], valid: Versions, class_name: Any
+    ) -> str:
+        lines = [head]
+        lines += [self._field(spec, valid, class_name) for spec in fields if spec.versions]
+        if len(lines) == 1:
+            lines.append('    """Carries no fields of its own."""')
+        return "\n".join(lines) + "\n"
+
+    def _field(self, spec: FieldSpec, valid: Versions, class_name: Any) -> str:
+        if spec.name in TAKEN:
+            raise ValueError(f"a field cannot be called {spec.name}")
+        element = spec.type.removeprefix("[]")
+        if element in PRIMITIVES:
+            function, annotation = PRIMITIVES[element]
+            annotation = ENTITIES[spec.entity] if spec.entity else annotation
+            self.uses |= {function, annotation}
+            arguments = []
+        else:
+            function, annotation = "struct", class_name(element)
+            arguments = [annotation]
+        if spec.type.startswith("[]"):
+            arguments = arguments or [function]
+            function, annotation = "array", f"tuple[{annotation}, ...]"
+        self.uses.add(function)
+        arguments.append(f'"{_range(spec.versions, valid)}"')
+        if spec.nullable:
+            every = spec.nullable == spec.versions
+            arguments.append(f"nullable={every or repr(_range(spec.nullable, valid))}")
+        if spec.nullable or spec.type == "records":
+            annotation += " | None"
+        if spec.default and (default := _default(spec)) not in ("0", "False"):
+            arguments.append(f"default={default}")
+        if spec.tag is not None:
+            arguments.append(f"tag={spec.tag}")
+        if spec.ignorable:
+            arguments.append("ignorable=True")
+        if not spec.compact:
+            arguments.append("compact=False")
+        return f"    {spec.name}: {annotation} = {function}({', '.join(arguments)})"
+
+
+def _structs_of(message: MessageSpec) -> Iterator[tuple[str, tuple[FieldSpec, ...]]]:
+    """Give the structs of a message, each after those it uses."""
+    given: set[str] = set()
+
+    def walk(fields: tuple[FieldSpec, ...]) -> Iterator[tuple[str, tuple[FieldSpec, ...]]]:
+        for spec in fields:
+            name = spec.type.removeprefix("[]")
+            if name in PRIMITIVES or not spec.versions or name in given:
+                continue
+            given.add(name)
+            inner = spec.fields or message.structs[name]
+            yield from walk(inner)
+            yield name, inner
+
+    return walk(message.fields)
+
+
+def _default(spec: FieldSpec) -> str:
+    if spec.default == "null":
+        return "None"
+    if spec.type == "bool":
+        return str(spec.default.lower() == "true")
+    if spec.type == "string":
+        return json.dumps(spec.default)
+    if spec.type == "float64":
+        return repr(float(spec.default))
+    return str(int(spec.default, 0))
+
+
+def _closed(versions: Versions) -> str:
+    lowest, highest = min(versions), max(versions)
+    if len(versions) != highest - lowest + 1:
+        raise ValueError(f"versions {sorted(versions)} have a gap: extend the language")
+    return str(lowest) if lowest == highest else f"{lowest}-{highest}"
+
+
+def _range(versions: Versions, valid: Versions) -> str:
+    """Write a range; one that reaches the newest version stays open."""
+    if not versions:
+        return "none"
+    closed = _closed(versions)
+    return f"{min(versions)}+" if max(versions) == max(valid) else closed
+
+
+def module_of(message: MessageSpec) -> str:
+    """Return the module that a message belongs in."""
+    if message.type in ("request", "response"):
+        return snake_case(re.sub("(Request|Response)$", "", message.name))
+    for kind, pattern, module in MODULES:
+        if re.fullmatch(kind, message.type) and re.match(pattern, message.name):
+            return module
+    raise ValueError(f"{message.name} is of the unknown type {message.type}")
+
+
+def write_modules(specs: dict[str, MessageSpec], out: Path) -> None:
+    """Write all modules and the index."""
+    modules: dict[str, Module] = {}
+    for message in sorted(specs.values(), key=_reading_order):
+        if not message.versions:
+            continue
+        name = module_of(message)
+        title = TITLES.get(name)
+        if title is None:
+            api = re.sub("(Request|Response)$", "", message.name)
+            title = f"{api}, api key {message.api_key}: request and response."
+        modules.setdefault(name, Module(title)).messages.append(message)
+    shutil.rmtree(out, ignore_errors=True)
+    (out / "records").mkdir(parents=True)
+    (out / "__init__.py").write_text(
+        '"""Kafka\'s messages, as declarations; :mod:`dohle.protocol.apis` finds them."""\n'
+    )
+    (out / "records" / "__init__.py").write_text(
+        '"""Messages that are stored: records of internal topics, control records, files."""\n'
+    )
+    for name, module in modules.items():
+        path = out.joinpath(*name.split(".")).with_suffix(".py")
+        path.write_text(module.render())
+    (out / "index.py").write_text(render_index(modules))
+    ruff = [sys.executable, "-m", "ruff"]
+    subprocess.run([*ruff, "check", "--quiet", "--fix-only", "--select=I", out], check=True)
+    subprocess.run([*ruff, "format", "--quiet", out], check=True)
+
+
+def _reading_order(message: MessageSpec) -> tuple[Any, ...]:
+    key = -1 if message.api_key is None else message.api_key
+    return (key, re.sub("(Key|Value)$", "", message.name), message.name)
+
+
+def render_index(modules: dict[str, Module]) -> str:
+    """Write the index: everything that can be known without importing the declarations."""
+    keys, apis = [], []
+    metadata: dict[str, list[str]] = {"cluster_metadata": [], "storage": []}
+    families: dict[str, dict[int, dict[str, str]]] = {}
+    others = []
+    for name, module in modules.items():
+        for spec in module.messages:
+            place = f'"{name}", "{spec.name}"'
+            if spec.type == "request":
+                api = spec.name.removesuffix("Request")
+                constant = snake_case(api).upper()
+                keys.append(f"    {constant} = {spec.api_key}")
+                apis.append(f"    ApiKey.{constant}: {_index_row(api, name, spec, module)},")
+            elif spec.type == "metadata":
+                metadata[name.removeprefix("records.")].append(f"    {spec.api_key}: ({place}),")
+            elif spec.type.startswith("coordinator"):
+                assert spec.api_key is not None
+                types = families.setdefault(FAMILIES[name], {})
+                types.setdefault(spec.api_key, {"": name})[spec.type] = spec.name
+            elif spec.type in ("data", "header"):
+                others.append(f'    "{spec.name}": "{name}",')
+    return INDEX.format(
+        keys="\n".join(keys),
+        apis="\n".join(apis),
+        metadata="\n".join(metadata["cluster_metadata"]),
+        storage="\n".join(metadata["storage"]),
+        coordinators="\n".join(_family_rows(families)),
+        others="\n".join(sorted(others)),
+    )
+
+
+def _index_row(api: str, name: str, spec: MessageSpec, module: Module) -> str:
+    for response in module.messages:
+        if (response.versions, response.flexible) != (spec.versions, spec.flexible):
+            raise ValueError(f"{spec.name} and its response differ in their versions")
+    ranges = [
+        _closed(spec.versions),
+        _range(spec.flexible, spec.versions),
+        _closed(spec.release_versions) if spec.release_versions else "none",
+    ]
+    return repr((api, name, *ranges, spec.listeners, spec.unstable))
+
+
+def _family_rows(families: dict[str, dict[int, dict[str, str]]]) -> Iterator[str]:
+    for family, types in sorted(families.items()):
+        yield f'    "{family}": {{'
+        for number, names in sorted(types.items()):
+            row = (names[""], names["coordinator-key"], names["coordinator-value"])
+            yield f"        {number}: {row!r},"
+        yield "    },"
+
+
+INDEX = '''"""Which messages there are, and where, without importing any of them.
+
+Written by tools/import_schemas.py; do not edit. Read it through :mod:`dohle.protocol.apis`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ApiKey(IntEnum):
+    """The keys of requests, by Kafka's names."""
+
+{keys}
+
+
+#: Key: name, module, versions, flexible versions, versions that the release itself serves,
+#: listeners, and whether the release calls its latest version unstable.
+APIS: dict[ApiKey, tuple[str, str, str, str, str, tuple[str, ...], bool]] = {{
+{apis}
+}}
+
+#: Records of the cluster metadata log by their key: module, class.
+CLUSTER_METADATA_RECORDS: dict[int, tuple[str, str]] = {{
+{metadata}
+}}
+
+#: Records of the remote log metadata topic by their key: module, class.
+REMOTE_LOG_METADATA_RECORDS: dict[int, tuple[str, str]] = {{
+{storage}
+}}
+
+#: Records of coordinators by their type: module, class of the key, class of the value.
+COORDINATOR_RECORDS: dict[str, dict[int, tuple[str, str, str]]] = {{
+{coordinators}
+}}
+
+#: The modules of all other messages.
+OTHERS: dict[str, str] = {{
+{others}
+}}
+'''
+
+
+def main() -> None:
+    """Run the importer."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("folder", type=Path, help="the definitions of a release")
+    parser.add_argument("--older", type=Path, help="definitions with versions it has dropped")
+    parser.add_argument("--out", type=Path, required=True, help="the package to write anew")
+    arguments = parser.parse_args()
+    specs = read_folder(arguments.folder)
+    if arguments.older:
+        specs = merge_folders(specs, read_folder(arguments.older))
+    write_modules(specs, arguments.out)
+
+
+if __name__ == "__main__":
+    main()
