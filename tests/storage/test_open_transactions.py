@@ -3,7 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from producer_partition import (
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.records.batch import RecordBatch
+from dohle.records.builder import build_empty_batch
+from dohle.storage.producer_state import NO_VERIFICATION, AppendOrigin
+from tests.storage.producer_partition import (
     CLIENT,
     COORDINATOR,
     NOW_MS,
@@ -14,11 +19,6 @@ from producer_partition import (
     marker,
     plain,
 )
-
-from dohle.core.errors import ErrorCode, KafkaError
-from dohle.records.batch import RecordBatch
-from dohle.records.builder import build_empty_batch
-from dohle.storage.producer_state import NO_VERIFICATION, AppendOrigin
 
 
 @pytest.fixture

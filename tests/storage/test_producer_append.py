@@ -4,7 +4,10 @@ import logging
 from pathlib import Path
 
 import pytest
-from producer_partition import (
+
+from dohle.core.errors import ErrorCode
+from dohle.storage.producer_entry import SEQUENCE_MAX, BatchMetadata
+from tests.storage.producer_partition import (
     CLIENT,
     COORDINATOR,
     NOW_MS,
@@ -16,9 +19,6 @@ from producer_partition import (
     marker,
     plain,
 )
-
-from dohle.core.errors import ErrorCode
-from dohle.storage.producer_entry import SEQUENCE_MAX, BatchMetadata
 
 
 @pytest.fixture

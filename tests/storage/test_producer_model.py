@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from producer_partition import (
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import ProducerId
+from dohle.records.batch import Batch
+from dohle.records.control import TxnMarker, parse_txn_marker
+from dohle.storage.producer_entry import SEQUENCE_MAX, ProducerEntry
+from dohle.storage.producer_state import AppendPlan, ProducerState
+from dohle.storage.transaction_index import AbortedTransaction
+from tests.storage.producer_partition import (
     CLIENT,
     COORDINATOR,
     NOW_MS,
@@ -19,14 +29,6 @@ from producer_partition import (
     marker,
     plain,
 )
-
-from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import ProducerId
-from dohle.records.batch import Batch
-from dohle.records.control import TxnMarker, parse_txn_marker
-from dohle.storage.producer_entry import SEQUENCE_MAX, ProducerEntry
-from dohle.storage.producer_state import AppendPlan, ProducerState
-from dohle.storage.transaction_index import AbortedTransaction
 
 SEQUENCES = SEQUENCE_MAX + 1
 
@@ -123,41 +125,79 @@ class Model:
         return min(self.open_since() + unreplicated, default=None)
 
 
-def draw_batch(draw: st.DrawFn, model: Model) -> Batch:
-    """A batch that is mostly right, and wrong in every way now and then."""
-    pid = draw(st.integers(1, 3))
-    known = model.producers.get(pid)
-    epoch = known.epoch if known else draw(st.integers(0, 2))
-    epoch = max(0, epoch + draw(st.sampled_from([0, 0, 0, 0, 0, 1, -1])))
-    kind = draw(st.sampled_from(["data", "data", "data", "again", "marker", "plain"]))
-    if kind == "plain":
-        return plain(model.end, draw(st.integers(1, 3)))
-    if kind == "marker":
-        return marker(
-            model.end,
-            commit=draw(st.booleans()),
-            pid=pid,
-            epoch=epoch,
-            coordinator_epoch=draw(st.integers(0, 2)),
-        )
-    transactional = draw(st.booleans())
-    if kind == "again" and known and known.batches:
-        sequence, count, _ = draw(st.sampled_from(known.batches))
-        return data(model.end, sequence, count, pid=pid, epoch=epoch, transactional=transactional)
-    if known is None:
-        sequence = draw(st.sampled_from([0, 0, 7, SEQUENCE_MAX - 3, SEQUENCE_MAX]))
-    else:
-        sequence = known.next_sequence() if epoch == known.epoch else 0
-        sequence = (sequence + draw(st.sampled_from([0, 0, 0, 0, 1, -1]))) % SEQUENCES
-    count = draw(st.integers(1, 4))
-    return data(model.end, sequence, count, pid=pid, epoch=epoch, transactional=transactional)
+class Kind(Enum):
+    DATA = 0
+    AGAIN = 1
+    MARKER = 2
+    PLAIN = 3
+
+
+class Step(NamedTuple):
+    """One append: mostly right, and wrong in every way now and then."""
+
+    kind: Kind
+    pid: int
+    epoch_shift: int
+    sequence_shift: int
+    first_sequence: int
+    records: int
+    transactional: bool
+    commit: bool
+    coordinator_epoch: int
+    version: int
+    pick: int
+    high_watermark_lag: int
+    snapshot: bool
+
+    def batch(self, model: Model) -> Batch:
+        pid, end = self.pid, model.end
+        known = model.producers.get(pid)
+        epoch = max(0, self.epoch_shift + (known.epoch if known else 1))
+        if self.kind is Kind.PLAIN:
+            return plain(end, self.records)
+        if self.kind is Kind.MARKER:
+            return marker(
+                end,
+                commit=self.commit,
+                pid=pid,
+                epoch=epoch,
+                coordinator_epoch=self.coordinator_epoch,
+            )
+        count, sequence = self.records, self.first_sequence
+        if self.kind is Kind.AGAIN and known and known.batches:
+            sequence, count, _ = known.batches[-1 - self.pick % len(known.batches)]
+        elif known is not None:
+            expected = known.next_sequence() if epoch == known.epoch else 0
+            sequence = (expected + self.sequence_shift) % SEQUENCES
+        return data(end, sequence, count, pid=pid, epoch=epoch, transactional=self.transactional)
+
+
+STEPS = st.lists(
+    st.builds(
+        Step,
+        kind=st.sampled_from([Kind.DATA, Kind.DATA, *Kind]),
+        pid=st.integers(1, 3),
+        epoch_shift=st.sampled_from([0, 0, 0, 0, 1, -1]),
+        sequence_shift=st.sampled_from([0, 0, 0, 0, 1, -1]),
+        first_sequence=st.sampled_from([0, 7, SEQUENCE_MAX - 3, SEQUENCE_MAX]),
+        records=st.integers(1, 4),
+        transactional=st.booleans(),
+        commit=st.booleans(),
+        coordinator_epoch=st.integers(0, 2),
+        version=st.sampled_from([0, 2]),
+        pick=st.integers(0, 6),
+        high_watermark_lag=st.integers(0, 12),
+        snapshot=st.booleans(),
+    ),
+    min_size=8,
+    max_size=40,
+)
 
 
 def try_append(partition: Partition, batch: Batch, version: int) -> AppendPlan | ErrorCode:
+    origin = COORDINATOR if batch.is_control else CLIENT
     try:
-        return partition.append(
-            batch, origin=COORDINATOR if batch.is_control else CLIENT, version=version
-        )
+        return partition.append(batch, origin=origin, version=version, verify=False)
     except KafkaError as error:
         return error.code
 
@@ -176,17 +216,17 @@ def check_producers(state: ProducerState, model: Model) -> None:
         ] == known.batches[-5:]
 
 
-def drive(draw: st.DrawFn, partition: Partition, steps: int) -> Model:
-    """Append at random; the state and the model agree at every step."""
+def lead(partition: Partition, steps: list[Step]) -> Model:
+    """Append as a leader; the state and the model agree at every step."""
     # Guards have tests of their own; here every transaction is confirmed.
     partition.config.transaction_partition_verification_enable = False
+    state = partition.state
     model = Model()
     high_watermark = 0
-    for _ in range(steps):
-        batch = draw_batch(draw, model)
-        version = draw(st.sampled_from([0, 2])) if batch.is_control else 0
-        expected = model.expected(batch, version)
-        outcome = try_append(partition, batch, version)
+    for step in steps:
+        batch = step.batch(model)
+        expected = model.expected(batch, step.version)
+        outcome = try_append(partition, batch, step.version)
         if isinstance(outcome, ErrorCode):
             assert outcome == expected
         elif outcome.duplicate is not None:
@@ -194,18 +234,24 @@ def drive(draw: st.DrawFn, partition: Partition, steps: int) -> Model:
         else:
             assert expected is None
             model.append(batch)
-        check_producers(partition.state, model)
-        assert partition.state.map_end_offset == model.end
+        check_producers(state, model)
+        assert state.map_end_offset == model.end
         assert partition.aborted == model.aborted
-        assert partition.state.first_undecided_offset == min(model.open_since(), default=None)
-        if draw(st.booleans()):
-            high_watermark = draw(st.integers(high_watermark, model.end))
-            partition.state.on_high_watermark_updated(high_watermark)
-        assert partition.state.first_unstable_offset == model.first_unstable_offset(high_watermark)
+        assert state.first_undecided_offset == min(model.open_since(), default=None)
+        high_watermark = max(high_watermark, model.end - step.high_watermark_lag)
+        state.on_high_watermark_updated(high_watermark)
+        assert state.first_unstable_offset == model.first_unstable_offset(high_watermark)
     return model
 
 
-EXAMPLES = settings(max_examples=100, deadline=None)
+def replay_with_snapshots(partition: Partition, log: list[Batch], steps: list[Step]) -> None:
+    for batch, step in zip(log, steps, strict=False):
+        partition.state.replay(batch)
+        if step.snapshot:
+            partition.state.take_snapshot(sync=False)
+
+
+EXAMPLES = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 
 
 @pytest.fixture(scope="module")
@@ -218,21 +264,23 @@ def new_partition(folder: Path) -> Partition:
 
 
 @EXAMPLES
-@given(st.data())
-def test_a_leader_decides_as_the_model_does(folder: Path, draws: st.DataObject) -> None:
-    drive(draws.draw, new_partition(folder), draws.draw(st.integers(1, 40)))
+@given(steps=STEPS)
+def test_a_leader_decides_as_the_model_does(folder: Path, steps: list[Step]) -> None:
+    lead(new_partition(folder), steps)
 
 
 @EXAMPLES
-@given(st.data())
-def test_a_follower_knows_what_its_leader_knows(folder: Path, draws: st.DataObject) -> None:
+@given(steps=STEPS, sizes=st.lists(st.integers(1, 12), min_size=40, max_size=40))
+def test_a_follower_knows_what_its_leader_knows(
+    folder: Path, steps: list[Step], sizes: list[int]
+) -> None:
     leader = new_partition(folder)
-    model = drive(draws.draw, leader, draws.draw(st.integers(1, 25)))
+    model = lead(leader, steps)
     follower = new_partition(folder)
     rest = model.log
-    while rest:
-        size = draws.draw(st.integers(1, len(rest)))
-        follower.append(*rest[:size], origin=REPLICATION)
+    for size in sizes:
+        if rest:
+            follower.append(*rest[:size], origin=REPLICATION)
         rest = rest[size:]
     assert follower.state.producers == leader.state.producers
     assert follower.aborted == leader.aborted
@@ -246,17 +294,14 @@ def without_window(state: ProducerState) -> dict[int, ProducerEntry]:
 
 
 @EXAMPLES
-@given(st.data())
+@given(steps=STEPS)
 def test_a_snapshot_and_the_rest_of_the_log_give_the_state_back(
-    folder: Path, draws: st.DataObject
+    folder: Path, steps: list[Step]
 ) -> None:
     leader = new_partition(folder)
-    model = drive(draws.draw, leader, draws.draw(st.integers(1, 25)))
+    model = lead(leader, steps)
     partition = new_partition(folder)
-    for batch in model.log:
-        partition.state.replay(batch)
-        if draws.draw(st.booleans()):
-            partition.state.take_snapshot(sync=False)
+    replay_with_snapshots(partition, model.log, steps)
 
     state = partition.open()
     state.truncate_and_reload(0, model.end, NOW_MS)
@@ -266,28 +311,24 @@ def test_a_snapshot_and_the_rest_of_the_log_give_the_state_back(
 
     assert without_window(state) == without_window(leader.state)
     for pid, entry in state.producers.items():
-        # Of the batches before the snapshot only the last one is known, the others are all there.
+        # Of the batches before the snapshot only the last one is known; the others are all there.
         everything = leader.state.producers[pid].batches
         before = [batch for batch in everything if batch.last_offset < cut]
-        assert entry.batches == (*before[-1:], *everything[len(before) :])[-5:]
+        assert entry.batches == (*before[-1:], *everything[len(before) :])
     assert aborted == [found for found in leader.aborted if found.last_offset >= cut]
     assert state.map_end_offset == model.end
     assert state.first_undecided_offset == leader.state.first_undecided_offset
 
 
 @EXAMPLES
-@given(st.data())
+@given(steps=STEPS, kept_batches=st.integers(0, 40))
 def test_a_truncated_log_has_the_state_of_one_that_never_was_longer(
-    folder: Path, draws: st.DataObject
+    folder: Path, steps: list[Step], kept_batches: int
 ) -> None:
-    leader = new_partition(folder)
-    model = drive(draws.draw, leader, draws.draw(st.integers(1, 25)))
+    model = lead(new_partition(folder), steps)
     partition = new_partition(folder)
-    for batch in model.log:
-        partition.state.replay(batch)
-        if draws.draw(st.booleans()):
-            partition.state.take_snapshot(sync=False)
-    kept = model.log[: draws.draw(st.integers(0, len(model.log)))]
+    replay_with_snapshots(partition, model.log, steps)
+    kept = model.log[:kept_batches]
     end = kept[-1].next_offset if kept else 0
 
     partition.state.truncate_and_reload(0, end, NOW_MS)

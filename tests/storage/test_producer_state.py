@@ -4,7 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from producer_partition import (
+
+from dohle.storage.producer_snapshot import encode_snapshot, snapshot_name
+from dohle.storage.producer_state import NO_VERIFICATION, ProducerState
+from tests.storage.producer_partition import (
     NOW_MS,
     PARTITION,
     PID,
@@ -13,9 +16,6 @@ from producer_partition import (
     marker,
     plain,
 )
-
-from dohle.storage.producer_snapshot import encode_snapshot, snapshot_name
-from dohle.storage.producer_state import NO_VERIFICATION, ProducerState
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def write_decoder(source: Source, cls: type[Message], version: int, *, view: boo
     writer = _DecoderWriter(source, version, cls.FLEXIBLE.covers(version), view)
     source.open("def decode(buf, pos):")
     source.open("try:")
-    if not view:
+    if not view and _has_records(cls):
         source.line("view = memoryview(buf)")
     message = writer.struct(cls)
     writer.flush()
@@ -70,6 +70,14 @@ _HELPERS = (
     "read_tag",
     "read_unknown_tags",
 )
+
+
+def _has_records(cls: type[Struct]) -> bool:
+    return any(
+        field.kind == "record_data"
+        or (isinstance(field.element, type) and _has_records(field.element))
+        for field in cls.FIELDS.values()
+    )
 
 
 def malformed(name: str, version: int, pos: int, reason: object) -> MalformedMessage:
@@ -288,7 +296,7 @@ class _DecoderWriter:
     def _write_tag_function(self, cls: type[Struct]) -> None:
         source = self._source
         source.open(f"def tags_of_{cls.__name__}(buf, pos, n, o):")
-        if not self._view:
+        if not self._view and _has_records(cls):
             source.line("view = memoryview(buf)")
         source.open("if n > 127:")
         source.line("n, pos = read_rest(buf, pos, n)")

@@ -1,9 +1,9 @@
 """Writes the source of encoders.
 
 An encoder returns a list of chunks. Neighbouring fields of fixed size are one ``pack``, together
-with the length, count or marker that follows them; an array of a fixed-size type is one more; record
-batches are put into the list as they are. Tagged fields nearly always have their default: one
-condition tells, and then their section is the zero byte at the end of a ``pack``.
+with the length, count or marker that follows them; an array of a fixed-size type is one more;
+record batches are put into the list as they are. Tagged fields nearly always have their default:
+one condition tells, and then their section is the zero byte at the end of a ``pack``.
 """
 
 from __future__ import annotations

@@ -22,3 +22,7 @@ class UnsupportedVersion(KafkaError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
+
+
+class UnknownRecordType(UnsupportedVersion):
+    """A record of a key or type that no schema has: written by a newer release, most likely."""

@@ -1,8 +1,8 @@
 """The functions that declare the fields of messages, one for each of Kafka's types.
 
-All take the versions in which the field exists, and where it makes sense: ``default``; ``nullable``,
-True or the versions in which null is allowed; ``tag``, which makes it a tagged field; ``ignorable``,
-which lets it be dropped silently in versions that lack it.
+All take the versions in which the field exists, and where it makes sense: ``default``;
+``nullable``, True or the versions in which null is allowed; ``tag``, which makes it a tagged field;
+``ignorable``, which lets it be dropped silently in versions that lack it.
 
 They return Any, so that a declaration can state the type its users shall see.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from dohle.core.uuid import ZERO_UUID
 from dohle.protocol.schema import NO_VERSIONS, STRUCT_DEFAULT, Field, Struct, version_range
 
 
@@ -90,7 +89,7 @@ def float64(
 
 
 def uuid(
-    versions: str, *, default: bytes = ZERO_UUID, ignorable: bool = False, tag: int | None = None
+    versions: str, *, default: bytes = bytes(16), ignorable: bool = False, tag: int | None = None
 ) -> Any:
     """Declare a uuid: sixteen bytes."""
     return _field("uuid", versions, default, ignorable, tag)

@@ -6,8 +6,8 @@ A message reads like a dataclass whose fields say in which versions they exist::
         group_id: GroupId = string("0+")
         group_instance_id: str | None = string("3+", nullable=True, default=None)
 
-``"0+"`` is every version from 0 on, ``"1-3"`` a closed range, ``"2"`` a single version. The functions
-that declare fields are in :mod:`dohle.protocol.fields`.
+``"0+"`` is every version from 0 on, ``"1-3"`` a closed range, ``"2"`` a single version. The
+functions that declare fields are in :mod:`dohle.protocol.fields`.
 
 Rules that hold for every message:
 
@@ -103,7 +103,7 @@ class StructMeta(type):
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
-    ) -> Self:
+    ) -> StructMeta:
         """Make the class."""
         fields = {key: value for key, value in namespace.items() if isinstance(value, Field)}
         for key in namespace.setdefault("__slots__", tuple(fields)):
@@ -119,7 +119,7 @@ class Struct(metaclass=StructMeta):
     __slots__ = ("unknown_tags",)
 
     FIELDS: ClassVar[dict[str, Field]]
-    _values_of: ClassVar[Callable[[Struct], Any]]
+    _values_of: ClassVar[attrgetter[Any]]
 
     unknown_tags: tuple[tuple[int, bytes], ...] = ()
 

@@ -201,7 +201,9 @@ def string_length(length: int) -> bytes:
 
 
 def tagged_section(
-    known: list[tuple[int, bytes]], unknown: tuple[tuple[int, bytes], ...], reserved: frozenset[int]
+    known: list[tuple[int, bytes]],
+    unknown: tuple[tuple[int, bytes], ...],
+    reserved: tuple[int, ...],
 ) -> bytes:
     """Encode tagged fields, the known and the unknown mixed in ascending order."""
     out = [uvarint(len(known) + len(unknown))]

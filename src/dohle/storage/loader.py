@@ -29,7 +29,9 @@ from dohle.storage.config import LogConfig
 from dohle.storage.files import FileSystem, join
 from dohle.storage.index import CorruptIndex
 from dohle.storage.leader_epochs import LeaderEpochs
-from dohle.storage.log import Log, LogOwner, rebuild_producer_state
+from dohle.storage.log import Log
+from dohle.storage.log_values import LogOwner
+from dohle.storage.producer_replay import rebuild_producer_state
 from dohle.storage.producer_snapshot import snapshot_offset
 from dohle.storage.producer_state import ProducerState, ProducerStateConfig
 from dohle.storage.segment import (
@@ -280,28 +282,36 @@ class _Loader:
 
     def _recover_from(self, recovery_point: int) -> None:
         unflushed = list(self.segments.from_offset(recovery_point))
-        previous_end: int | None = None
+        previous: LogSegment | None = None
+        previous_end = 0
         for number, segment in enumerate(unflushed):
-            rest = unflushed[number:]
-            if (
-                previous_end is not None
-                and previous_end != segment.base_offset
-                and not self._config.compact
-            ):
+            if previous is not None and self._shows_loss(previous, previous_end, segment):
                 logger.warning(
                     "%s: removing segments from %d on: the log before them ends at %d",
                     self._partition,
                     segment.base_offset,
                     previous_end,
                 )
-                self._drop(rest)
+                self._drop(unflushed[number:])
                 return
             truncated = self._recover_segment(segment)
-            previous_end = segment.next_offset()
-            if truncated and rest[1:]:
+            previous, previous_end = segment, segment.next_offset()
+            if truncated and unflushed[number + 1 :]:
                 logger.warning("%s: removing segments behind the cut", self._partition)
-                self._drop(rest[1:])
+                self._drop(unflushed[number + 1 :])
                 return
+
+    def _shows_loss(self, previous: LogSegment, end: int, segment: LogSegment) -> bool:
+        """Tell whether offsets are missing between two segments that were once there.
+
+        A gap can only be meant where cleaning took the end of a segment away, or where it is too
+        wide for the segment before it to have held those offsets.
+        """
+        return (
+            end != segment.base_offset
+            and not self._config.compact
+            and previous.can_hold(segment.base_offset - 1)
+        )
 
     def _recover_segment(self, segment: LogSegment) -> bool:
         """Scan one segment; tell whether bytes had to be cut off."""

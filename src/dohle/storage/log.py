@@ -18,27 +18,26 @@ in ``retention``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import Protocol
+from collections.abc import Sequence
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicPartition, Uuid
 from dohle.core.seams import Clock, Rng
 from dohle.records.batch import (
     Batch,
-    CorruptBatch,
-    RecordBatch,
     batches,
-    read_batch,
     set_base_offset_and_epoch,
     stamp_log_append_time,
 )
+from dohle.storage.append_checks import check_batches
 from dohle.storage.config import LogConfig
 from dohle.storage.files import Buffer, FileSystem
+from dohle.storage.flush import FlushJob
+from dohle.storage.index import MAX_RELATIVE_OFFSET
 from dohle.storage.leader_epochs import LeaderEpochs
+from dohle.storage.log_values import AppendInfo, FetchData, Isolation, LogOwner
 from dohle.storage.producer_append import NO_VERIFICATION, TV_UNKNOWN, VerificationGuard
+from dohle.storage.producer_replay import rebuild_producer_state
 from dohle.storage.producer_snapshot import flush_snapshot
 from dohle.storage.producer_state import AppendOrigin, ProducerState
 from dohle.storage.segment import DELETED_SUFFIX, LogSegment, LogSlice, TimestampedOffset
@@ -46,86 +45,6 @@ from dohle.storage.segments import Segments
 from dohle.storage.transaction_index import AbortedTransaction
 
 logger = logging.getLogger("dohle.storage")
-
-
-class Isolation(Enum):
-    """How far a reader may see: followers, consumers, consumers of committed records."""
-
-    LOG_END = "log_end"
-    HIGH_WATERMARK = "high_watermark"
-    TXN_COMMITTED = "txn_committed"
-
-
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
-    """What became of an append."""
-
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time_ms: int
-    size: int
-    is_duplicate: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FetchData:
-    """What a read found. No slice: nothing to see there yet, which is no error."""
-
-    slice: LogSlice | None = None
-    first_batch_incomplete: bool = False
-    aborted_transactions: Sequence[AbortedTransaction] | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes found."""
-        return 0 if self.slice is None else self.slice.size
-
-
-class LogOwner(Protocol):
-    """What a log asks of the log directory it lives in."""
-
-    def ensure_online(self) -> None:
-        """Raise KAFKA_STORAGE_ERROR if the directory is offline."""
-
-    def failed(self, doing: str, error: OSError) -> KafkaError:
-        """Take the directory offline; return the error to raise."""
-
-    def delete_later(self, paths: Iterable[str], delay_ms: int) -> None:
-        """Remove files after a delay."""
-
-    def checkpoint_recovery_points(self) -> None:
-        """Write the recovery points of all logs of the directory to disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlushJob:
-    """Everything a flush needs, so that ``run`` may block in any thread."""
-
-    fs: FileSystem
-    directory: str
-    closed: tuple[LogSegment, ...]
-    active: LogSegment | None
-    snapshots: tuple[str, ...]
-    names_changed: bool
-    offset: int
-    truncations: int
-
-    def run(self) -> None:
-        """Sync the files. One that retention took away meanwhile need not be."""
-        for snapshot in self.snapshots:
-            if self.fs.exists(snapshot):
-                flush_snapshot(self.fs, snapshot)
-        for segment in self.closed:
-            try:
-                segment.sync()
-            except FileNotFoundError:
-                logger.debug("%s went while it was being flushed", segment.path)
-        # The active segment's indexes are rebuilt after an unclean stop: syncing them buys nothing.
-        if self.active is not None:
-            self.active.file.sync()
-        if self.names_changed and self.fs.exists(self.directory):
-            self.fs.sync_dir(self.directory)
 
 
 class Log:
@@ -217,7 +136,7 @@ class Log:
         view = memoryview(records)
         if view.readonly:
             view = memoryview(bytearray(view))
-        found = self._check_batches(view, origin)
+        found = check_batches(view, origin, self.config)
         append_time = self._clock.now_ms() if self.config.message_timestamp_type_log_append else -1
         offset, position = self.log_end_offset, 0
         for batch in found:
@@ -232,45 +151,6 @@ class Log:
         return self._append(
             found, view, origin, append_time, verification_guard, transaction_version
         )
-
-    def _check_batches(self, view: memoryview, origin: AppendOrigin) -> list[RecordBatch]:
-        found: list[RecordBatch] = []
-        position = 0
-        while position < len(view):
-            batch = read_batch(view, position)
-            if not isinstance(batch, RecordBatch):
-                raise KafkaError(ErrorCode.INVALID_RECORD, f"batch has old magic {batch.magic}")
-            if origin is AppendOrigin.CLIENT:
-                if batch.base_offset != 0:
-                    raise KafkaError(
-                        ErrorCode.INVALID_RECORD, f"base offset is {batch.base_offset}, not 0"
-                    )
-                if batch.is_control:
-                    raise KafkaError(
-                        ErrorCode.INVALID_RECORD, "clients may not write control batches"
-                    )
-            if (
-                batch.size > self.config.max_message_bytes
-                and origin is not AppendOrigin.RAFT_LEADER
-            ):
-                raise KafkaError(
-                    ErrorCode.MESSAGE_TOO_LARGE,
-                    f"batch of {batch.size} bytes is above max.message.bytes"
-                    f" {self.config.max_message_bytes}",
-                )
-            batch.ensure_valid()
-            if batch.record_count != batch.last_offset_delta + 1 or batch.record_count <= 0:
-                raise KafkaError(
-                    ErrorCode.INVALID_RECORD,
-                    f"{batch.record_count} records, last offset delta {batch.last_offset_delta}",
-                )
-            if batch.producer_id >= 0 and batch.base_sequence < 0 and not batch.is_control:
-                raise KafkaError(ErrorCode.INVALID_RECORD, "a producer id needs a sequence")
-            found.append(batch)
-            position += batch.size
-        if not found or (origin is AppendOrigin.CLIENT and len(found) > 1):
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"{len(found)} batches, not one")
-        return found
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo | None:
         """Write what the leader sent, at its offsets; None if there was no whole batch.
@@ -327,14 +207,20 @@ class Log:
                 old.first_offset, old.last_offset, max_timestamp, old.timestamp, 0, True
             )
         first_offset = first.base_offset if first.magic >= 2 else first.last_offset
+        last_offset = last.last_offset
         try:
             for batch in found:
-                self._note_epoch(batch)
+                if batch.partition_leader_epoch != self.leader_epochs.latest_epoch:
+                    self._note_epoch(batch)
             segment = self.segments.active
-            if segment.should_roll(self.config, size, max_timestamp, last.last_offset):
-                segment = self.roll(first_offset)
+            if segment.should_roll(self.config, size, max_timestamp, last_offset):
+                # A follower of a compacted log may have to leave a gap. The segment begins where
+                # the log ended all the same (unless its offsets could then not be told), so that
+                # a gap between segments is a sign of loss: see ``loader``.
+                far = last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET
+                segment = self.roll(first_offset if far else self.log_end_offset)
             segment.append(found, (view,))
-            self.log_end_offset = last.last_offset + 1
+            self.log_end_offset = last_offset + 1
             for aborted in plan.aborted:
                 segment.txn_index.append(aborted)
             self.producer_state.commit(plan)
@@ -342,7 +228,7 @@ class Log:
                 self.flush()
         except OSError as error:
             raise self._owner.failed(f"appending to {self.partition}", error) from error
-        return AppendInfo(first_offset, last.last_offset, max_timestamp, append_time, size)
+        return AppendInfo(first_offset, last_offset, max_timestamp, append_time, size)
 
     def _note_epoch(self, batch: Batch) -> None:
         epoch = batch.partition_leader_epoch
@@ -613,8 +499,8 @@ class Log:
         )
         if self.high_watermark > end_offset:
             self.update_high_watermark(end_offset)
-        # New records will take the old ones' offsets. Before that the removed names must be gone for
-        # good, and the disk must not have down as flushed what is flushed no more.
+        # New records will take the old ones' offsets. Before that the removed names must be gone
+        # for good, and the disk must not have down as flushed what is flushed no more.
         self.fs.sync_dir(self.directory)
         if self.recovery_point > end_offset:
             self.recovery_point = end_offset
@@ -661,52 +547,3 @@ class Log:
         """Give the descriptors back and nothing more, as for a directory that went offline."""
         for segment in self.segments:
             segment.close()
-
-
-def rebuild_producer_state(
-    state: ProducerState,
-    segments: Segments,
-    log_start_offset: int,
-    end_offset: int,
-    now_ms: int,
-    *,
-    after_clean_shutdown: bool = False,
-) -> None:
-    """Bring the producer state to ``end_offset``: newest snapshot, then the batches behind it.
-
-    After a clean stop without any snapshot (a directory from before there were such) the state is
-    taken to be empty. Otherwise snapshots are left at the last two segments' starts and at the end.
-    """
-    wanted = set(segments.base_offsets[-2:])
-    if state.latest_snapshot_offset is None and after_clean_shutdown:
-        for offset in sorted(wanted | {end_offset}):
-            state.map_end_offset = offset
-            state.take_snapshot(sync=False)
-        return
-    was_empty = state.is_empty and state.map_end_offset >= end_offset
-    state.truncate_and_reload(log_start_offset, end_offset, now_ms)
-    if end_offset > state.map_end_offset and not was_empty:
-        for segment in segments.from_offset(state.map_end_offset):
-            if segment.base_offset >= end_offset:
-                break
-            start = max(segment.base_offset, state.map_end_offset, log_start_offset)
-            state.map_end_offset = start
-            if segment.base_offset in wanted:
-                state.take_snapshot(sync=False)
-            _replay(state, segment, start, end_offset)
-    state.map_end_offset = end_offset
-    state.take_snapshot(sync=False)
-
-
-def _replay(state: ProducerState, segment: LogSegment, start: int, end_offset: int) -> None:
-    head = segment.find(start)
-    if head is None:
-        return
-    try:
-        for _, batch in segment.batches(head.position):
-            if batch.last_offset >= end_offset:
-                break
-            if isinstance(batch, RecordBatch):
-                state.replay(batch)
-    except CorruptBatch as error:
-        raise CorruptBatch(f"{segment.path}: {error.args[0]}", error.position) from error

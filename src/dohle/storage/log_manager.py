@@ -17,7 +17,8 @@ from dohle.core.seams import Clock, Rng
 from dohle.core.uuid import random_uuid
 from dohle.storage.config import LogConfig, LogManagerConfig
 from dohle.storage.files import FileSystem, make_dirs_durably
-from dohle.storage.log import FlushJob, Log
+from dohle.storage.flush import FlushJob
+from dohle.storage.log import Log
 from dohle.storage.log_directory import LogDirectory
 from dohle.storage.meta_properties import (
     InvalidMetaProperties,

@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dohle.core.seams import Clock
 from dohle.records.batch import Batch, CorruptBatch, RecordBatch
@@ -45,8 +46,7 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
-@dataclass(frozen=True, slots=True)
-class LogSlice:
+class LogSlice(NamedTuple):
     """A run of bytes in a segment file that begins with a whole batch; the last may be cut."""
 
     file: File
@@ -151,7 +151,10 @@ class LogSegment:
         Ages are differences between record timestamps; only a segment whose first batch has none
         is measured by the clock.
         """
-        if self.size > config.segment_bytes - size or not self.can_hold(last_offset):
+        if (
+            self.size > config.segment_bytes - size
+            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+        ):
             return True
         if not self._indexes_loaded:
             self._load_indexes()
@@ -171,9 +174,6 @@ class LogSegment:
 
     def append(self, batches: Sequence[Batch], buffers: Sequence[Buffer]) -> None:
         """Write the batches' bytes at the end with one call, then index them."""
-        last_offset = batches[-1].last_offset
-        if not self.can_hold(last_offset):
-            raise ValueError(f"{self.path} cannot hold offset {last_offset}")
         position = self.size
         if len(buffers) == 1:
             self.file.write_at(position, buffers[0])

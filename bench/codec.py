@@ -1,0 +1,185 @@
+"""Our codec beside kafka-python's (Python) and kio's (decoding natively): the three that matter.
+
+All work on the same bytes in the same process, in turn, and the medians are compared. Encoding gives
+one joined ``bytes`` everywhere, although we need not join record batches.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from bench.report import Row, interleave, show, timed
+from dohle.core.ids import BrokerId, TopicName, Uuid
+from dohle.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from dohle.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from dohle.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from dohle.protocol.schema import Message
+
+#: kafka-python is to be beaten by this factor, in both directions.
+FACTOR = 2.5
+
+TOPIC_ID = Uuid(bytes(range(16)))
+
+
+def run(quick: bool = False) -> list[Row]:
+    """Measure decoding and encoding of Produce, Fetch and Metadata."""
+    rows: list[Row] = []
+    for case, message, version, calls in (
+        ("Produce request v13, 1 x 1 KiB", produce_request(1, 1024), 13, 500),
+        ("Produce request v13, 10 x 16 KiB", produce_request(10, 16384), 13, 200),
+        ("Fetch response v18, 1 x 1 KiB", fetch_response(1, 1024), 18, 500),
+        ("Fetch response v18, 10 x 16 KiB", fetch_response(10, 16384), 18, 200),
+        ("Metadata response v12, 100 partitions", metadata_response(100), 12, 50),
+        ("Metadata response v13, 100 partitions", metadata_response(100), 13, 50),
+    ):
+        rows += _compare(case, message, version, calls, rounds=7 if quick else 31)
+    return rows
+
+
+def produce_request(partitions: int, size: int) -> ProduceRequest:
+    """Build a request to append one batch to each of some partitions."""
+    data = tuple(PartitionProduceData(index=i, records=bytes(size)) for i in range(partitions))
+    topic = TopicProduceData(topic_id=TOPIC_ID, partition_data=data)
+    return ProduceRequest(acks=-1, timeout_ms=30000, topic_data=(topic,))
+
+
+def fetch_response(partitions: int, size: int) -> FetchResponse:
+    """Build an answer with one batch from each of some partitions."""
+    data = tuple(
+        PartitionData(
+            partition_index=i,
+            high_watermark=1000,
+            last_stable_offset=1000,
+            log_start_offset=0,
+            aborted_transactions=None,
+            records=bytes(size),
+        )
+        for i in range(partitions)
+    )
+    topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=data)
+    return FetchResponse(session_id=7, responses=(topic,))
+
+
+def metadata_response(partitions: int) -> MetadataResponse:
+    """Build the answer about one topic in a cluster of three brokers."""
+    replicas = (BrokerId(1), BrokerId(2), BrokerId(3))
+    return MetadataResponse(
+        brokers=tuple(
+            MetadataResponseBroker(
+                node_id=node, host=f"broker-{node}.example.org", port=9092, rack=f"rack-{node}"
+            )
+            for node in replicas
+        ),
+        cluster_id="AAAAAAAAAAAAAAAAAAAAAA",
+        controller_id=BrokerId(1),
+        topics=(
+            MetadataResponseTopic(
+                name=TopicName("measurements"),
+                topic_id=TOPIC_ID,
+                partitions=tuple(
+                    MetadataResponsePartition(
+                        partition_index=i,
+                        leader_id=replicas[i % 3],
+                        leader_epoch=5,
+                        replica_nodes=replicas,
+                        isr_nodes=replicas,
+                    )
+                    for i in range(partitions)
+                ),
+            ),
+        ),
+    )
+
+
+def _compare(case: str, message: Message, version: int, calls: int, rounds: int) -> list[Row]:
+    data = message.encode(version)
+    peers = {
+        "dohle": _ours(message, version, data),
+        "kafka-python": _kafka_python(message, version, data),
+        "kio": _kio(message, version, data),
+    }
+    rows = []
+    for direction, action in (("decode", 0), ("encode", 1)):
+        medians = interleave(
+            {name: _repeated(peer[action], calls) for name, peer in peers.items()}, rounds
+        )
+        rows += [
+            Row(
+                section="codec",
+                case=f"{case}: {direction}",
+                unit="µs",
+                ours=medians["dohle"],
+                peer=peer,
+                theirs=medians[peer],
+                reach=1 / FACTOR if peer == "kafka-python" else None,
+            )
+            for peer in ("kafka-python", "kio")
+        ]
+    return rows
+
+
+def _repeated(action: Callable[[], object], calls: int) -> Callable[[], float]:
+    def case() -> float:
+        def loop() -> None:
+            for _ in range(calls):
+                action()
+
+        return timed(loop) / calls * 1e6
+
+    return case
+
+
+Codec = tuple[Callable[[], object], Callable[[], object]]
+
+
+def _ours(message: Message, version: int, data: bytes) -> Codec:
+    cls = type(message)
+    assert cls.from_bytes(version, data) == message
+    return lambda: cls.from_bytes(version, data), lambda: message.encode(version)
+
+
+def _kafka_python(message: Message, version: int, data: bytes) -> Codec:
+    with warnings.catch_warnings():
+        # It reads its schemas by a function that the standard library deprecates.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from kafka.protocol import consumer, metadata, producer
+    name = type(message).__name__
+    module = next(module for module in (consumer, metadata, producer) if hasattr(module, name))
+    peer: Any = getattr(module, name)
+    value = peer.decode(data, version=version)
+    value._header = None
+    assert value.encode(version=version) == data
+    return lambda: peer.decode(data, version=version), lambda: value.encode(version=version)
+
+
+def _kio(message: Message, version: int, data: bytes) -> Codec:
+    from kio.index import load_payload_module
+    from kio.serial import entity_reader, entity_writer
+    from kio.static.constants import EntityType
+
+    name = type(message).__name__
+    kind = EntityType.request if name.endswith("Request") else EntityType.response
+    api_key: int = message.API_KEY  # type: ignore[attr-defined]
+    entity = getattr(load_payload_module(api_key, version, kind), name)
+    reader, writer = entity_reader(entity), entity_writer(entity)
+    value, _ = reader(data, 0)
+
+    def encode() -> bytes:
+        out = io.BytesIO()
+        writer(out, value)
+        return out.getvalue()
+
+    assert encode() == data
+    return lambda: reader(data, 0), encode
+
+
+if __name__ == "__main__":
+    show(run(), as_json=False)

@@ -1,0 +1,134 @@
+"""How requests and responses travel on a connection: size, header, body. Bytes only, no sockets.
+
+A frame is an int32 size, a header and a body. Which header it is follows from the API and its
+version (:class:`~dohle.protocol.apis.Api`); the client id keeps its two-byte length in all of them,
+so that the head of any request can be read. Frames are encoded as chunks, so that record batches
+reach the socket without a copy.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from dohle.protocol.apis import find_api
+from dohle.protocol.errors import MalformedMessage, UnencodableMessage
+from dohle.protocol.schema import Buffer, Records, Request, Response
+from dohle.protocol.varint import read_unknown_tags
+
+_SIZE = struct.Struct(">i")
+_REQUEST_HEAD = struct.Struct(">hhi")
+_REQUEST_HEAD_V1 = struct.Struct(">hhih")
+_FRAMED_REQUEST_HEAD = struct.Struct(">ihhi")
+_FRAMED_RESPONSE_HEAD = struct.Struct(">ii")
+
+SIZE_BYTES = _SIZE.size
+
+
+class RequestHead(NamedTuple):
+    """What stands before a request's body, and where the body starts."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body_offset: int
+
+
+def frame_size(buffer: Buffer, offset: int, size_max: int) -> int:
+    """Return the size of the frame whose size field is at the offset, without that field."""
+    try:
+        size: int = _SIZE.unpack_from(buffer, offset)[0]
+    except struct.error:
+        raise MalformedMessage("a frame without its size") from None
+    if not 0 <= size <= size_max:
+        raise MalformedMessage(f"a frame of {size} bytes; {size_max} are allowed")
+    return size
+
+
+def parse_request_header(frame: Buffer, offset: int = 0) -> RequestHead:
+    """Read the header of a request; the offset is that of the api key, behind the size.
+
+    The version is not checked: an ApiVersions request must be answered whatever its version, and
+    the header of every later version is that of the flexible ones. An unknown key raises
+    :class:`~dohle.protocol.errors.UnsupportedVersion`, since nobody knows its header.
+    """
+    view = frame if type(frame) is bytes else memoryview(frame)
+    try:
+        api_key, version, correlation_id = _REQUEST_HEAD.unpack_from(view, offset)
+        header_version = find_api(api_key).request_header_version(version)
+        if not header_version:
+            return RequestHead(api_key, version, correlation_id, None, offset + 8)
+        length = _REQUEST_HEAD_V1.unpack_from(view, offset)[3]
+        end = offset + 10
+        client_id = None
+        if length >= 0:
+            end += length
+            client_id = str(view[offset + 10 : end], "utf-8")
+        elif length < -1:
+            raise struct.error(f"a client id of length {length}")
+        if header_version == 2:
+            count = view[end]
+            end += 1
+            if count:
+                _, end = read_unknown_tags(view, end, count)
+    except (struct.error, IndexError, UnicodeDecodeError) as reason:
+        raise MalformedMessage(f"request header: {reason}") from None
+    if end > len(view):
+        raise MalformedMessage("request header: it ends too early")
+    return RequestHead(api_key, version, correlation_id, client_id, end)
+
+
+def parse_response_header(
+    api_key: int, version: int, frame: Buffer, offset: int = 0
+) -> tuple[int, int]:
+    """Read the header of a response to a request of this version: correlation id, body offset."""
+    view = frame if type(frame) is bytes else memoryview(frame)
+    try:
+        correlation_id: int = _SIZE.unpack_from(view, offset)[0]
+        end = offset + 4
+        if find_api(api_key).response_header_version(version):
+            count = view[end]
+            end += 1
+            if count:
+                _, end = read_unknown_tags(view, end, count)
+    except (struct.error, IndexError) as reason:
+        raise MalformedMessage(f"response header: {reason}") from None
+    return correlation_id, end
+
+
+def encode_request(
+    request: Request, version: int, correlation_id: int, client_id: str | None
+) -> list[Records]:
+    """Return the chunks of a frame that holds the request."""
+    chunks = request.encode_chunks(version)
+    header_version = find_api(request.API_KEY).request_header_version(version)
+    client = b""
+    if header_version:
+        text = (client_id or "").encode()
+        if len(text) > 0x7FFF:
+            raise UnencodableMessage(f"a client id of {len(text)} bytes")
+        length = -1 if client_id is None else len(text)
+        client = length.to_bytes(2, "big", signed=True) + text
+    if header_version == 2:
+        client += b"\0"
+    size = 8 + len(client) + sum(map(len, chunks))
+    head = _FRAMED_REQUEST_HEAD.pack(size, request.API_KEY, version, correlation_id) + client
+    return _with_head(head, chunks)
+
+
+def encode_response(response: Response, version: int, correlation_id: int) -> list[Records]:
+    """Return the chunks of a frame that holds the response."""
+    chunks = response.encode_chunks(version)
+    tags = b"\0" if find_api(response.API_KEY).response_header_version(version) else b""
+    size = 4 + len(tags) + sum(map(len, chunks))
+    return _with_head(_FRAMED_RESPONSE_HEAD.pack(size, correlation_id) + tags, chunks)
+
+
+def _with_head(head: bytes, chunks: list[Records]) -> list[Records]:
+    """Put the head before the chunks, in one piece with the first unless those are records."""
+    if chunks and type(chunks[0]) is bytes:
+        chunks[0] = head + chunks[0]
+    else:
+        chunks.insert(0, head)
+    return chunks

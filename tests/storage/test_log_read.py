@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dohle.core.errors import ErrorCode
+from dohle.records.batch import Batch, Codec, Record, batches
+from dohle.storage.config import LogConfig
+from dohle.storage.log import Log
+from dohle.storage.log_values import Isolation
+from tests.storage.logs import (
+    BATCH_SIZE,
+    LEADER_EPOCH,
+    NOW_MS,
+    Node,
+    append,
+    batch,
+    data,
+    log_batches,
+    log_records,
+    property_test,
+    refuses,
+)
+
+#: Batches as (records, value size, offsets left out before it).
+SENT = st.lists(
+    st.tuples(st.integers(1, 3), st.integers(0, 150), st.sampled_from([0, 0, 0, 2])),
+    min_size=1,
+    max_size=25,
+)
+
+
+def log_of(sent: list[tuple[int, int, int]], config: LogConfig) -> Log:
+    """A log as a follower of a compacted topic gets it: with gaps."""
+    log, offset = Node(config).log, 0
+    for count, size, gap in sent:
+        offset += gap
+        built = batch([NOW_MS] * count, value=bytes(size), base_offset=offset, leader_epoch=1)
+        log.append_as_follower(built, 1)
+        offset += count
+    return log
+
+
+SMALL = LogConfig(segment_bytes=700, index_interval_bytes=150)
+
+
+# Where a read begins and ends
+
+
+@property_test()
+@given(SENT)
+def test_any_offset_of_the_log_is_read_from_the_batch_that_holds_it(
+    sent: list[tuple[int, int, int]],
+) -> None:
+    log = log_of(sent, SMALL)
+    stored = log_batches(log)
+    for offset in range(log.log_end_offset):
+        wanted = next(one for one in stored if one.last_offset >= offset)
+        found = log.read(offset, 1 << 20)
+        assert found.slice is not None
+        assert found.slice.base_offset == wanted.base_offset
+        assert not found.first_batch_incomplete
+        assert found.aborted_transactions is None
+        first, *_ = batches(found.slice.read())
+        assert bytes(first.buffer) == bytes(wanted.buffer)
+    assert log.read(log.log_end_offset, 1 << 20).slice is None
+
+
+@property_test()
+@given(SENT, st.data())
+def test_a_read_returns_as_many_bytes_as_allowed_up_to_the_segments_end(
+    sent: list[tuple[int, int, int]], draw: st.DataObject
+) -> None:
+    log = log_of(sent, SMALL)
+    start = draw.draw(st.integers(0, log.log_end_offset - 1))
+    max_bytes = draw.draw(st.integers(0, 900))
+    min_one = draw.draw(st.booleans())
+    first = next(one for one in log_batches(log) if one.last_offset >= start)
+    segment = next(s for s in reversed(list(log.segments)) if s.base_offset <= first.base_offset)
+    content = segment.file.read_at(0, segment.size)
+    rest = content[content.index(bytes(first.buffer)) :]
+    limit = max(max_bytes, first.size) if min_one else max_bytes
+    found = log.read(start, max_bytes, min_one_batch=min_one)
+    assert found.size == min(limit, len(rest))
+    assert found.first_batch_incomplete == (0 < limit < first.size)
+    if found.slice is not None:
+        assert found.slice.read() == rest[:limit]
+
+
+@property_test()
+@given(SENT, st.data())
+def test_no_reader_sees_what_lies_above_its_bound(
+    sent: list[tuple[int, int, int]], draw: st.DataObject
+) -> None:
+    log = log_of(sent, SMALL)
+    bound = log.update_high_watermark(draw.draw(st.integers(0, log.log_end_offset)))
+    visible = [one for one in log_batches(log) if one.last_offset < bound]
+    for isolation in (Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED):
+        seen: list[Batch] = []
+        offset = 0
+        while (piece := log.read(offset, 1 << 20, isolation).slice) is not None:
+            seen += batches(piece.read())
+            offset = seen[-1].next_offset
+        assert [bytes(one.buffer) for one in seen] == [bytes(one.buffer) for one in visible]
+        for offset in range(bound, log.log_end_offset + 1):
+            found = log.read(offset, 1 << 20, isolation)
+            assert (found.slice, found.first_batch_incomplete) == (None, False)
+            committed = isolation is Isolation.TXN_COMMITTED
+            assert found.aborted_transactions == ([] if committed else None)
+
+
+def test_an_offset_outside_the_log_is_out_of_range() -> None:
+    log = Node().log
+    append(log, data(3), data(2))
+    for isolation in Isolation:
+        refuses(ErrorCode.OFFSET_OUT_OF_RANGE, lambda i=isolation: log.read(6, 100, i))
+        refuses(ErrorCode.OFFSET_OUT_OF_RANGE, lambda i=isolation: log.read(-1, 100, i))
+    log.increment_log_start_offset(3)
+    refuses(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: log.read(2, 100))
+    assert log.read(3, 100).size == BATCH_SIZE
+
+
+def test_an_empty_log_has_its_end_to_read_and_nothing_else() -> None:
+    log = Node().log
+    assert log.read(0, 100).slice is None
+    refuses(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: log.read(1, 100))
+
+
+def test_the_first_batch_comes_whole_if_one_is_asked_for() -> None:
+    log = Node().log
+    append(log, data(2), data(1))
+    cut = log.read(0, 40)
+    assert (cut.size, cut.first_batch_incomplete) == (40, True)
+    whole = log.read(1, 40, min_one_batch=True)
+    assert (whole.size, whole.first_batch_incomplete) == (BATCH_SIZE, False)
+    assert log.read(0, 150, min_one_batch=True).size == 150
+
+
+def test_a_read_goes_on_in_the_next_segment_where_one_has_nothing_more() -> None:
+    log = Node(LogConfig(segment_bytes=BATCH_SIZE)).log
+    append(log, data(3), data(3), data(3))
+    # Truncation into a batch takes the whole batch away, and the log goes on at the offset.
+    log.truncate_to(5)
+    append(log, data(2))
+    assert [record.offset for record in log_records(log)] == [0, 1, 2, 5, 6]
+    found = log.read(4, 1000)
+    assert found.slice is not None
+    assert found.slice.base_offset == 5
+
+
+# Lookup by timestamp
+
+TIMES = st.lists(
+    st.tuples(st.lists(st.integers(0, 60), min_size=1, max_size=4), st.sampled_from(Codec)),
+    max_size=25,
+)
+
+
+def timed_log(sent: list[tuple[list[int], Codec]]) -> Log:
+    log = Node(LogConfig(segment_bytes=600, index_interval_bytes=100, segment_ms=40)).log
+    append(log, *[batch(times, value=b"value", codec=codec) for times, codec in sent])
+    return log
+
+
+def first_at(records: list[Record], timestamp: int) -> tuple[int, int] | None:
+    return next(((r.timestamp, r.offset) for r in records if r.timestamp >= timestamp), None)
+
+
+def found_at(log: Log, timestamp: int) -> tuple[int, int] | None:
+    found = log.find_by_timestamp(timestamp)
+    assert found is None or found.leader_epoch == LEADER_EPOCH
+    return found and (found.timestamp, found.offset)
+
+
+@property_test(100)
+@given(TIMES)
+def test_lookup_by_timestamp_equals_a_search_through_all_records(
+    sent: list[tuple[list[int], Codec]],
+) -> None:
+    log = timed_log(sent)
+    records = log_records(log)
+    for timestamp in range(-1, 63):
+        assert found_at(log, timestamp) == first_at(records, timestamp)
+
+
+@property_test(100)
+@given(TIMES, st.data())
+def test_lookup_by_timestamp_finds_nothing_below_the_log_start(
+    sent: list[tuple[list[int], Codec]], draw: st.DataObject
+) -> None:
+    log = timed_log(sent)
+    log.increment_log_start_offset(draw.draw(st.integers(0, log.log_end_offset)))
+    records = log_records(log)
+    for timestamp in range(-1, 63):
+        assert found_at(log, timestamp) == first_at(records, timestamp)
+
+
+@property_test(60)
+@given(TIMES, st.booleans())
+def test_lookup_by_timestamp_is_the_same_after_a_restart(
+    sent: list[tuple[list[int], Codec]], clean: bool
+) -> None:
+    node = Node(LogConfig(segment_bytes=600, index_interval_bytes=100, segment_ms=40))
+    append(node.log, *[batch(times, value=b"value", codec=codec) for times, codec in sent])
+    log = node.restart(clean=clean)
+    records = log_records(log)
+    for timestamp in range(-1, 63):
+        assert found_at(log, timestamp) == first_at(records, timestamp)
+
+
+@property_test(100)
+@given(TIMES, st.booleans())
+def test_the_largest_timestamp_is_that_of_a_search_through_all_records(
+    sent: list[tuple[list[int], Codec]], clean: bool
+) -> None:
+    node = Node(LogConfig(segment_bytes=600, index_interval_bytes=100, segment_ms=40))
+    append(node.log, *[batch(times, value=b"value", codec=codec) for times, codec in sent])
+    records = log_records(node.log)
+    wanted = max(records, key=lambda record: record.timestamp, default=None)
+    for log in (node.log, node.restart(clean=clean)):
+        found = log.find_max_timestamp()
+        if wanted is None:
+            assert found is None
+        else:
+            assert found is not None
+            assert (found.timestamp, found.offset) == (wanted.timestamp, wanted.offset)
+
+
+def test_records_without_timestamps_hide_no_later_ones() -> None:
+    node = Node(LogConfig(segment_bytes=BATCH_SIZE))
+    append(node.log, data(1, timestamp=-1), data(1, timestamp=NOW_MS - 5))
+    assert found_at(node.log, NOW_MS - 10) == (NOW_MS - 5, 1)
+
+
+def test_with_log_append_time_the_lookup_finds_the_batch_s_time() -> None:
+    node = Node(LogConfig(message_timestamp_type_log_append=True))
+    append(node.log, batch([5, 6]))
+    node.clock.advance(1000)
+    append(node.log, batch([1, 2]))
+    assert found_at(node.log, NOW_MS) == (NOW_MS, 0)
+    assert found_at(node.log, NOW_MS + 1) == (NOW_MS + 1000, 2)
+    assert found_at(node.log, NOW_MS + 1001) is None
+
+
+@pytest.mark.parametrize("timestamp", [2**63 - 1, NOW_MS + 1])
+def test_a_timestamp_behind_all_records_is_not_found(timestamp: int) -> None:
+    log = Node().log
+    assert log.find_by_timestamp(timestamp) is None
+    append(log, data(1))
+    assert log.find_by_timestamp(timestamp) is None
