@@ -221,8 +221,29 @@ def test_an_incomplete_producer_is_refused() -> None:
 
 
 def test_a_batch_without_records_is_not_built_by_the_builder() -> None:
-    with pytest.raises(ValueError, match="build_empty_batch"):
-        BatchBuilder().build()
+    for builder in (BatchBuilder(), BatchBuilder(delete_horizon_ms=NOW_MS)):
+        with pytest.raises(ValueError, match="build_empty_batch"):
+            builder.build()
+
+
+def test_a_refused_record_leaves_no_trace() -> None:
+    builder = BatchBuilder()
+    with pytest.raises(InvalidRecord):
+        builder.append(-5, b"k", b"v")
+    builder.append(NOW_MS, b"k", b"v")
+    assert list(read(builder.build())) == [Record(0, NOW_MS, b"k", b"v")]
+
+
+def test_a_batch_may_stand_for_offsets_after_its_last_record() -> None:
+    builder = BatchBuilder(base_offset=10, producer_id=1, producer_epoch=0, base_sequence=5)
+    builder.append(NOW_MS, b"k", b"v", offset=12)
+    builder.override_last_offset(19)
+    batch = read(builder.build())
+    assert [record.offset for record in batch] == [12]
+    assert (batch.last_offset, batch.last_sequence, batch.record_count) == (19, 14, 1)
+    for last_offset in (18, 10 + 2**31):
+        with pytest.raises(InvalidRecord):
+            builder.override_last_offset(last_offset)
 
 
 def test_a_field_that_does_not_fit_is_a_kafka_error() -> None:

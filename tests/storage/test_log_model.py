@@ -170,13 +170,11 @@ class LogModel(RuleBasedStateMachine):
         found = self.log.find_by_timestamp(timestamp)
         visible = [entry for entry in self.entries if entry.offset >= self.start_offset]
         expected = next((entry for entry in visible if entry.timestamp >= timestamp), None)
-        # The segment is chosen by its largest timestamp, which may lie below the log start.
-        if found is not None:
-            assert expected is not None
+        if expected is None:
+            assert found is None
+        else:
+            assert found is not None
             assert (found.offset, found.timestamp) == (expected.offset, expected.timestamp)
-        elif expected is not None:
-            hidden = [entry for entry in self.entries if entry.offset < self.start_offset]
-            assert any(entry.timestamp >= timestamp for entry in hidden)
 
     @invariant()
     def equals_the_list(self) -> None:

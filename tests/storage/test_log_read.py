@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,8 +116,8 @@ def test_an_offset_outside_the_log_is_out_of_range() -> None:
     log = Node().log
     append(log, data(3), data(2))
     for isolation in Isolation:
-        refuses(ErrorCode.OFFSET_OUT_OF_RANGE, lambda i=isolation: log.read(6, 100, i))
-        refuses(ErrorCode.OFFSET_OUT_OF_RANGE, lambda i=isolation: log.read(-1, 100, i))
+        for offset in (-1, 6):
+            refuses(ErrorCode.OFFSET_OUT_OF_RANGE, partial(log.read, offset, 100, isolation))
     log.increment_log_start_offset(3)
     refuses(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: log.read(2, 100))
     assert log.read(3, 100).size == BATCH_SIZE
@@ -170,7 +172,7 @@ def first_at(records: list[Record], timestamp: int) -> tuple[int, int] | None:
 def found_at(log: Log, timestamp: int) -> tuple[int, int] | None:
     found = log.find_by_timestamp(timestamp)
     assert found is None or found.leader_epoch == LEADER_EPOCH
-    return found and (found.timestamp, found.offset)
+    return None if found is None else (found.timestamp, found.offset)
 
 
 @property_test(100)

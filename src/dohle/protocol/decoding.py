@@ -16,6 +16,7 @@ Counts need no check of their own while each element takes at least a byte.
 from __future__ import annotations
 
 import struct
+from itertools import repeat
 
 from dohle.protocol import varint
 from dohle.protocol.compiler import (
@@ -33,6 +34,7 @@ def write_decoder(source: Source, cls: type[Message], version: int, *, view: boo
     """Write ``decode(buf, pos)``, for memoryviews or for bytes, and what it calls."""
     source.names.update(
         new=object.__new__,
+        repeat=repeat,
         nonsense=(struct.error, IndexError, UnicodeDecodeError),
         malformed=malformed,
         **{name: getattr(varint, name) for name in _HELPERS},
@@ -42,7 +44,8 @@ def write_decoder(source: Source, cls: type[Message], version: int, *, view: boo
     source.open("try:")
     if not view and _has_records(cls):
         source.line("view = memoryview(buf)")
-    message = writer.struct(cls)
+    source.line(f"o = new({source.bind(cls.__name__, cls)})")
+    writer.struct(cls, "o")
     writer.flush()
     source.close()
     source.open("except nonsense as reason:")
@@ -51,7 +54,7 @@ def write_decoder(source: Source, cls: type[Message], version: int, *, view: boo
     source.open("if pos > len(buf):")
     source.line(f"raise malformed({cls.__name__!r}, {version}, len(buf), 'it ends too early')")
     source.close()
-    source.line(f"return {message}, pos")
+    source.line("return o, pos")
     source.close()
     writer.write_tag_functions()
 
@@ -113,11 +116,9 @@ class _DecoderWriter:
         self._source.line(f"{targets}{comma} = {unpack}(buf, pos)")
         self._source.line(f"pos += {size}")
 
-    def struct(self, cls: type[Struct]) -> str:
-        """Read a struct into a fresh name; some of its fields may still be due."""
+    def struct(self, cls: type[Struct], name: str) -> None:
+        """Read the fields of an empty struct of that name; some of them may still be due."""
         source = self._source
-        name = source.fresh("o")
-        source.line(f"{name} = new({source.bind(cls.__name__, cls)})")
         ordered, tagged, absent = fields_in(cls, self._version)
         for field_name in (*absent, *tagged):
             value = cls.FIELDS[field_name].default_value
@@ -128,6 +129,11 @@ class _DecoderWriter:
             self._field(cls.FIELDS[field_name], f"{name}.{field_name}")
         if self._flexible:
             self._tags(cls, name, known=bool(tagged))
+
+    def _new(self, cls: type[Struct], target: str) -> str:
+        """Make an empty struct and put it where it belongs; return a shorter name for it."""
+        name = self._source.fresh("o")
+        self._source.line(f"{target} = {name} = new({self._source.bind(cls.__name__, cls)})")
         return name
 
     def _field(self, field: Field, target: str) -> None:
@@ -159,10 +165,12 @@ class _DecoderWriter:
         self, target: str, expression: str, nullable: bool, compact: bool, prefix: str = ""
     ) -> None:
         """Read a length and as many bytes."""
-        if compact:
+        if not compact:
+            self._plain_length("h" if prefix else "i", nullable)
+        elif prefix:
             self._compact_length(nullable, prefix)
         else:
-            self._plain_length("h" if prefix else "i", nullable)
+            self._long_compact_length(nullable)
         if nullable:
             self._source.open(f"if {'not n' if compact else 'n < 0'}:")
             self._source.line(f"{target} = None")
@@ -182,6 +190,33 @@ class _DecoderWriter:
         self._source.line(f"n, pos = {function}(buf, pos, n)")
         self._source.close()
 
+    def _long_compact_length(self, nullable: bool) -> None:
+        """Read a length that is likely to have two or three bytes, as that of a batch has."""
+        source = self._source
+        self._run.append(("B", "n"))
+        self.flush()
+        source.open("if n > 127:")
+        source.line("n2 = buf[pos]")
+        source.open("if n2 < 128:")
+        source.line("n += n2 * 128 - 128")
+        source.line("pos += 1")
+        source.close()
+        source.open("else:")
+        source.line("n3 = buf[pos + 1]")
+        source.open("if n3 < 128:")
+        source.line("n += n2 * 128 + n3 * 16384 - 16512")
+        source.line("pos += 2")
+        source.close()
+        source.open("else:")
+        source.line("n, pos = read_rest(buf, pos, n)")
+        source.close()
+        source.close()
+        source.close()
+        if not nullable:
+            source.open("elif not n:")
+            source.line("negative_length(-1)")
+            source.close()
+
     def _plain_length(self, code: str, nullable: bool) -> None:
         self._run.append((code, "n"))
         self.flush()
@@ -192,7 +227,7 @@ class _DecoderWriter:
     def _struct(self, cls: type[Struct], target: str, nullable: bool) -> None:
         source = self._source
         if not nullable:
-            source.line(f"{target} = {self.struct(cls)}")
+            self.struct(cls, self._new(cls, target))
             return
         self._run.append(("b", "n"))
         self.flush()
@@ -200,9 +235,8 @@ class _DecoderWriter:
         source.line(f"{target} = None")
         source.close()
         source.open("else:")
-        name = self.struct(cls)
+        self.struct(cls, self._new(cls, target))
         self.flush()
-        source.line(f"{target} = {name}")
         source.close()
 
     def _array(self, element: str | type[Struct], target: str, nullable: bool) -> None:
@@ -224,12 +258,17 @@ class _DecoderWriter:
             self._check_plain_count(element)
         items = source.fresh("items")
         source.line(f"{items} = []")
-        source.open(f"for _ in range(n{' - 1' if self._flexible else ''}):")
+        count = "n - 1" if self._flexible else "n"
         if isinstance(element, str):
             item = "item"
+            source.open(f"for _ in range({count}):")
             self._value(element, item, False, self._flexible)
         else:
-            item = self.struct(element)
+            # The loop makes the structs itself, which saves a call for each.
+            item = source.fresh("o")
+            new = f"repeat({source.bind(element.__name__, element)}, {count})"
+            source.open(f"for {item} in map(new, {new}):")
+            self.struct(element, item)
         self.flush()
         source.line(f"{items}.append({item})")
         source.close()

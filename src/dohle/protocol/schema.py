@@ -227,8 +227,13 @@ class Message(Struct):
     @classmethod
     def from_bytes(cls, version: int, buffer: Buffer) -> Self:
         """Read a message that fills the buffer; bytes behind it are an error."""
-        message, end = cls.decode(version, buffer)
-        size = len(buffer) if type(buffer) is bytes else memoryview(buffer).nbytes
+        if type(buffer) is bytes:
+            decoder = cls._bytes_decoders.get(version) or cls._decoder(version, view=False)
+            message, end = decoder(buffer, 0)
+            size = len(buffer)
+        else:
+            message, end = cls.decode(version, buffer)
+            size = memoryview(buffer).nbytes
         if end != size:
             raise MalformedMessage(
                 f"{cls.__name__} version {version}: {size - end} bytes behind its end"

@@ -18,7 +18,7 @@ from typing import Protocol
 import crc32c
 
 from dohle.core.ids import NO_PRODUCER_ID, ProducerId
-from dohle.records.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
+from dohle.records.compression import DECOMPRESSED_BYTES_MAX, Codec, codec_of, decompress
 from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord
 from dohle.records.legacy import MESSAGE_SIZE_MIN, LegacyBatch
 from dohle.records.record import Record, TimestampType, decode_records
@@ -63,7 +63,6 @@ NO_PARTITION_LEADER_EPOCH = -1
 
 CRC_AT = 17
 ATTRIBUTES_AT = 21
-CODEC_MASK = 0x07
 LOG_APPEND_TIME_FLAG = 0x08
 TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
@@ -250,12 +249,7 @@ class RecordBatch:
     @property
     def compression(self) -> Codec:
         """How the records are compressed."""
-        try:
-            return Codec(self.attributes & CODEC_MASK)
-        except ValueError:
-            raise CorruptBatch(
-                f"compression codec {self.attributes & CODEC_MASK} is not known"
-            ) from None
+        return codec_of(self.attributes)
 
     @property
     def timestamp_type(self) -> TimestampType:

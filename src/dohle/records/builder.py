@@ -114,7 +114,7 @@ class BatchBuilder:
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record."""
+        """The last offset that the batch stands for: that of its last record, unless overridden."""
         return self._last_offset
 
     @property
@@ -139,11 +139,11 @@ class BatchBuilder:
         offset_delta = offset - self.base_offset
         if offset_delta > INT32_MAX:
             raise InvalidRecord(f"offset {offset} is too far from the base {self.base_offset}")
+        if not NO_TIMESTAMP <= timestamp <= INT64_MAX:
+            raise InvalidRecord(f"{timestamp} is not a timestamp")
         base_timestamp = self._base_timestamp
         if base_timestamp is None:
             base_timestamp = self._base_timestamp = timestamp
-        if not NO_TIMESTAMP <= timestamp <= INT64_MAX:
-            raise InvalidRecord(f"{timestamp} is not a timestamp")
         body = b"".join(
             (
                 b"\x00",  # attributes
@@ -165,10 +165,18 @@ class BatchBuilder:
             self.max_timestamp = timestamp
         return offset
 
+    def override_last_offset(self, last_offset: int) -> None:
+        """Let the batch stand for offsets after its last record, as compaction must."""
+        if not self._last_offset <= last_offset <= self.base_offset + INT32_MAX:
+            raise InvalidRecord(
+                f"a batch with offset {self._last_offset} cannot end at {last_offset}"
+            )
+        self._last_offset = last_offset
+
     def build(self) -> bytearray:
         """Compress the records and write the header before them."""
         self._check_producer()
-        if self._base_timestamp is None:
+        if self._base_timestamp is None or not self.record_count:
             raise ValueError("a batch without records is built by build_empty_batch")
         batch = bytearray().join(self._parts)
         if self.codec is not Codec.NONE:

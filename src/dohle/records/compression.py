@@ -31,6 +31,17 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+_CODECS: tuple[Codec | None, ...] = (*Codec, None, None, None)
+
+
+def codec_of(attributes: int) -> Codec:
+    """Tell the codec from the low three bits of a batch's or a message's attributes."""
+    codec = _CODECS[attributes & 0x07]
+    if codec is None:
+        raise CorruptBatch(f"compression codec {attributes & 0x07} is not known")
+    return codec
+
+
 def compress(
     codec: Codec,
     data: bytes | bytearray | memoryview,

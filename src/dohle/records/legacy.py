@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from dohle.core.ids import NO_PRODUCER_ID
-from dohle.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
+from dohle.records.compression import DECOMPRESSED_BYTES_MAX, Codec, codec_of, compress, decompress
 from dohle.records.errors import CorruptBatch, InvalidRecord
 from dohle.records.record import NO_TIMESTAMP, Record, TimestampType
 
@@ -109,12 +109,7 @@ class LegacyBatch:
     @property
     def compression(self) -> Codec:
         """How the messages inside are compressed; NONE if there are none inside."""
-        try:
-            return Codec(self.attributes & _CODEC_MASK)
-        except ValueError:
-            raise CorruptBatch(
-                f"compression codec {self.attributes & _CODEC_MASK} is not known"
-            ) from None
+        return codec_of(self.attributes)
 
     @property
     def timestamp_type(self) -> TimestampType:

@@ -6,7 +6,8 @@ holds nothing that the segment does not: after an unclean stop every segment fro
 on is scanned and its indexes are built anew, and the recovery point only moves after the indexes
 below it were synced. Kafka maps a preallocated file instead; on a clean stop the bytes are equal.
 
-A closed segment's index is read when a lookup first needs it.
+A closed segment's index is read when a lookup first needs it, and what all closed segments of a
+node may keep in memory is bounded (``IndexMemory``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dohle.storage.files import FileSystem
@@ -27,6 +29,24 @@ _TIME_ENTRY = struct.Struct(">qi")
 
 class CorruptIndex(Exception):
     """An index file that cannot be right; the segment's scan makes a new one."""
+
+
+class IndexMemory:
+    """A bound on the memory that indexes of closed segments take: the first read go first."""
+
+    def __init__(self, bytes_max: int = 64 << 20) -> None:
+        self._bytes_max = bytes_max
+        self._loaded: deque[tuple[int, Callable[[], None]]] = deque()
+        self.bytes = 0
+
+    def loaded(self, size: int, unload: Callable[[], None]) -> None:
+        """Take note of an index that was read, and make room for it."""
+        self._loaded.append((size, unload))
+        self.bytes += size
+        while self.bytes > self._bytes_max and len(self._loaded) > 1:
+            old_size, old_unload = self._loaded.popleft()
+            self.bytes -= old_size
+            old_unload()
 
 
 class OffsetPosition(NamedTuple):
@@ -73,13 +93,28 @@ class _Index:
         if self._loaded:
             return
         data = self._fs.read(self.path)
-        if len(data) % self.ENTRY_SIZE:
-            raise CorruptIndex(
-                f"{self.path} has {len(data)} bytes, which is no multiple of {self.ENTRY_SIZE}"
-            )
+        self._ensure_whole(len(data))
         self._parse(data)
         self._entries_in_file = len(data) // self.ENTRY_SIZE
         self._loaded = True
+
+    def _ensure_whole(self, size: int) -> int:
+        if size % self.ENTRY_SIZE:
+            raise CorruptIndex(
+                f"{self.path} has {size} bytes, which is no multiple of {self.ENTRY_SIZE}"
+            )
+        return size
+
+    def unload(self) -> None:
+        """Give the memory back, if the file has everything; the next lookup reads it again."""
+        if self._loaded and self._entries_in_file == len(self):
+            self._clear()
+            self._loaded = False
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the entries take."""
+        return len(self) * self.ENTRY_SIZE
 
     def write_out(self) -> None:
         """Bring the file up to what is in memory."""
@@ -155,12 +190,14 @@ class OffsetIndex(_Index):
         return OffsetPosition(self.base_offset + self._offsets[-1], self._positions[-1])
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry; offsets rise strictly, and the segment is rolled before it is full."""
+        """Add an entry; offsets rise strictly.
+
+        A full index does not refuse it: what was begun in this segment is ended in it, and the next
+        append rolls.
+        """
         relative = offset - self.base_offset
         if self._offsets and relative <= self._offsets[-1]:
             raise ValueError(f"{self.path}: offset {offset} does not follow the last entry")
-        if self.is_full:
-            raise ValueError(f"{self.path}: index is full with {len(self)} entries")
         self._offsets.append(relative)
         self._positions.append(position)
 
@@ -226,7 +263,7 @@ class OffsetIndex(_Index):
 class TimeIndex(_Index):
     """Twelve-byte entries: (largest timestamp so far, offset that has it - base offset).
 
-    The last slot is kept for the entry that is forced in when the segment is closed.
+    It counts as full one entry early: the last slot is for the one added when the segment closes.
     """
 
     ENTRY_SIZE = 12
@@ -246,23 +283,40 @@ class TimeIndex(_Index):
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """Return the last entry; (-1, base offset) if there is none."""
-        self.load()
+        """Return the last entry; (-1, base offset) if there is none.
+
+        Of an index that is not in memory only the end is read: a search by time asks many segments
+        for it and goes into one.
+        """
+        if not self._loaded:
+            return self._last_entry_in_file()
         if not self._timestamps:
             return TimestampOffset(-1, self.base_offset)
         return TimestampOffset(self._timestamps[-1], self.base_offset + self._offsets[-1])
 
-    def maybe_append(self, timestamp: int, offset: int, *, on_close: bool = False) -> None:
-        """Add an entry if the timestamp grew; ``on_close`` may use the reserved slot."""
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry if the timestamp grew."""
         last = self.last_entry
         if timestamp <= last.timestamp:
             return
         if offset < last.offset:
             raise ValueError(f"{self.path}: offset {offset} is below the last entry's")
-        if not on_close and self.is_full:
-            raise ValueError(f"{self.path}: index is full with {len(self)} entries")
         self._timestamps.append(timestamp)
         self._offsets.append(offset - self.base_offset)
+
+    def _last_entry_in_file(self) -> TimestampOffset:
+        file = self._fs.open(self.path)
+        try:
+            size = self._ensure_whole(file.size())
+            if size == 0:
+                return TimestampOffset(-1, self.base_offset)
+            data = file.read_at(size - self.ENTRY_SIZE, self.ENTRY_SIZE)
+        finally:
+            file.close()
+        timestamp, offset = _TIME_ENTRY.unpack(data)
+        if offset < 0 or timestamp < 0:
+            raise CorruptIndex(f"{self.path}: last entry is ({timestamp}, {offset})")
+        return TimestampOffset(timestamp, self.base_offset + offset)
 
     def fill(self, entries: Sequence[TimestampOffset]) -> None:
         """Take the entries of a scan into the empty index; one that repeats the last is none."""

@@ -27,7 +27,7 @@ from dohle.records.batch import CorruptBatch, RecordBatch
 from dohle.storage.checkpoints import CorruptCheckpoint
 from dohle.storage.config import LogConfig
 from dohle.storage.files import FileSystem, join
-from dohle.storage.index import CorruptIndex
+from dohle.storage.index import CorruptIndex, IndexMemory
 from dohle.storage.leader_epochs import LeaderEpochs
 from dohle.storage.log import Log
 from dohle.storage.log_values import LogOwner
@@ -76,7 +76,9 @@ def load_log(
     options: LoadOptions,
 ) -> Log:
     """Open a partition's folder, repairing what has to be; the folder itself must exist."""
-    loader = _Loader(fs, directory, partition, config, clock, producer_config, options)
+    loader = _Loader(
+        fs, directory, partition, config, clock, owner.index_memory, producer_config, options
+    )
     names = loader.finish_interrupted_work()
     loader.open_segments(names)
     log_end_offset = loader.recover()
@@ -114,6 +116,8 @@ def load_log(
         clock.now_ms(),
         after_clean_shutdown=options.had_clean_shutdown,
     )
+    # A node may have more partitions than descriptors: files are opened when they are first used.
+    log.close_files()
     return log
 
 
@@ -127,6 +131,7 @@ class _Loader:
         partition: TopicPartition,
         config: LogConfig,
         clock: Clock,
+        index_memory: IndexMemory,
         producer_config: ProducerStateConfig,
         options: LoadOptions,
     ) -> None:
@@ -135,6 +140,7 @@ class _Loader:
         self._partition = partition
         self._config = config
         self._clock = clock
+        self._index_memory = index_memory
         self._producer_config = producer_config
         self._options = options
         self._recovered_state: ProducerState | None = None
@@ -243,6 +249,7 @@ class _Loader:
             base_offset,
             self._config,
             clock=self._clock,
+            index_memory=self._index_memory,
             size=size,
             suffix=suffix,
         )

@@ -248,7 +248,7 @@ class Log:
             # Nothing was written to it; only its index can have been found full.
             active.reset_indexes()
             return active
-        active.seal()
+        active.retire()
         segment = self.new_segment(base_offset)
         self.segments.add(segment)
         # With a snapshot at every segment's start, recovery of one needs to read no other.
@@ -265,7 +265,13 @@ class Log:
         jitter_max = min(self.config.segment_jitter_ms, self.config.segment_ms)
         jitter = self._rng.randrange(jitter_max) if jitter_max > 0 else 0
         return LogSegment.create(
-            self.fs, self.directory, base_offset, self.config, clock=self._clock, jitter_ms=jitter
+            self.fs,
+            self.directory,
+            base_offset,
+            self.config,
+            clock=self._clock,
+            index_memory=self._owner.index_memory,
+            jitter_ms=jitter,
         )
 
     # Flushing
@@ -396,11 +402,17 @@ class Log:
         return found
 
     def find_by_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """Return the first record that is not older than ``timestamp``."""
+        """Return the first record that is not older than ``timestamp``.
+
+        A segment whose only such record lies below the log start does not end the search (in Kafka
+        4.2 it does, and the answer is none).
+        """
         try:
             for segment in self.segments:
-                if segment.largest_timestamp_ms() >= timestamp:
-                    return segment.find_by_timestamp(timestamp, self.log_start_offset)
+                if segment.max_timestamp.timestamp >= timestamp:
+                    found = segment.find_by_timestamp(timestamp, self.log_start_offset)
+                    if found is not None:
+                        return found
         except OSError as error:
             raise self._owner.failed(f"reading {self.partition}", error) from error
         return None
@@ -439,6 +451,8 @@ class Log:
                 ErrorCode.POLICY_VIOLATION,
                 f"{self.partition.topic} is compacted: add delete to its cleanup.policy first",
             )
+        if offset < -1:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is no offset")
         self.increment_log_start_offset(self.high_watermark if offset == -1 else offset)
         return self.log_start_offset
 
@@ -487,6 +501,7 @@ class Log:
             self.leader_epochs.clear()
             self.producer_state.truncate_fully_and_start_at(offset)
             self._restart_at(offset, offset if log_start_offset is None else log_start_offset)
+            self.update_high_watermark(offset)
         except OSError as error:
             raise self._owner.failed(f"truncating {self.partition}", error) from error
 

@@ -30,6 +30,7 @@ from dohle.storage.clean_shutdown import (
 )
 from dohle.storage.config import LogConfig
 from dohle.storage.files import FileSystem, Lock, join, make_dirs_durably
+from dohle.storage.index import IndexMemory
 from dohle.storage.loader import LoadOptions, load_log
 from dohle.storage.log import Log
 from dohle.storage.partition_dirs import (
@@ -64,8 +65,10 @@ class LogDirectory:
         clock: Clock,
         rng: Rng,
         producer_config: ProducerStateConfig,
+        index_memory: IndexMemory,
     ) -> None:
         self.path = path
+        self.index_memory = index_memory
         self.directory_id = directory_id
         self.logs: dict[TopicPartition, Log] = {}
         self.failure: KafkaError | None = None

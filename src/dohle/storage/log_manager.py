@@ -18,6 +18,7 @@ from dohle.core.uuid import random_uuid
 from dohle.storage.config import LogConfig, LogManagerConfig
 from dohle.storage.files import FileSystem, make_dirs_durably
 from dohle.storage.flush import FlushJob
+from dohle.storage.index import IndexMemory
 from dohle.storage.log import Log
 from dohle.storage.log_directory import LogDirectory
 from dohle.storage.meta_properties import (
@@ -84,6 +85,7 @@ class LogManager:
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
             transaction_max_timeout_ms=self._config.transaction_max_timeout_ms,
         )
+        self._index_memory = IndexMemory()
         self.directories: list[LogDirectory] = []
         self.offline: dict[str, str] = {}
         self._tasks = self._plan_tasks()
@@ -174,6 +176,7 @@ class LogManager:
             clock=self._clock,
             rng=self._rng,
             producer_config=self._producer_config,
+            index_memory=self._index_memory,
         )
         try:
             directory.lock()

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from dohle.core.errors import KafkaError
+from dohle.storage.index import IndexMemory
 from dohle.storage.segment import LogSlice
 from dohle.storage.transaction_index import AbortedTransaction
 
@@ -48,6 +49,10 @@ class FetchData(NamedTuple):
 
 class LogOwner(Protocol):
     """What a log asks of the log directory it lives in."""
+
+    @property
+    def index_memory(self) -> IndexMemory:
+        """The bound that the logs' indexes share."""
 
     def ensure_online(self) -> None:
         """Raise KAFKA_STORAGE_ERROR if the directory is offline."""

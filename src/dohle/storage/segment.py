@@ -21,6 +21,7 @@ from dohle.storage.files import Buffer, File, FileSystem, file_name, join
 from dohle.storage.index import (
     MAX_RELATIVE_OFFSET,
     CorruptIndex,
+    IndexMemory,
     OffsetIndex,
     OffsetPosition,
     TimeIndex,
@@ -79,12 +80,14 @@ class LogSegment:
         config: LogConfig,
         *,
         clock: Clock,
+        index_memory: IndexMemory,
         size: int,
         jitter_ms: int = 0,
         suffix: str = "",
     ) -> None:
         self._fs = fs
         self._clock = clock
+        self._index_memory = index_memory
         self.directory = directory
         self.base_offset = base_offset
         self.size = size
@@ -115,10 +118,20 @@ class LogSegment:
         config: LogConfig,
         *,
         clock: Clock,
+        index_memory: IndexMemory,
         jitter_ms: int = 0,
     ) -> LogSegment:
         """Make the files of a new, empty segment; leftovers of the same name are removed."""
-        segment = cls(fs, directory, base_offset, config, clock=clock, size=0, jitter_ms=jitter_ms)
+        segment = cls(
+            fs,
+            directory,
+            base_offset,
+            config,
+            clock=clock,
+            index_memory=index_memory,
+            size=0,
+            jitter_ms=jitter_ms,
+        )
         segment.txn_index.delete()
         segment.offset_index.create()
         segment.time_index.create()
@@ -201,8 +214,11 @@ class LogSegment:
     def max_timestamp(self) -> TimestampOffset:
         """The largest timestamp of the segment and the batch's last offset; (-1, base) if none."""
         if self._max_timestamp is None:
-            self._load_indexes()
-            self._max_timestamp = self.time_index.last_entry
+            try:
+                self._max_timestamp = self.time_index.last_entry
+            except (CorruptIndex, FileNotFoundError) as error:
+                self.rebuild_indexes(str(error))
+                return self.max_timestamp
         return self._max_timestamp
 
     def largest_timestamp_ms(self) -> int:
@@ -295,6 +311,16 @@ class LogSegment:
         except (CorruptIndex, FileNotFoundError) as error:
             self.rebuild_indexes(str(error))
         self._indexes_loaded = True
+        self._count_index_memory()
+
+    def _count_index_memory(self) -> None:
+        size = self.offset_index.memory_bytes + self.time_index.memory_bytes
+        self._index_memory.loaded(size, self._unload_indexes)
+
+    def _unload_indexes(self) -> None:
+        self.offset_index.unload()
+        self.time_index.unload()
+        self._indexes_loaded = False
 
     def rebuild_indexes(self, reason: str) -> None:
         """Make the offset and time index anew from the batches' heads."""
@@ -395,15 +421,20 @@ class LogSegment:
     def seal(self) -> None:
         """Write the indexes out with the last time entry, and give back preallocated room.
 
-        Done when the segment stops being the active one, and when the log is closed.
+        Done when the log is closed, and before: see ``retire``.
         """
         if self._max_timestamp is not None:
             self.time_index.load()
-            self.time_index.maybe_append(*self._max_timestamp, on_close=True)
+            self.time_index.maybe_append(*self._max_timestamp)
         self.offset_index.write_out()
         self.time_index.write_out()
         if self._file is not None and self._file.size() > self.size:
             self._file.truncate(self.size)
+
+    def retire(self) -> None:
+        """Stop being the active segment: sealed, and its indexes may leave memory."""
+        self.seal()
+        self._count_index_memory()
 
     def sync(self) -> None:
         """Bring the log file and its indexes to the disk."""

@@ -1,0 +1,87 @@
+"""The entry of the ``dohle`` command: options, exit codes, and how a command may end.
+
+- 0: done. 1: something failed, or a file is damaged. 2: the command line is wrong.
+- Ctrl-C ends with 130 and a closed pipe (``dohle ... | head``) with 141, as a shell reports the
+  signals; both without a word.
+- Every failure is one line on stderr that begins with ``dohle: error:``.
+
+Only argparse and the declarations of options are imported up front; a command imports what it
+needs when it runs, so that ``--help`` and ``--version`` are quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from dohle import __version__
+from dohle.cli import log_dump, start
+from dohle.cli.errors import CliError, describe_os_error, report_error
+
+EXIT_FAILURE = 1
+EXIT_INTERRUPTED = 130
+EXIT_CLOSED_PIPE = 141
+
+_EXAMPLES = """\
+examples:
+  dohle start                                  open the data in ./data
+  dohle log dump data/orders-0                 show all files of a partition
+  dohle log dump --records data/orders-0/00000000000000000000.log
+  dohle COMMAND --help                         all options of a command
+
+exit codes: 0 done, 1 failed or a damaged file, 2 wrong command line
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    if reconfigure := getattr(sys.stdout, "reconfigure", None):
+        # A name or value that the terminal's encoding lacks must not end a dump.
+        reconfigure(errors="backslashreplace")
+    try:
+        code = _run(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more at its end, and must find a stdout that takes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_CLOSED_PIPE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return code
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        args = build_parser().parse_args(argv)
+    except SystemExit as exit:
+        # argparse has written its help or its error; 0 and 2 are its codes.
+        return exit.code if isinstance(exit.code, int) else EXIT_FAILURE
+    try:
+        code: int = args.run(args)
+    except BrokenPipeError:
+        raise
+    except CliError as error:
+        report_error(str(error))
+        return EXIT_FAILURE
+    except OSError as error:
+        report_error(describe_os_error(error))
+        return EXIT_FAILURE
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser with all commands."""
+    parser = argparse.ArgumentParser(
+        prog="dohle",
+        description="dohle is Kafka in Python: a durable, partitioned commit log in Kafka's own "
+        "file format.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"dohle {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    start.add_parser(commands)
+    log_dump.add_parser(commands)
+    return parser
