@@ -16,7 +16,9 @@ from dohle.protocol.apis import load_message, message_modules
 from dohle.protocol.schema import Field, Message, Struct
 
 #: Every message, by name.
-MESSAGES: dict[str, type[Message]] = {name: load_message(name) for name in sorted(message_modules())}
+MESSAGES: dict[str, type[Message]] = {
+    name: load_message(name) for name in sorted(message_modules())
+}
 
 #: Every message in every version.
 PAIRS = [
@@ -54,9 +56,7 @@ _KNOWN_ERRORS = st.sampled_from([int(code) for code in ErrorCode])
 _TAME_TIMES = st.integers(0, 1 << 31 - 1)
 
 
-def messages(
-    cls: type[Message], version: int, *, tame: bool = False
-) -> st.SearchStrategy[Message]:
+def messages(cls: type[Message], version: int, *, tame: bool = False) -> st.SearchStrategy[Message]:
     """Draw a message that the version can carry in full."""
     return _structs(cls, version, cls.FLEXIBLE.covers(version), tame)
 

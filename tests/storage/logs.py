@@ -189,13 +189,13 @@ class Node:
         self.paths = list(paths)
         self.config = config or LogConfig(retention_ms=-1)
         self.manager_config = manager_config
-        self._rng = random.Random(seed)
+        self.rng = random.Random(seed)
         self.start()
 
     def start(self) -> None:
         """Open the directories."""
         self.manager = LogManager(
-            self.fs, clock=self.clock, rng=self._rng, config=self.manager_config
+            self.fs, clock=self.clock, rng=self.rng, config=self.manager_config
         )
         self.manager.open(self.paths, IDENTITY, lambda _: self.config)
 
@@ -218,7 +218,7 @@ class Node:
 
     def create(self, partition: TopicPartition, topic_id: Uuid = TOPIC_ID) -> Log:
         """Return a partition's log, new if there is none."""
-        return self.manager.get_or_create(partition, topic_id, self.config)
+        return self.manager.get_or_create(partition, topic_id, self.config, is_new=True)
 
     @property
     def log(self) -> Log:

@@ -136,6 +136,17 @@ def test_a_full_offset_index_rolls_the_segment() -> None:
     assert len(node.fs.read(node.path(name_of(0, ".index")))) == 32
 
 
+def test_an_append_that_overfills_an_index_is_ended_in_its_segment() -> None:
+    log = Node(LogConfig(segment_index_bytes=36, index_interval_bytes=1)).log
+    sent = [data(1, timestamp=NOW_MS + n, base_offset=n, leader_epoch=1) for n in range(9)]
+    log.append_as_follower(b"".join(sent[:8]), 1)
+    assert bases(log) == [0]
+    log.append_as_follower(sent[8], 1)
+    assert bases(log) == [0, 8]
+    assert offsets(log_records(log)) == list(range(9))
+    assert len(log.segments.first.offset_index.entries()) == 7
+
+
 def test_an_index_that_recovery_has_overfilled_rolls_the_segment() -> None:
     node = Node(LogConfig(index_interval_bytes=1))
     append(node.log, *[data(1, timestamp=NOW_MS + n) for n in range(6)])

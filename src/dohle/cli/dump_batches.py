@@ -8,13 +8,20 @@ leaves of a write that a crash cut short.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 
 from dohle.cli.dump_items import DecoderName, DumpOptions, Item, Note, Problem, Row, Source
 from dohle.cli.dump_values import Headers
+from dohle.cli.zero_tail import end_of_data, zero_tail_note
 from dohle.core.errors import KafkaError
-from dohle.records.batch import Batch, RecordBatch, TimestampType, sequence_after
+from dohle.records.batch import (
+    Batch,
+    LegacyBatch,
+    RecordBatch,
+    TimestampType,
+    sequence_after,
+)
 from dohle.records.control import ControlRecordType, decode_control_key
 from dohle.records.errors import CorruptBatch, IncompleteBatch
 from dohle.records.record import Record
@@ -22,7 +29,6 @@ from dohle.storage.files import File, OsFileSystem, file_name, parent
 from dohle.storage.partition_dirs import NotAPartitionDir, parse_partition_dir
 from dohle.storage.scan import scan_batches
 
-_ZERO_CHUNK = 1 << 20
 _TIMESTAMP_TYPES = {
     TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
     TimestampType.CREATE_TIME: "CreateTime",
@@ -72,7 +78,7 @@ class _Batches:
         if whole and self._is_snapshot and not self._ends_with_footer:
             yield Problem("the snapshot is incomplete: it does not end with a SNAPSHOT_FOOTER")
 
-    def _walk(self, file: File, size: int) -> Iterator[Item]:
+    def _walk(self, file: File, size: int) -> Generator[Item, None, bool]:
         """Yield what is in the batches; return whether the end of the file was reached."""
         batches = scan_batches(file, 0, size)
         shown = 0
@@ -114,9 +120,7 @@ class _Batches:
             yield Problem(error.args[0], position)
 
     def _look_for_footer(self, record: Record) -> None:
-        self._ends_with_footer = (
-            decode_control_key(record.key) is ControlRecordType.SNAPSHOT_FOOTER
-        )
+        self._ends_with_footer = decode_control_key(record.key) is ControlRecordType.SNAPSHOT_FOOTER
 
     def _dump_records(self, batch: Batch) -> Iterator[Item]:
         # Only here: the decoders bring the protocol with them.
@@ -173,16 +177,16 @@ def _find_problem(batch: Batch) -> str | None:
     except CorruptBatch as error:
         return f"wrong checksum: {error.args[0]}"
     try:
-        _ = batch.compression, batch.base_offset
-    except KafkaError as error:
+        _ = batch.compression
+    except CorruptBatch as error:
         return str(error.args[0])
     return None
 
 
 def _batch_fields(position: int, batch: Batch, *, isvalid: bool) -> dict[str, object]:
-    fields: dict[str, object] = {}
+    assert isinstance(batch, RecordBatch | LegacyBatch)
+    fields: dict[str, object] = {"offset": batch.last_offset}
     if isinstance(batch, RecordBatch):
-        codec_number, crc = batch.attributes & 7, batch.crc
         fields = {
             "baseOffset": batch.base_offset,
             "lastOffset": batch.last_offset,
@@ -196,13 +200,10 @@ def _batch_fields(position: int, batch: Batch, *, isvalid: bool) -> dict[str, ob
             "isControl": batch.is_control,
             "deleteHorizonMs": batch.delete_horizon_ms,
         }
-    else:
-        codec_number, crc = batch.buffer[17] & 7, int.from_bytes(batch.buffer[12:16], "big")
-        fields = {"offset": batch.last_offset}
     try:
         codec = batch.compression.name.lower()
     except CorruptBatch:
-        codec = f"unknown({codec_number})"
+        codec = "unknown"
     return fields | {
         "position": position,
         "timestampType": _TIMESTAMP_TYPES[batch.timestamp_type],
@@ -210,7 +211,7 @@ def _batch_fields(position: int, batch: Batch, *, isvalid: bool) -> dict[str, ob
         "size": batch.size,
         "magic": batch.magic,
         "compresscodec": codec,
-        "crc": crc,
+        "crc": batch.crc,
         "isvalid": isvalid,
     }
 
@@ -218,10 +219,8 @@ def _batch_fields(position: int, batch: Batch, *, isvalid: bool) -> dict[str, ob
 def _describe_end(file: File, size: int, error: CorruptBatch) -> Iterator[Item]:
     """Tell why no batch could be read: there is none, it is torn, or it is nonsense."""
     position = error.position or 0
-    if is_zero(file, position, size):
-        yield Note(
-            f"{size - position} zero bytes up to the end: preallocated, or left by a crash", position
-        )
+    if end_of_data(file) <= position:
+        yield zero_tail_note(position, size)
         return
     what = str(error.args[0]).replace(f" at position {position}", "")
     if isinstance(error, IncompleteBatch):
@@ -229,13 +228,3 @@ def _describe_end(file: File, size: int, error: CorruptBatch) -> Iterator[Item]:
     else:
         what = f"no batch: {what}; the {size - position} bytes from here on cannot be read"
     yield Problem(what, position)
-
-
-def is_zero(file: File, position: int, end: int) -> bool:
-    """Tell whether there is nothing but zeros in a part of the file."""
-    while position < end:
-        chunk = file.read_at(position, min(_ZERO_CHUNK, end - position))
-        if not chunk or chunk.count(0) != len(chunk):
-            return False
-        position += len(chunk)
-    return True

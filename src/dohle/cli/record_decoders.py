@@ -18,6 +18,7 @@ from dohle.core.ids import Uuid
 from dohle.core.uuid import uuid_to_text
 from dohle.protocol.apis import Coordinator, load_message
 from dohle.protocol.errors import MalformedMessage, UnsupportedVersion
+from dohle.protocol.messages.records.classic_group import GroupMetadataValue, MemberMetadata
 from dohle.protocol.record_framing import (
     decode_coordinator_record,
     decode_metadata_record,
@@ -115,38 +116,31 @@ def _decode_coordinator_record(coordinator: Coordinator, record: Record) -> tupl
     assert found.value is not None
     assert found.value_version is not None
     data = message_to_json(found.value, found.value_version)
-    if type(found.value).__name__ == "GroupMetadataValue":
-        _decode_members(data)
+    if isinstance(found.value, GroupMetadataValue) and found.value.protocol_type == "consumer":
+        data["members"] = [
+            _member_to_json(member, found.value_version) for member in found.value.members
+        ]
     return shown_key, Decoded(type(found.value).__name__, found.value_version, data)
 
 
-def _decode_members(group: dict[str, Json]) -> None:
-    """Put what the members of a group of consumers sent and got in the place of its bytes."""
-    members = group["members"]
-    if group["protocolType"] != "consumer" or not isinstance(members, list):
-        return
-    for member in members:
-        assert isinstance(member, dict)
-        for name, message in _CONSUMER_PROTOCOL.items():
-            member[name] = _decode_embedded(message, member[name])
+def _member_to_json(member: MemberMetadata, version: int) -> dict[str, Json]:
+    """Return a member of a group of consumers, with what it sent and got decoded."""
+    shown = message_to_json(member, version)
+    for name, message in _CONSUMER_PROTOCOL.items():
+        raw = getattr(member, name)
+        if len(raw) >= _INT16.size:
+            shown[name] = _decode_embedded(message, raw) or shown[name]
+    return shown
 
 
-def _decode_embedded(name: str, shown: Json) -> Json:
-    import base64
-
-    assert isinstance(shown, dict)
-    text, encoded = shown.get("utf8"), shown.get("base64")
-    raw = str(text).encode() if text is not None else base64.b64decode(str(encoded))
-    if len(raw) < _INT16.size:
-        return shown
-    (version,) = _INT16.unpack_from(raw)
+def _decode_embedded(name: str, raw: bytes) -> dict[str, Json] | None:
     schema = load_message(name)
-    # Members of a later version only append fields (KIP-429), and clients send what they like.
-    version = min(version, schema.VERSIONS.highest)
+    # Later versions only append fields, so what is known of them can be read.
+    version = min(_INT16.unpack_from(raw)[0], schema.VERSIONS.highest)
     try:
         message, _ = schema.decode(version, raw, _INT16.size)
     except (MalformedMessage, UnsupportedVersion):
-        return shown
+        return None
     return {"name": name, "version": version, "data": message_to_json(message, version)}
 
 

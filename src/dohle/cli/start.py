@@ -96,11 +96,11 @@ def _report(manager: LogManager, new: tuple[str, ...]) -> None:
     for directory in manager.online_directories:
         state = "was closed cleanly" if directory.had_clean_shutdown else "was not closed cleanly"
         state = "new" if directory.path in new else state
-        print(f"data directory: {directory.path} ({state}), {len(directory.logs)} partitions")
+        print(f"data directory: {directory.path} ({state}), partitions: {len(directory.logs)}")
         for log in sorted(directory.logs.values(), key=lambda log: log.partition):
             print(
-                f"  {log.partition}: offsets {log.log_start_offset} to {log.log_end_offset}, "
-                f"{len(log.segments)} segments, {log.size} bytes"
+                f"  {log.partition}: start offset {log.log_start_offset}, "
+                f"end offset {log.log_end_offset}, {log.size} bytes, segments: {len(log.segments)}"
             )
     for path, reason in manager.offline.items():
         print(f"data directory: {path} (offline: {reason})")

@@ -28,7 +28,8 @@ def uuid_from_text(text: str) -> Uuid:
         raw = base64.b64decode(text.encode("ascii") + b"==", altchars=b"-_", validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:
         raise ValueError(f"{text!r} is not a base64 uuid: {error}") from None
-    if len(raw) != 16 or len(text) != 22:
+    # The decoder also takes the standard alphabet's two characters.
+    if len(raw) != 16 or len(text) != 22 or "+" in text or "/" in text:
         raise ValueError(f"{text!r} is not a uuid: 22 characters that give 16 bytes are needed")
     return Uuid(raw)
 

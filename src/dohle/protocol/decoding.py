@@ -2,20 +2,24 @@
 
 What makes them fast:
 
-- Neighbouring fields of fixed size are one ``unpack_from``, and the length, count or marker that
-  follows them is read by the same call: a compact length as one byte, with a slow path for 128 and
-  more.
+- Neighbouring fields of fixed size, a *run*, are one ``unpack_from``, and the length, count or
+  marker that follows is read by the same call: a compact length as one byte, with a slow path for
+  128 and more.
+- A field that is null nearly always is a *gamble*: what follows it is read along with its length,
+  and read again if it was not null after all.
 - Arrays of fixed-size types are one ``unpack_from`` with a struct made for their length.
-- Objects are made by ``object.__new__`` and filled slot by slot.
+- Structs are made by ``object.__new__``, those of an array all at once, and filled slot by slot.
 
 What makes them safe: reading behind the end raises by itself, except for slices; a slice that was
 too short leaves ``pos`` behind the end, so that the next read raises, or the check at the very end.
-Counts need no check of their own while each element takes at least a byte.
+Counts of 127 and more are checked against the bytes that are left before anything is made.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import repeat
 
 from dohle.protocol import varint
@@ -63,14 +67,17 @@ _HELPERS = (
     "check_count",
     "check_tag_end",
     "compact_array",
+    "compact_count",
     "compact_length",
     "compact_string_length",
     "negative_length",
+    "nullable_compact_count",
     "nullable_compact_length",
     "nullable_compact_string_length",
     "plain_array",
     "read_rest",
     "read_tag",
+    "read_uvarint",
     "read_unknown_tags",
 )
 
@@ -90,35 +97,78 @@ def malformed(name: str, version: int, pos: int, reason: object) -> MalformedMes
     return MalformedMessage(f"{name} version {version}, near byte {pos}: {reason}")
 
 
+Run = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Gamble:
+    """A field expected to be null, with the run before it; its length is read into ``m``."""
+
+    head: Run
+    target: str
+    null: str
+    rest: Callable[[], None]
+
+
 class _DecoderWriter:
-    """Writes the statements of one decoder; ``n`` and ``end`` are scratch names in them."""
+    """Writes the statements of one decoder; ``n``, ``m`` and ``end`` are scratch names in them."""
 
     def __init__(self, source: Source, version: int, flexible: bool, view: bool) -> None:
         self._source = source
         self._version = version
         self._flexible = flexible
         self._view = view
-        self._run: list[tuple[str, str]] = []
+        self._run: Run = []
+        self._gamble: _Gamble | None = None
+        self._depth = 0
         self._tag_functions: dict[type[Struct], None] = {}
 
     def flush(self) -> None:
-        """Read the fixed-size fields that are due, by one call."""
+        """Read all that is due."""
         run, self._run = self._run, []
-        if not run:
-            return
+        gamble, self._gamble = self._gamble, None
+        if gamble is None:
+            self._read(run)
+        else:
+            self._read_gamble(gamble, run)
+
+    def _read(self, run: Run) -> None:
         if len(run) == 1 and run[0][0] == "B":
             self._source.line(f"{run[0][1]} = buf[pos]")
             self._source.line("pos += 1")
-            return
+        elif run:
+            self._source.line(f"pos += {self._unpack(run)}")
+
+    def _unpack(self, run: Run) -> int:
         unpack, size = self._source.unpack("".join(code for code, _ in run))
-        targets = ", ".join(target for _, target in run)
-        comma = "," if len(run) == 1 else ""
-        self._source.line(f"{targets}{comma} = {unpack}(buf, pos)")
-        self._source.line(f"pos += {size}")
+        targets = ", ".join(target for _, target in run) + ("," if len(run) == 1 else "")
+        self._source.line(f"{targets} = {unpack}(buf, pos)")
+        return size
+
+    def _read_gamble(self, gamble: _Gamble, run: Run) -> None:
+        source = self._source
+        code = gamble.head[-1][0]
+        if not run:
+            self._read([*gamble.head[:-1], (code, "n")])
+            gamble.rest()
+            return
+        # What follows has to be there in any case, so this cannot read too far.
+        size = self._unpack([*gamble.head, *run])
+        source.open(f"if {gamble.null}:")
+        source.line(f"{gamble.target} = None")
+        source.line(f"pos += {size}")
+        source.close()
+        source.open("else:")
+        source.line("n = m")
+        source.line(f"pos += {struct.calcsize('>' + ''.join(code for code, _ in gamble.head))}")
+        gamble.rest()
+        self._read(run)
+        source.close()
 
     def struct(self, cls: type[Struct], name: str) -> None:
         """Read the fields of an empty struct of that name; some of them may still be due."""
         source = self._source
+        self._depth += 1
         ordered, tagged, absent = fields_in(cls, self._version)
         for field_name in (*absent, *tagged):
             value = cls.FIELDS[field_name].default_value
@@ -129,15 +179,11 @@ class _DecoderWriter:
             self._field(cls.FIELDS[field_name], f"{name}.{field_name}")
         if self._flexible:
             self._tags(cls, name, known=bool(tagged))
-
-    def _new(self, cls: type[Struct], target: str) -> str:
-        """Make an empty struct and put it where it belongs; return a shorter name for it."""
-        name = self._source.fresh("o")
-        self._source.line(f"{target} = {name} = new({self._source.bind(cls.__name__, cls)})")
-        return name
+        self._depth -= 1
 
     def _field(self, field: Field, target: str) -> None:
         nullable = field.nullable.covers(self._version)
+        gamble = nullable and field.default is None
         match field.kind:
             case "struct":
                 assert isinstance(field.element, type)
@@ -145,147 +191,176 @@ class _DecoderWriter:
             case "array":
                 assert field.element is not None
                 self._array(field.element, target, nullable)
+            case "record_data" | "binary" if self._flexible and self._depth > 1:
+                self._long(field.kind, target, nullable)
             case kind:
-                self._value(kind, target, nullable, self._flexible and field.compact)
+                compact = self._flexible and field.compact
+                self._value(kind, target, nullable, compact, gamble)
 
-    def _value(self, kind: str, target: str, nullable: bool, compact: bool) -> None:
+    def _value(
+        self, kind: str, target: str, nullable: bool, compact: bool, gamble: bool = False
+    ) -> None:
         if code := FIXED_CODES.get(kind):
             self._run.append((code, target))
-        elif kind == "string":
-            expression = 'str(buf[pos:end], "utf-8")' if self._view else "buf[pos:end].decode()"
-            self._sliced(target, expression, nullable, compact, "_string")
+            return
+        length = "string_length(" if kind == "string" else "length("
+
+        def slice_it() -> None:
+            self._slice(kind, target, "n - 1" if compact else "n")
+
+        code = "B" if compact else "h" if kind == "string" else "i"
+        self._counted(code, length, target, nullable, slice_it, gamble)
+
+    def _slice(self, kind: str, target: str, length: str) -> None:
+        if kind == "string":
+            value = 'str(buf[pos:end], "utf-8")' if self._view else "buf[pos:end].decode()"
         elif kind == "binary":
-            expression = "buf[pos:end].tobytes()" if self._view else "buf[pos:end]"
-            self._sliced(target, expression, nullable, compact)
+            value = "buf[pos:end].tobytes()" if self._view else "buf[pos:end]"
         else:
-            expression = "buf[pos:end]" if self._view else "view[pos:end]"
-            self._sliced(target, expression, nullable, compact)
-
-    def _sliced(
-        self, target: str, expression: str, nullable: bool, compact: bool, prefix: str = ""
-    ) -> None:
-        """Read a length and as many bytes."""
-        if not compact:
-            self._plain_length("h" if prefix else "i", nullable)
-        elif prefix:
-            self._compact_length(nullable, prefix)
-        else:
-            self._long_compact_length(nullable)
-        if nullable:
-            self._source.open(f"if {'not n' if compact else 'n < 0'}:")
-            self._source.line(f"{target} = None")
-            self._source.close()
-            self._source.open("else:")
-        self._source.line(f"end = pos + n{' - 1' if compact else ''}")
-        self._source.line(f"{target} = {expression}")
+            value = "buf[pos:end]" if self._view else "view[pos:end]"
+        self._source.line(f"end = pos + {length}")
+        self._source.line(f"{target} = {value}")
         self._source.line("pos = end")
-        if nullable:
-            self._source.close()
 
-    def _compact_length(self, nullable: bool, prefix: str = "") -> None:
-        self._run.append(("B", "n"))
-        self.flush()
-        function = f"{'nullable_' if nullable else ''}compact{prefix}_length"
-        self._source.open(f"if n > 127{'' if nullable else ' or not n'}:")
-        self._source.line(f"n, pos = {function}(buf, pos, n)")
-        self._source.close()
-
-    def _long_compact_length(self, nullable: bool) -> None:
-        """Read a length that is likely to have two or three bytes, as that of a batch has."""
+    def _counted(
+        self,
+        code: str,
+        slow: str,
+        target: str,
+        nullable: bool,
+        body: Callable[[], None],
+        gamble: bool,
+    ) -> None:
+        """Read a length or count into ``n``, null if it says so, and else what the body reads."""
         source = self._source
-        self._run.append(("B", "n"))
-        self.flush()
-        source.open("if n > 127:")
-        source.line("n2 = buf[pos]")
-        source.open("if n2 < 128:")
-        source.line("n += n2 * 128 - 128")
-        source.line("pos += 1")
-        source.close()
-        source.open("else:")
-        source.line("n3 = buf[pos + 1]")
-        source.open("if n3 < 128:")
-        source.line("n += n2 * 128 + n3 * 16384 - 16512")
-        source.line("pos += 2")
-        source.close()
-        source.open("else:")
-        source.line("n, pos = read_rest(buf, pos, n)")
-        source.close()
-        source.close()
-        source.close()
-        if not nullable:
-            source.open("elif not n:")
-            source.line("negative_length(-1)")
+        compact = code == "B"
+
+        def rest() -> None:
+            if compact:
+                source.open(f"if n > 127{'' if nullable else ' or not n'}:")
+                source.line(f"n, pos = {'nullable_' * nullable}compact_{slow}buf, pos, n)")
+            else:
+                source.open(f"if n < {-1 if nullable else 0}:")
+                source.line("negative_length(n)")
+            source.close()
+            if not nullable:
+                body()
+                return
+            source.open(f"if {'not n' if compact else 'n < 0'}:")
+            source.line(f"{target} = None")
+            source.close()
+            source.open("else:")
+            body()
             source.close()
 
-    def _plain_length(self, code: str, nullable: bool) -> None:
-        self._run.append((code, "n"))
+        if gamble and self._gamble is None:
+            null = "not m" if compact else "m == -1"
+            self._gamble = _Gamble([*self._run, (code, "m")], target, null, rest)
+            self._run = []
+        else:
+            self._run.append((code, "n"))
+            self.flush()
+            rest()
+
+    def _long(self, kind: str, target: str, nullable: bool) -> None:
+        """Read bytes whose length is likely to have two or three bytes, as that of a batch has.
+
+        Behind a field of an inner struct at least two tagged sections follow, a byte each. So it
+        is safe to read three bytes for the length, whatever it is.
+        """
+        source = self._source
+        self._run += [("B", "n"), ("B", "n2"), ("B", "n3")]
         self.flush()
-        self._source.open(f"if n < {-1 if nullable else 0}:")
-        self._source.line("negative_length(n)")
-        self._source.close()
+        source.open("if n < 128:")
+        source.line("pos -= 2")
+        source.line("n -= 1")
+        source.close()
+        source.open("elif n2 < 128:")
+        source.line("pos -= 1")
+        source.line("n += n2 * 128 - 129")
+        source.close()
+        source.open("elif n3 < 128:")
+        source.line("n += n2 * 128 + n3 * 16384 - 16513")
+        source.close()
+        source.open("else:")
+        source.line("n, pos = read_rest(buf, pos - 2, n)")
+        source.line("n -= 1")
+        source.close()
+        source.open("if n < 0:")
+        source.line(f"{target} = None" if nullable else "negative_length(-1)")
+        source.close()
+        source.open("else:")
+        self._slice(kind, target, "n")
+        source.close()
 
     def _struct(self, cls: type[Struct], target: str, nullable: bool) -> None:
         source = self._source
-        if not nullable:
-            self.struct(cls, self._new(cls, target))
-            return
-        self._run.append(("b", "n"))
-        self.flush()
-        source.open("if n < 0:")
-        source.line(f"{target} = None")
-        source.close()
-        source.open("else:")
-        self.struct(cls, self._new(cls, target))
-        self.flush()
-        source.close()
+        if nullable:
+            self._run.append(("b", "n"))
+            self.flush()
+            source.open("if n < 0:")
+            source.line(f"{target} = None")
+            source.close()
+            source.open("else:")
+        name = source.fresh("o")
+        source.line(f"{target} = {name} = new({source.bind(cls.__name__, cls)})")
+        self.struct(cls, name)
+        if nullable:
+            self.flush()
+            source.close()
 
     def _array(self, element: str | type[Struct], target: str, nullable: bool) -> None:
-        source = self._source
         code = FIXED_CODES.get(element) if isinstance(element, str) else None
         if code:
             self._fixed_array(code, target, nullable)
             return
-        if self._flexible:
-            self._compact_length(nullable)
-        else:
-            self._plain_length("i", nullable)
-        if nullable:
-            source.open(f"if {'not n' if self._flexible else 'n < 0'}:")
-            source.line(f"{target} = None")
-            source.close()
-            source.open("else:")
-        if not self._flexible:
-            self._check_plain_count(element)
-        items = source.fresh("items")
-        source.line(f"{items} = []")
-        count = "n - 1" if self._flexible else "n"
-        if isinstance(element, str):
-            item = "item"
-            source.open(f"for _ in range({count}):")
-            self._value(element, item, False, self._flexible)
-        else:
-            # The loop makes the structs itself, which saves a call for each.
-            item = source.fresh("o")
-            new = f"repeat({source.bind(element.__name__, element)}, {count})"
-            source.open(f"for {item} in map(new, {new}):")
-            self.struct(element, item)
-        self.flush()
-        source.line(f"{items}.append({item})")
-        source.close()
-        source.line(f"{target} = tuple({items})")
-        if nullable:
-            source.close()
 
-    def _check_plain_count(self, element: str | type[Struct]) -> None:
-        """Refuse at once a count that cannot be, where one has four bytes to boast with."""
+        def items() -> None:
+            if not self._flexible:
+                source.open("if n > 127:")
+                source.line(f"check_count(buf, pos, n, {smallest})")
+                source.close()
+            if isinstance(element, str):
+                self._value_items(element, target)
+            else:
+                self._struct_items(element, target)
+
+        source = self._source
+        smallest = self._smallest(element)
+        count = f"count({smallest}, "
+        self._counted("B" if self._flexible else "i", count, target, nullable, items, nullable)
+
+    def _smallest(self, element: str | type[Struct]) -> int:
+        """Return how few bytes an element takes, so that impossible counts can be refused."""
         if isinstance(element, str):
-            smallest = 2 if element == "string" else 4
-        else:
-            smallest = smallest_size(element, self._version, self._flexible)
+            return 1 if self._flexible else 2 if element == "string" else 4
+        smallest = smallest_size(element, self._version, self._flexible)
         assert smallest, "elements without a size could be claimed in any number"
-        self._source.open("if n > 127:")
-        self._source.line(f"check_count(buf, pos, n, {smallest})")
-        self._source.close()
+        return smallest
+
+    def _value_items(self, kind: str, target: str) -> None:
+        source = self._source
+        source.line("items = []")
+        source.open(f"for _ in range({'n - 1' if self._flexible else 'n'}):")
+        self._value(kind, "item", False, self._flexible)
+        source.line("items.append(item)")
+        source.close()
+        source.line(f"{target} = tuple(items)")
+
+    def _struct_items(self, cls: type[Struct], target: str) -> None:
+        source = self._source
+        name = source.fresh("o")
+        bound = source.bind(cls.__name__, cls)
+        # One element is common, and then making the iterators costs more than using them.
+        one, count = ("n == 2", "n - 1") if self._flexible else ("n == 1", "n")
+        source.line(
+            f"{target} = items = (new({bound}),) if {one} "
+            f"else tuple(map(new, repeat({bound}, {count})))"
+        )
+        source.open(f"for {name} in items:")
+        self.struct(cls, name)
+        self.flush()
+        source.close()
 
     def _fixed_array(self, code: str, target: str, nullable: bool) -> None:
         source = self._source
@@ -314,15 +389,25 @@ class _DecoderWriter:
         source.close()
 
     def _tags(self, cls: type[Struct], name: str, *, known: bool) -> None:
-        self._run.append(("B", "n"))
-        self.flush()
-        self._source.open("if n:")
+        source = self._source
         if known:
             self._tag_functions[cls] = None
-            self._source.line(f"pos = tags_of_{cls.__name__}(buf, pos, n, {name})")
+            read = f"pos = tags_of_{cls.__name__}(buf, %s, {name})"
         else:
-            self._source.line(f"{name}.unknown_tags, pos = read_unknown_tags(buf, pos, n)")
-        self._source.close()
+            read = f"{name}.unknown_tags, pos = read_unknown_tags(buf, %s)"
+        if self._run or self._gamble:
+            self._run.append(("B", "n"))
+            self.flush()
+            source.open("if n:")
+            source.line(read % "pos - 1")
+            source.close()
+        else:
+            source.open("if buf[pos]:")
+            source.line(read % "pos")
+            source.close()
+            source.open("else:")
+            source.line("pos += 1")
+            source.close()
 
     def write_tag_functions(self) -> None:
         """Write the functions that read known tagged fields, and those they need in turn."""
@@ -334,12 +419,10 @@ class _DecoderWriter:
 
     def _write_tag_function(self, cls: type[Struct]) -> None:
         source = self._source
-        source.open(f"def tags_of_{cls.__name__}(buf, pos, n, o):")
+        source.open(f"def tags_of_{cls.__name__}(buf, pos, o):")
         if not self._view and _has_records(cls):
             source.line("view = memoryview(buf)")
-        source.open("if n > 127:")
-        source.line("n, pos = read_rest(buf, pos, n)")
-        source.close()
+        source.line("n, pos = read_uvarint(buf, pos)")
         source.line("unknown = []")
         source.line("tag = -1")
         source.open("for _ in range(n):")

@@ -68,10 +68,7 @@ def parse_request_header(frame: Buffer, offset: int = 0) -> RequestHead:
         elif length < -1:
             raise struct.error(f"a client id of length {length}")
         if header_version == 2:
-            count = view[end]
-            end += 1
-            if count:
-                _, end = read_unknown_tags(view, end, count)
+            _, end = read_unknown_tags(view, end)
     except (struct.error, IndexError, UnicodeDecodeError) as reason:
         raise MalformedMessage(f"request header: {reason}") from None
     if end > len(view):
@@ -88,10 +85,7 @@ def parse_response_header(
         correlation_id: int = _SIZE.unpack_from(view, offset)[0]
         end = offset + 4
         if find_api(api_key).response_header_version(version):
-            count = view[end]
-            end += 1
-            if count:
-                _, end = read_unknown_tags(view, end, count)
+            _, end = read_unknown_tags(view, end)
     except (struct.error, IndexError) as reason:
         raise MalformedMessage(f"response header: {reason}") from None
     return correlation_id, end

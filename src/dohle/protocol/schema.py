@@ -227,6 +227,7 @@ class Message(Struct):
     @classmethod
     def from_bytes(cls, version: int, buffer: Buffer) -> Self:
         """Read a message that fills the buffer; bytes behind it are an error."""
+        message: Self
         if type(buffer) is bytes:
             decoder = cls._bytes_decoders.get(version) or cls._decoder(version, view=False)
             message, end = decoder(buffer, 0)

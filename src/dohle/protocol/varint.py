@@ -59,22 +59,31 @@ def read_rest(buffer: View, pos: int, first: int) -> tuple[int, int]:
 
 
 def compact_length(buffer: View, pos: int, first: int) -> tuple[int, int]:
-    """Finish a compact length that is not a single byte above zero, which here must not be null.
+    """Finish the length of bytes that are not null, if its first byte is 0 or 128 and more.
 
     Compact lengths are one more than what they count, so that zero can mean null; they are
-    returned so. This one may be as large as the rest of the buffer, each element taking a byte.
+    returned so.
     """
     if not first:
         raise struct.error("null where null is not allowed")
-    return nullable_compact_length(buffer, pos, first)
+    return read_rest(buffer, pos, first)
 
 
-def nullable_compact_length(buffer: View, pos: int, first: int) -> tuple[int, int]:
-    """Finish a compact length of several bytes."""
-    length, pos = read_rest(buffer, pos, first)
-    if length - 1 > len(buffer) - pos:
-        raise struct.error(f"a length of {length - 1} with {len(buffer) - pos} bytes left")
-    return length, pos
+nullable_compact_length = read_rest
+
+
+def compact_count(size: int, buffer: View, pos: int, first: int) -> tuple[int, int]:
+    """Finish the count of an array that is not null and whose elements have at least this size."""
+    if not first:
+        raise struct.error("null where null is not allowed")
+    return nullable_compact_count(size, buffer, pos, first)
+
+
+def nullable_compact_count(size: int, buffer: View, pos: int, first: int) -> tuple[int, int]:
+    """Finish the count of an array whose elements have at least this size."""
+    count, pos = read_rest(buffer, pos, first)
+    check_count(buffer, pos, count - 1, size)
+    return count, pos
 
 
 def compact_string_length(buffer: View, pos: int, first: int) -> tuple[int, int]:
@@ -160,12 +169,9 @@ def check_uuid(value: bytes) -> None:
         raise UnencodableMessage(f"a uuid of {len(value)} bytes")
 
 
-def read_unknown_tags(
-    buffer: View, pos: int, count: int
-) -> tuple[tuple[tuple[int, bytes], ...], int]:
-    """Read the tagged fields of a struct that knows none; ``count`` is the section's first byte."""
-    if count > 127:
-        count, pos = read_rest(buffer, pos, count)
+def read_unknown_tags(buffer: View, pos: int) -> tuple[tuple[tuple[int, bytes], ...], int]:
+    """Read the tagged fields of a struct that knows none."""
+    count, pos = read_uvarint(buffer, pos)
     tags = []
     last = -1
     for _ in range(count):

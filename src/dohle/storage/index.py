@@ -310,12 +310,13 @@ class TimeIndex(_Index):
             size = self._ensure_whole(file.size())
             if size == 0:
                 return TimestampOffset(-1, self.base_offset)
-            data = file.read_at(size - self.ENTRY_SIZE, self.ENTRY_SIZE)
+            first, _ = _TIME_ENTRY.unpack(file.read_at(0, self.ENTRY_SIZE))
+            last = file.read_at(size - self.ENTRY_SIZE, self.ENTRY_SIZE)
         finally:
             file.close()
-        timestamp, offset = _TIME_ENTRY.unpack(data)
-        if offset < 0 or timestamp < 0:
-            raise CorruptIndex(f"{self.path}: last entry is ({timestamp}, {offset})")
+        timestamp, offset = _TIME_ENTRY.unpack(last)
+        if timestamp < first or offset < 0:
+            raise CorruptIndex(f"{self.path}: last entry is below the first")
         return TimestampOffset(timestamp, self.base_offset + offset)
 
     def fill(self, entries: Sequence[TimestampOffset]) -> None:

@@ -81,7 +81,7 @@ class Log:
         self.recovery_point = recovery_point
         self.high_watermark = log_start_offset
         self.last_flush_ms = clock.now_ms()
-        self._owner = owner
+        self.owner = owner
         self._clock = clock
         self._rng = rng
         self._unsynced_snapshots: list[str] = []
@@ -127,8 +127,12 @@ class Log:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: VerificationGuard = NO_VERIFICATION,
         transaction_version: int = TV_UNKNOWN,
+        hold: bool = False,
     ) -> AppendInfo:
         """Give the batches offsets and this leader's epoch, in place, and write them.
+
+        With ``hold`` the bytes are written by ``write_held``, together with those of other appends;
+        nothing may be answered, and the bytes may not be touched, before that.
 
         Whether the records inside are acceptable (timestamps, keys) was looked at before; here the
         batches themselves are: size, checksum, offsets from zero, one batch from a client.
@@ -149,7 +153,7 @@ class Log:
             offset = batch.last_offset + 1
             position += batch.size
         return self._append(
-            found, view, origin, append_time, verification_guard, transaction_version
+            found, view, origin, append_time, verification_guard, transaction_version, hold
         )
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo | None:
@@ -188,8 +192,9 @@ class Log:
         append_time: int,
         guard: VerificationGuard,
         transaction_version: int,
+        hold: bool = False,
     ) -> AppendInfo:
-        self._owner.ensure_online()
+        self.owner.ensure_online()
         size = len(view)
         if size > self.config.segment_bytes:
             raise KafkaError(
@@ -219,7 +224,7 @@ class Log:
                 # a gap between segments is a sign of loss: see ``loader``.
                 far = last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET
                 segment = self.roll(first_offset if far else self.log_end_offset)
-            segment.append(found, (view,))
+            segment.append(found, view, hold=hold)
             self.log_end_offset = last_offset + 1
             for aborted in plan.aborted:
                 segment.txn_index.append(aborted)
@@ -227,8 +232,16 @@ class Log:
             if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
                 self.flush()
         except OSError as error:
-            raise self._owner.failed(f"appending to {self.partition}", error) from error
+            raise self.owner.failed(f"appending to {self.partition}", error) from error
         return AppendInfo(first_offset, last_offset, max_timestamp, append_time, size)
+
+    def write_held(self) -> None:
+        """Write what appends have held back, with one system call."""
+        self.owner.ensure_online()
+        try:
+            self.segments.active.write_held()
+        except OSError as error:
+            raise self.owner.failed(f"appending to {self.partition}", error) from error
 
     def _note_epoch(self, batch: Batch) -> None:
         epoch = batch.partition_leader_epoch
@@ -242,6 +255,7 @@ class Log:
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """Close the active segment and begin one at the log end (or the next batch's offset)."""
+        self.owner.ensure_online()
         base_offset = max(expected_next_offset, self.log_end_offset)
         active = self.segments.active
         if active.base_offset == base_offset:
@@ -270,7 +284,7 @@ class Log:
             base_offset,
             self.config,
             clock=self._clock,
-            index_memory=self._owner.index_memory,
+            index_memory=self.owner.index_memory,
             jitter_ms=jitter,
         )
 
@@ -311,13 +325,11 @@ class Log:
 
     def flush(self, up_to: int | None = None) -> None:
         """Return once everything below ``up_to`` (the log end) is on the disk."""
-        try:
+        with self.owner.guarding(f"flushing {self.partition}"):
             job = self.prepare_flush(up_to)
             if job is not None:
                 job.run()
                 self.complete_flush(job)
-        except OSError as error:
-            raise self._owner.failed(f"flushing {self.partition}", error) from error
 
     # Reading
 
@@ -333,7 +345,7 @@ class Log:
 
         ``min_one_batch`` returns a first batch whole even if it is larger than ``max_bytes``.
         """
-        self._owner.ensure_online()
+        self.owner.ensure_online()
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -353,7 +365,7 @@ class Log:
                     if found is not None:
                         return found
         except OSError as error:
-            raise self._owner.failed(f"reading {self.partition}", error) from error
+            raise self.owner.failed(f"reading {self.partition}", error) from error
         return FetchData(aborted_transactions=[] if committed else None)
 
     def _read_segment(
@@ -407,23 +419,19 @@ class Log:
         A segment whose only such record lies below the log start does not end the search (in Kafka
         4.2 it does, and the answer is none).
         """
-        try:
+        with self.owner.guarding(f"reading {self.partition}"):
             for segment in self.segments:
                 if segment.max_timestamp.timestamp >= timestamp:
                     found = segment.find_by_timestamp(timestamp, self.log_start_offset)
                     if found is not None:
                         return found
-        except OSError as error:
-            raise self._owner.failed(f"reading {self.partition}", error) from error
         return None
 
     def find_max_timestamp(self) -> TimestampedOffset | None:
         """Return the record with the largest timestamp, the first of equals."""
-        try:
+        with self.owner.guarding(f"reading {self.partition}"):
             segment = max(self.segments, key=lambda s: s.max_timestamp.timestamp)
             return segment.find_max_timestamp()
-        except OSError as error:
-            raise self._owner.failed(f"reading {self.partition}", error) from error
 
     # Taking away
 
@@ -436,12 +444,10 @@ class Log:
             )
         if offset <= self.log_start_offset:
             return False
-        self.log_start_offset = offset
-        try:
+        with self.owner.guarding(f"moving the start of {self.partition}"):
+            self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
-        except OSError as error:
-            raise self._owner.failed(f"moving the start of {self.partition}", error) from error
-        self.producer_state.on_log_start_offset_incremented(offset)
+            self.producer_state.on_log_start_offset_incremented(offset)
         return True
 
     def delete_records(self, offset: int) -> int:
@@ -468,13 +474,13 @@ class Log:
             snapshot = self.producer_state.mark_snapshot_for_deletion(segment.base_offset)
             if snapshot is not None:
                 paths.append(snapshot)
-        self._owner.delete_later(paths, self.config.file_delete_delay_ms)
+        self.owner.delete_later(paths, self.config.file_delete_delay_ms, gone)
 
     def truncate_to(self, offset: int) -> bool:
         """Take back everything from ``offset`` on, as a follower does that went astray."""
         if offset < 0:
             raise ValueError(f"cannot truncate {self.partition} to {offset}")
-        try:
+        with self.owner.guarding(f"truncating {self.partition}"):
             if offset >= self.log_end_offset:
                 # An epoch may have been noted without a record of it having come.
                 self.leader_epochs.truncate_from_end(self.log_end_offset)
@@ -488,13 +494,11 @@ class Log:
             self.segments.active.truncate_to(offset)
             self.leader_epochs.truncate_from_end(offset)
             self._restart_at(offset, min(offset, self.log_start_offset))
-        except OSError as error:
-            raise self._owner.failed(f"truncating {self.partition}", error) from error
         return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Take everything back and go on at ``offset``, as a follower does that fell too far."""
-        try:
+        with self.owner.guarding(f"truncating {self.partition}"):
             logger.info("%s: truncating fully, starting at offset %d", self.partition, offset)
             self.remove_segments(list(self.segments), f"new start at {offset}")
             self.segments.add(self.new_segment(offset))
@@ -502,8 +506,6 @@ class Log:
             self.producer_state.truncate_fully_and_start_at(offset)
             self._restart_at(offset, offset if log_start_offset is None else log_start_offset)
             self.update_high_watermark(offset)
-        except OSError as error:
-            raise self._owner.failed(f"truncating {self.partition}", error) from error
 
     def _restart_at(self, end_offset: int, log_start_offset: int) -> None:
         self._truncations += 1
@@ -519,7 +521,7 @@ class Log:
         self.fs.sync_dir(self.directory)
         if self.recovery_point > end_offset:
             self.recovery_point = end_offset
-            self._owner.checkpoint_recovery_points()
+            self.owner.checkpoint_recovery_points()
         self.flush_wanted_up_to = min(self.flush_wanted_up_to, end_offset)
 
     # Life
@@ -536,16 +538,15 @@ class Log:
     def close(self) -> None:
         """Leave the files as a clean stop does: indexes whole, state snapshotted, all synced."""
         try:
-            self.producer_state.map_end_offset = self.log_end_offset
-            snapshot = self.producer_state.take_snapshot(sync=False)
-            if snapshot is not None:
-                self._unsynced_snapshots.append(snapshot)
-            self.segments.active.seal()
-            self.leader_epochs.flush()
-            self.flush()
-            self._sync_rest()
-        except OSError as error:
-            raise self._owner.failed(f"closing {self.partition}", error) from error
+            with self.owner.guarding(f"closing {self.partition}"):
+                self.producer_state.map_end_offset = self.log_end_offset
+                snapshot = self.producer_state.take_snapshot(sync=False)
+                if snapshot is not None:
+                    self._unsynced_snapshots.append(snapshot)
+                self.segments.active.seal()
+                self.leader_epochs.flush()
+                self.flush()
+                self._sync_rest()
         finally:
             self.close_files()
 

@@ -43,6 +43,7 @@ from dohle.storage.partition_dirs import (
     write_partition_metadata,
 )
 from dohle.storage.producer_state import ProducerStateConfig
+from dohle.storage.segment import LogSegment
 
 logger = logging.getLogger("dohle.storage")
 
@@ -78,8 +79,8 @@ class LogDirectory:
         self._rng = rng
         self._producer_config = producer_config
         self._lock: Lock | None = None
-        # (due, order, path): files and folders whose delay has not passed.
-        self._deletions: list[tuple[int, int, str]] = []
+        # (due, order, paths, segments to close): what is to go when its delay has passed.
+        self._deletions: list[tuple[int, int, tuple[str, ...], tuple[LogSegment, ...]]] = []
         self._deletion_order = 0
 
     # What a log asks of its directory
@@ -100,18 +101,24 @@ class LogDirectory:
 
     @contextmanager
     def guarding(self, doing: str) -> Iterator[None]:
-        """Turn an ``OSError`` into the end of this directory."""
+        """Refuse if the directory is offline; let an ``OSError`` take it offline."""
+        self.ensure_online()
         try:
             yield
         except OSError as error:
             raise self.failed(doing, error) from error
 
-    def delete_later(self, paths: Iterable[str], delay_ms: int) -> None:
-        """Remove files or folders when the delay has passed and ``run_deletions`` is called."""
+    def delete_later(
+        self, paths: Iterable[str], delay_ms: int, then_close: Iterable[LogSegment] = ()
+    ) -> None:
+        """Remove files or folders when the delay has passed and ``run_deletions`` is called.
+
+        Readers of old slices go on until then; only with ``then_close`` does the disk get its room.
+        """
         due = self._clock.now_ms() + delay_ms
-        for path in paths:
-            self._deletion_order += 1
-            heapq.heappush(self._deletions, (due, self._deletion_order, path))
+        self._deletion_order += 1
+        entry = (due, self._deletion_order, tuple(paths), tuple(then_close))
+        heapq.heappush(self._deletions, entry)
 
     @property
     def next_deletion_ms(self) -> int | None:
@@ -121,15 +128,21 @@ class LogDirectory:
     def run_deletions(self, now_ms: int) -> None:
         """Remove what is due."""
         while self._deletions and self._deletions[0][0] <= now_ms:
-            _, _, path = heapq.heappop(self._deletions)
-            try:
-                if path.endswith(PartitionDirKind.DELETE.value):
-                    self._fs.remove_tree(path)
-                else:
-                    self._fs.remove(path)
-                logger.info("deleted %s", path)
-            except FileNotFoundError:
-                logger.debug("%s was gone already", path)
+            _, _, paths, segments = heapq.heappop(self._deletions)
+            for segment in segments:
+                segment.close()
+            for path in paths:
+                self._remove(path)
+
+    def _remove(self, path: str) -> None:
+        try:
+            if path.endswith(PartitionDirKind.DELETE.value):
+                self._fs.remove_tree(path)
+            else:
+                self._fs.remove(path)
+            logger.info("deleted %s", path)
+        except FileNotFoundError:
+            logger.debug("%s was gone already", path)
 
     # Checkpoints
 
@@ -284,6 +297,9 @@ class LogDirectory:
         """Give descriptors and lock back without claiming a clean stop."""
         for log in self.logs.values():
             log.close_files()
+        for _, _, _, segments in self._deletions:
+            for segment in segments:
+                segment.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None

@@ -232,8 +232,13 @@ class LogManager:
                 return log
         return None
 
-    def get_or_create(self, partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> Log:
-        """Return a partition's log; a new one goes to the directory with the fewest."""
+    def get_or_create(
+        self, partition: TopicPartition, topic_id: Uuid, config: LogConfig, *, is_new: bool = False
+    ) -> Log:
+        """Return a partition's log; a new one goes to the directory with the fewest.
+
+        Unless it is known to be new, it is not made while a directory is offline: it may be there.
+        """
         log = self.get(partition)
         if log is not None:
             if log.topic_id is not None and log.topic_id != topic_id:
@@ -243,8 +248,10 @@ class LogManager:
                 )
             return log
         online = self.online_directories
-        if not online:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+        if not online or (not is_new and (self.offline or len(online) < len(self.directories))):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} may be in a directory that is offline"
+            )
         return min(online, key=lambda d: len(d.logs)).create_log(partition, topic_id, config)
 
     def delete(self, partition: TopicPartition) -> None:

@@ -6,12 +6,13 @@ Those made for every append and every read are named tuples, which are the cheap
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from dohle.core.errors import KafkaError
 from dohle.storage.index import IndexMemory
-from dohle.storage.segment import LogSlice
+from dohle.storage.segment import LogSegment, LogSlice
 from dohle.storage.transaction_index import AbortedTransaction
 
 
@@ -60,8 +61,13 @@ class LogOwner(Protocol):
     def failed(self, doing: str, error: OSError) -> KafkaError:
         """Take the directory offline; return the error to raise."""
 
-    def delete_later(self, paths: Iterable[str], delay_ms: int) -> None:
-        """Remove files after a delay."""
+    def guarding(self, doing: str) -> AbstractContextManager[None]:
+        """Do nothing if the directory is offline; take it offline at an ``OSError``."""
+
+    def delete_later(
+        self, paths: Iterable[str], delay_ms: int, then_close: Iterable[LogSegment] = ()
+    ) -> None:
+        """Remove files, and close the segments they were of, after a delay."""
 
     def checkpoint_recovery_points(self) -> None:
         """Write the recovery points of all logs of the directory to disk."""

@@ -18,6 +18,11 @@ Condition = Callable[[LogSegment, LogSegment | None], bool]
 
 def delete_old_segments(log: Log, now_ms: int) -> int:
     """Apply every rule that the topic's ``cleanup.policy`` has; return how many segments went."""
+    with log.owner.guarding(f"deleting old segments of {log.partition}"):
+        return _apply_rules(log, now_ms)
+
+
+def _apply_rules(log: Log, now_ms: int) -> int:
     gone = _delete(log, _below_log_start(log), "below the log start offset")
     if log.config.delete:
         if log.config.retention_bytes >= 0:

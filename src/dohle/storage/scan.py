@@ -172,6 +172,8 @@ def find_batch(
     ``first_ends_at`` is what an index says of the batch at ``start``; if it is not so, or there is
     no batch, CorruptBatch is raised.
     """
+    if first_ends_at is not None and not 0 <= start < end:
+        raise CorruptBatch(f"no batch can be at position {start}", start)
     position = start
     chunk, chunk_at = b"", start
     unpack = _REACH.unpack_from

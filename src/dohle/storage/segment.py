@@ -94,6 +94,8 @@ class LogSegment:
         self.jitter_ms = jitter_ms
         self._index_interval = config.index_interval_bytes
         self._file: File | None = None
+        self._held: list[Buffer] = []
+        self._held_at = 0
         self._bytes_since_index_entry = 0
         self._indexes_loaded = False
         self._max_timestamp: TimestampOffset | None = None
@@ -145,9 +147,11 @@ class LogSegment:
 
     @property
     def file(self) -> File:
-        """The ``.log`` file, opened when it is first needed."""
+        """The ``.log`` file, opened when it is first needed, with nothing held back from it."""
         if self._file is None:
             self._file = self._fs.open(self.path, write=True)
+        if self._held:
+            self.write_held()
         return self._file
 
     # Appending
@@ -185,19 +189,37 @@ class LogSegment:
             return max_timestamp - self._first_batch_timestamp
         return self._clock.now_ms() - self._created_ms
 
-    def append(self, batches: Sequence[Batch], buffers: Sequence[Buffer]) -> None:
-        """Write the batches' bytes at the end with one call, then index them."""
+    def append(self, batches: Sequence[Batch], data: Buffer, *, hold: bool = False) -> None:
+        """Write the batches' bytes at the end and index them.
+
+        ``hold`` leaves the writing to ``write_held``, which writes everything held with one call.
+        Until then the bytes must stay as they are; whatever needs the file writes them first.
+        """
         position = self.size
-        if len(buffers) == 1:
-            self.file.write_at(position, buffers[0])
+        if hold:
+            if not self._held:
+                self._held_at = position
+            self._held.append(data)
         else:
-            self.file.write_all_at(position, buffers)
+            self.file.write_at(position, data)
         if position == 0:
             self._first_batch_timestamp = batches[0].max_timestamp
         for batch in batches:
             self.index(position, batch.last_offset, batch.max_timestamp, batch.size)
             position += batch.size
         self.size = position
+
+    def write_held(self) -> None:
+        """Write what appends have held back."""
+        if not self._held:
+            return
+        held, self._held = self._held, []
+        if self._file is None:
+            self._file = self._fs.open(self.path, write=True)
+        if len(held) == 1:
+            self._file.write_at(self._held_at, held[0])
+        else:
+            self._file.write_all_at(self._held_at, held)
 
     def index(self, position: int, last_offset: int, max_timestamp: int, size: int) -> None:
         """Take note of one batch, appended or found by a scan: both give the same entries."""
@@ -262,16 +284,19 @@ class LogSegment:
     def next_offset(self) -> int:
         """Return the offset behind the last batch, by a walk from the last index entry."""
         self._load_indexes()
-        heads = scan_heads(self.file, self.offset_index.last_entry.position, self.size)
-        last = deque(heads, maxlen=1)
+        last = deque(self._heads_from(self.offset_index.last_entry.offset), maxlen=1)
         return last[0].last_offset + 1 if last else self.base_offset
+
+    def _heads_from(self, offset: int) -> Iterator[BatchHead]:
+        """Yield the heads from the batch on that ends at or behind ``offset``."""
+        head = self.find(offset)
+        return iter(()) if head is None else self.heads(head.position)
 
     def find_by_timestamp(self, timestamp: int, start_offset: int) -> TimestampedOffset | None:
         """Return the first record at or behind ``start_offset`` that is not older than asked."""
         self._load_indexes()
         floor = self.time_index.lookup(timestamp)
-        position = self.offset_index.lookup(max(floor.offset, start_offset)).position
-        for head in self.heads(position):
+        for head in self._heads_from(max(floor.offset, start_offset)):
             if head.max_timestamp < timestamp or head.last_offset < start_offset:
                 continue
             batch = self._read(head)
@@ -285,7 +310,7 @@ class LogSegment:
     def find_max_timestamp(self) -> TimestampedOffset | None:
         """Return the first record that has the segment's largest timestamp."""
         maximum = self.max_timestamp
-        for head in self.heads(self.offset_index.lookup(maximum.offset).position):
+        for head in self._heads_from(maximum.offset):
             if head.max_timestamp != maximum.timestamp:
                 continue
             batch = self._read(head)
@@ -411,7 +436,7 @@ class LogSegment:
 
     def _rescan_max_timestamp(self) -> TimestampOffset:
         maximum = self.time_index.last_entry
-        for head in self.heads(self.offset_index.lookup(maximum.offset).position):
+        for head in self._heads_from(maximum.offset):
             if head.max_timestamp > maximum.timestamp:
                 maximum = TimestampOffset(head.max_timestamp, head.last_offset)
         return maximum
@@ -423,6 +448,7 @@ class LogSegment:
 
         Done when the log is closed, and before: see ``retire``.
         """
+        self.write_held()
         if self._max_timestamp is not None:
             self.time_index.load()
             self.time_index.maybe_append(*self._max_timestamp)

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import kio.schema.errors
+
+from dohle.core.errors import ErrorCode, KafkaError
+
+
+def test_codes_names_and_retriability_agree_with_an_independent_table() -> None:
+    known = {code.value: code for code in kio.schema.errors.ErrorCode}
+    shared = [code for code in ErrorCode if code.value in known]
+    assert len(shared) >= 125
+    for code in shared:
+        theirs = known[code.value]
+        assert code.name.lower() == theirs.name.lower()
+        assert code.retriable == theirs.retriable, code
+
+
+def test_codes_have_no_gaps() -> None:
+    assert [code.value for code in ErrorCode] == list(range(-1, len(ErrorCode) - 1))
+
+
+def test_an_error_shows_its_name_and_what_was_wrong() -> None:
+    error = KafkaError(ErrorCode.INVALID_CONFIG, "retention.ms must be a number")
+    assert str(error) == "INVALID_CONFIG: retention.ms must be a number"
+    assert error.code == 40

@@ -1,0 +1,199 @@
+"""Whatever the bytes are, decoding gives a message or a MalformedMessage, soon and in little space."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dohle.protocol.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
+from dohle.protocol.messages.api_versions import ApiVersionsResponse
+from dohle.protocol.messages.delete_groups import DeleteGroupsRequest
+from dohle.protocol.messages.fetch import FetchResponse
+from dohle.protocol.messages.heartbeat import HeartbeatRequest
+from dohle.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from dohle.protocol.messages.produce import ProduceRequest
+from dohle.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from dohle.protocol.schema import Message
+from tests.protocol.random_messages import MESSAGES, PAIRS, messages
+
+
+def decodes(cls: type[Message], version: int, data: bytes) -> bool:
+    """Tell whether it is well-formed; anything but a MalformedMessage fails the test."""
+    outcomes = []
+    for buffer in (data, memoryview(data)):
+        try:
+            cls.from_bytes(version, buffer)
+        except MalformedMessage as error:
+            assert cls.__name__ in str(error)
+            outcomes.append(False)
+        else:
+            outcomes.append(True)
+    assert outcomes[0] is outcomes[1]
+    return outcomes[0]
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+@settings(max_examples=2)
+@given(data=st.data())
+def test_a_message_cut_at_any_byte_is_refused(name: str, data: st.DataObject) -> None:
+    cls = MESSAGES[name]
+    for version in sorted({cls.VERSIONS.lowest, cls.VERSIONS.highest}):
+        encoded = data.draw(messages(cls, version)).encode(version)
+        assert decodes(cls, version, encoded)
+        step = 1 + len(encoded) // 200
+        for end in range(0, len(encoded), step):
+            assert not decodes(cls, version, encoded[:end])
+        assert not decodes(cls, version, encoded + b"\0")
+
+
+@settings(max_examples=1500)
+@given(st.sampled_from(PAIRS), st.data())
+def test_changed_bytes_give_a_message_or_one_error(
+    pair: tuple[str, int], data: st.DataObject
+) -> None:
+    name, version = pair
+    cls = MESSAGES[name]
+    encoded = bytearray(data.draw(messages(cls, version)).encode(version))
+    values = st.one_of(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]), st.integers(0, 255))
+    for _ in range(data.draw(st.integers(1, 4))):
+        if encoded:
+            encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(values)
+    decodes(cls, version, bytes(encoded))
+
+
+@settings(max_examples=1500)
+@given(st.sampled_from(PAIRS), st.binary(max_size=40))
+def test_any_bytes_give_a_message_or_one_error(pair: tuple[str, int], data: bytes) -> None:
+    name, version = pair
+    decodes(MESSAGES[name], version, data)
+
+
+HUGE = b"\xff\xff\xff\xff\x07"  # 2^31 - 1 as a varint
+
+
+@pytest.mark.parametrize(
+    ("cls", "version", "data"),
+    [
+        (HeartbeatRequest, 0, b"\xff\xff"),  # null string
+        (HeartbeatRequest, 0, b"\x80\x00"),  # length -32768
+        (HeartbeatRequest, 0, b"\x7f\xff"),  # longer than the rest
+        (HeartbeatRequest, 0, b"\x00\x01\xff" + bytes(12)),  # not UTF-8
+        (HeartbeatRequest, 4, b"\x02\xc3" + bytes(12)),  # cut in the middle of a character
+        (HeartbeatRequest, 4, b"\x00" + bytes(12)),  # null compact string
+        (HeartbeatRequest, 4, HUGE + bytes(12)),
+        (HeartbeatRequest, 4, b"\x82\x80\x02" + bytes(32769)),  # a string above 32767 bytes
+        (HeartbeatRequest, 4, b"\x80\x80\x80\x80\x80\x01" + bytes(12)),  # varint of six bytes
+        (HeartbeatRequest, 4, b"\xff\xff\xff\xff\xff" + bytes(12)),  # varint that never ends
+        (HeartbeatRequest, 4, b"\xff\xff\xff\xff\x0f" + bytes(12)),  # more than 31 bits
+        (MetadataRequest, 0, b"\xff\xff\xff\xff"),  # null array where null is not allowed
+        (MetadataRequest, 1, b"\xff\xff\xff\xfe"),  # count -2
+        (MetadataRequest, 1, b"\x7f\xff\xff\xff"),
+        (MetadataRequest, 12, HUGE + bytes(12)),
+        (MetadataResponse, 1, b"\x00\x00\x10\x00"),
+        (DeleteGroupsRequest, 0, b"\x7f\xff\xff\xff"),
+        (DeleteGroupsRequest, 2, HUGE),
+        (DeleteGroupsRequest, 2, b"\x00\x00"),
+        (SaslAuthenticateRequest, 0, b"\x7f\xff\xff\xff"),
+        (SaslAuthenticateRequest, 0, b"\xff\xff\xff\xff"),
+        (SaslAuthenticateRequest, 2, HUGE),
+        (SaslAuthenticateRequest, 2, b"\x00\x00"),
+        (FetchResponse, 4, bytes(4) + b"\x00\x00\x00\x01\x00\x00" + b"\x7f\xff\xff\xff"),
+        (ProduceRequest, 13, b"\x00\x00\x01\x00\x00\x00\x01" + HUGE),
+    ],
+)
+def test_impossible_lengths_are_refused(cls: type[Message], version: int, data: bytes) -> None:
+    assert not decodes(cls, version, data)
+
+
+@pytest.mark.parametrize(
+    ("tags", "valid"),
+    [
+        (b"\x00", True),
+        (b"\x01\x07\x02ab", True),
+        (b"\x02\x07\x00\x08\x01a", True),
+        (b"\x02\x07\x00\x07\x00", False),  # the same tag twice
+        (b"\x02\x08\x00\x07\x00", False),  # falling
+        (b"\x01\x07\x02a", False),  # value cut
+        (b"\x01\x07" + HUGE, False),
+        (b"\x01" + HUGE, False),
+        (HUGE, False),
+        (b"\x01\x03\x01\x01", True),  # a known tag: a boolean
+        (b"\x01\x03\x02\x01\x01", False),  # larger than its value
+        (b"\x01\x03\x00", False),  # smaller than its value
+        (b"\x01\x01\x08" + bytes(8), True),  # a known tag: an int64
+        (b"\x01\x01\x07" + bytes(7), False),
+    ],
+)
+def test_tagged_sections_are_checked(tags: bytes, valid: bool) -> None:
+    head = ApiVersionsResponse().encode(3)[:-1]
+    assert decodes(ApiVersionsResponse, 3, head + tags) is valid
+
+
+def test_a_claimed_count_takes_no_memory() -> None:
+    count = (1 << 31) - 1
+    claims = [
+        (MetadataResponse, 12, bytes(4) + HUGE),
+        (MetadataResponse, 1, count.to_bytes(4, "big")),
+        (DeleteGroupsRequest, 1, count.to_bytes(4, "big")),
+        (MESSAGES["ListTransactionsRequest"], 0, b"\x01" + HUGE),
+        (MESSAGES["StopReplicaRequest"], 0, bytes(9) + count.to_bytes(4, "big")),
+    ]
+    for cls, version, data in claims:
+        assert not decodes(cls, version, data)
+    tracemalloc.start()
+    for cls, version, data in claims:
+        assert not decodes(cls, version, data + bytes(100))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000
+
+
+def test_a_version_that_does_not_exist_is_not_the_inputs_fault() -> None:
+    for version in (-1, 5, 99):
+        with pytest.raises(UnsupportedVersion, match="versions 0-4"):
+            HeartbeatRequest.decode(version, b"")
+        with pytest.raises(UnsupportedVersion, match="versions 0-4"):
+            HeartbeatRequest().encode(version)
+
+
+@pytest.mark.parametrize(
+    ("cls", "version", "values"),
+    [
+        ("HeartbeatRequest", 0, {"generation_id": 1 << 31}),
+        ("HeartbeatRequest", 0, {"generation_id": "1"}),
+        ("HeartbeatRequest", 0, {"generation_id": None}),
+        ("HeartbeatRequest", 0, {"group_id": None}),
+        ("HeartbeatRequest", 4, {"group_id": None}),
+        ("HeartbeatRequest", 0, {"group_id": b"bytes"}),
+        ("HeartbeatRequest", 0, {"group_id": "x" * 32768}),
+        ("HeartbeatRequest", 4, {"group_id": "x" * 32768}),
+        ("HeartbeatRequest", 4, {"group_id": "\ud800"}),
+        ("SaslAuthenticateRequest", 2, {"auth_bytes": "text"}),
+        ("SaslAuthenticateRequest", 2, {"auth_bytes": None}),
+        ("DeleteGroupsRequest", 2, {"groups_names": None}),
+        ("DeleteGroupsRequest", 2, {"groups_names": (None,)}),
+        ("MetadataRequest", 0, {"topics": None}),
+        ("MetadataRequest", 12, {"topics": ("not a struct",)}),
+        ("FetchSnapshotResponse", 0, {"topics": (None,)}),
+        ("ConsumerGroupHeartbeatRequest", 0, {"unknown_tags": ((7, b""), (7, b""))}),
+        ("ConsumerGroupHeartbeatRequest", 0, {"unknown_tags": ((-1, b""),)}),
+        ("ApiVersionsResponse", 3, {"unknown_tags": ((1, b""),)}),
+        ("AssignReplicasToDirsRequest", 0, {"broker_id": 1 << 40}),
+    ],
+)
+def test_what_cannot_be_encoded_gives_one_error(
+    cls: str, version: int, values: dict[str, object]
+) -> None:
+    with pytest.raises(UnencodableMessage, match=cls):
+        MESSAGES[cls](**values).encode(version)
+
+
+@pytest.mark.parametrize("uuid", [b"", bytes(15), bytes(17), None])
+def test_a_uuid_of_another_size_is_refused(uuid: bytes | None) -> None:
+    with pytest.raises(UnencodableMessage):
+        MESSAGES["TopicRecord"](topic_id=uuid).encode(0)
+    with pytest.raises(UnencodableMessage):
+        MESSAGES["PartitionRecord"](directories=(uuid,)).encode(1)

@@ -1,0 +1,102 @@
+"""Every message in every version, with random values in all fields, against the plain rules."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dohle.protocol.messages.metadata import MetadataResponsePartition
+from dohle.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from dohle.protocol.schema import Message
+from tests.protocol.random_messages import MESSAGES, PAIRS, messages
+from tests.protocol.reference_codec import reference_encode
+
+
+def versions_of(cls: type[Message]) -> range:
+    return range(cls.VERSIONS.lowest, cls.VERSIONS.highest + 1)
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+@settings(max_examples=8)
+@given(data=st.data())
+def test_what_was_encoded_decodes_to_the_same(name: str, data: st.DataObject) -> None:
+    cls = MESSAGES[name]
+    for version in versions_of(cls):
+        message = data.draw(messages(cls, version))
+        encoded = message.encode(version)
+        assert encoded == reference_encode(message, version)
+        assert cls.from_bytes(version, encoded) == message
+        assert cls.from_bytes(version, memoryview(bytearray(encoded))) == message
+        assert b"".join(message.encode_chunks(version)) == encoded
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_defaults_round_trip_in_every_version(name: str) -> None:
+    cls = MESSAGES[name]
+    for version in versions_of(cls):
+        message = cls()
+        encoded = message.encode(version)
+        assert encoded == reference_encode(message, version)
+        assert cls.from_bytes(version, encoded) == message
+
+
+def test_all_of_kafka_is_declared() -> None:
+    requests = [name for name in MESSAGES if name.endswith("Request")]
+    responses = [name for name in MESSAGES if name.endswith("Response")]
+    assert len(requests) == len(responses) == 93
+    assert len(MESSAGES) == 279
+    assert len(PAIRS) == 832
+
+
+def test_a_message_is_decoded_from_the_middle_of_a_buffer() -> None:
+    cls = MESSAGES["HeartbeatRequest"]
+    message = cls(group_id="g", generation_id=3, member_id="m")
+    encoded = message.encode(4)
+    assert cls.decode(4, b"abc" + encoded + b"def", 3) == (message, 3 + len(encoded))
+    assert cls.decode(4, bytearray(b"abc" + encoded), 3) == (message, 3 + len(encoded))
+
+
+def test_record_batches_are_never_copied() -> None:
+    batch = bytes(range(256)) * 10
+    partitions = (PartitionProduceData(index=1, records=batch), PartitionProduceData(records=None))
+    request = ProduceRequest(topic_data=(TopicProduceData(partition_data=partitions),))
+    chunks = request.encode_chunks(13)
+    assert any(chunk is batch for chunk in chunks)
+    assert len(chunks) == 3
+
+    received = bytearray(request.encode(13))
+    decoded = ProduceRequest.from_bytes(13, received)
+    records = decoded.topic_data[0].partition_data[0].records
+    assert isinstance(records, memoryview)
+    assert records.obj is received
+    assert records == batch
+    assert decoded.topic_data[0].partition_data[1].records is None
+
+    from_bytes = ProduceRequest.from_bytes(13, bytes(received)).topic_data[0].partition_data[0]
+    assert isinstance(from_bytes.records, memoryview)
+
+
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16382, 16383, 16384, 2097151, 2097152])
+def test_batches_of_every_length_of_length_are_read(size: int) -> None:
+    partition = PartitionProduceData(index=1, records=bytes(size))
+    request = ProduceRequest(topic_data=(TopicProduceData(partition_data=(partition,)),))
+    for version in (8, 13):
+        assert ProduceRequest.from_bytes(version, request.encode(version)) == request
+
+
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 300, 16383, 16384])
+@pytest.mark.parametrize("version", [4, 6])
+def test_arrays_of_every_length_of_count_are_read(size: int, version: int) -> None:
+    cls = MESSAGES["DeleteGroupsRequest"]
+    names = cls(groups_names=tuple(str(number) for number in range(size)))
+    assert cls.from_bytes(version // 3, names.encode(version // 3)) == names
+
+    partition = MetadataResponsePartition(replica_nodes=tuple(range(size)))
+    topic = MESSAGES["MetadataResponse"].FIELDS["topics"].element
+    assert isinstance(topic, type)
+    response = MESSAGES["MetadataResponse"](topics=(topic(partitions=(partition,) * size),))
+    if size < 1000:
+        encoded = response.encode(version * 2)
+        assert encoded == reference_encode(response, version * 2)
+        assert type(response).from_bytes(version * 2, encoded) == response

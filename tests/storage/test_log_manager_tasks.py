@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import pytest
+
+from dohle.core.ids import TopicName, TopicPartition, Uuid
+from dohle.storage.checkpoints import read_offsets
+from dohle.storage.config import LogConfig, LogManagerConfig
+from dohle.testing.simulated_faults import Operation
+from tests.storage.logs import (
+    NOW_MS,
+    PARTITION,
+    Node,
+    append,
+    batch,
+    data,
+    log_records,
+    offsets,
+)
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+
+
+def partition(number: int) -> TopicPartition:
+    return TopicPartition(TopicName("orders"), number)
+
+
+def names(node: Node) -> set[str]:
+    return {entry.name for entry in node.fs.list_dir("/data")}
+
+
+# Recurring work
+
+CONFIG = LogManagerConfig(
+    log_initial_task_delay_ms=1_000,
+    replica_high_watermark_checkpoint_interval_ms=5_000,
+    log_flush_offset_checkpoint_interval_ms=60_000,
+    log_flush_start_offset_checkpoint_interval_ms=70_000,
+    log_retention_check_interval_ms=300_000,
+    producer_id_expiration_check_interval_ms=600_000,
+)
+
+
+def test_checkpoints_are_written_at_their_intervals() -> None:
+    node = Node(manager_config=CONFIG)
+    written: dict[str, list[int]] = {}
+    append(node.log, data(1))
+    while node.manager.next_due_ms() <= NOW_MS + 145_000:
+        node.clock.advance(node.manager.next_due_ms() - node.clock.now_ms())
+        node.disk.trace.clear()
+        node.manager.run_due(node.clock.now_ms())
+        for operation, path in node.disk.trace:
+            if operation is Operation.RENAME:
+                name = path.removeprefix("/data/").removesuffix(".tmp")
+                written.setdefault(name, []).append(node.clock.now_ms() - NOW_MS)
+    assert written == {
+        HIGH_WATERMARKS: list(range(1_000, 145_001, 5_000)),
+        RECOVERY_POINTS: [1_000, 61_000, 121_000],
+        LOG_STARTS: [1_000, 71_000, 141_000],
+    }
+
+
+def test_nothing_is_done_before_it_is_due() -> None:
+    node = Node(manager_config=CONFIG)
+    append(node.log, data(1))
+    assert node.manager.next_due_ms() == NOW_MS + 1_000
+    node.disk.trace.clear()
+    node.manager.run_due(NOW_MS + 999)
+    assert node.disk.trace == []
+    assert node.manager.next_due_ms() == NOW_MS + 1_000
+
+
+def test_checkpoints_hold_what_the_logs_are_at() -> None:
+    node = Node(manager_config=CONFIG)
+    append(node.log, data(2), data(2))
+    node.log.flush(2)
+    node.log.delete_records(1)
+    node.log.append_as_leader(data(1), 9)
+    node.clock.advance(1_000)
+    node.manager.run_due(node.clock.now_ms())
+    for name, offset in ((RECOVERY_POINTS, 2), (HIGH_WATERMARKS, 4), (LOG_STARTS, 1)):
+        assert read_offsets(node.fs, f"/data/{name}") == {PARTITION: offset}
+    # A kill takes the log back to the checkpoints, but for what the log itself can tell.
+    log = node.restart(clean=False)
+    assert (log.recovery_point, log.high_watermark, log.log_start_offset) == (2, 4, 1)
+    assert log.log_end_offset == 5
+
+
+def test_producers_that_were_idle_for_too_long_are_forgotten() -> None:
+    node = Node(manager_config=LogManagerConfig(producer_id_expiration_ms=1_000_000))
+    log = node.log
+    append(log, batch(pid=5, epoch=0, sequence=0))
+    append(log, batch([NOW_MS + 600_000], pid=6, epoch=0, sequence=0))
+    node.clock.advance(999_999)
+    node.manager.run_due(node.clock.now_ms())
+    assert log.producer_state.producers.keys() == {5, 6}
+    node.clock.advance(600_000)
+    node.manager.run_due(node.clock.now_ms())
+    assert log.producer_state.producers.keys() == {6}
+    # A producer that nothing is known of may go on with any sequence.
+    append(log, batch(pid=5, epoch=0, sequence=40))
+
+
+# Deleting partitions
+
+
+def test_a_deleted_partition_is_renamed_now_and_removed_after_the_delay() -> None:
+    node = Node(LogConfig(file_delete_delay_ms=30_000))
+    append(node.log, data(2))
+    append(node.create(partition(1)), data(1))
+    node.manager.delete(PARTITION)
+    assert node.manager.get(PARTITION) is None
+    (doomed,) = [name for name in names(node) if name.startswith("orders-0")]
+    assert doomed.startswith("orders-0.")
+    assert doomed.endswith("-delete")
+    assert len(doomed) == len("orders-0.") + 32 + len("-delete")
+    assert node.fs.read(f"/data/{doomed}/{'0' * 20}.log")
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        assert PARTITION not in read_offsets(node.fs, f"/data/{name}")
+    assert node.manager.next_due_ms() == NOW_MS + 30_000
+    node.clock.advance(29_999)
+    node.manager.run_due(node.clock.now_ms())
+    assert doomed in names(node)
+    node.clock.advance(1)
+    node.manager.run_due(node.clock.now_ms())
+    assert doomed not in names(node)
+    assert "orders-1" in names(node)
+
+
+def test_a_partition_of_the_same_name_may_come_at_once() -> None:
+    node = Node()
+    append(node.log, data(2), data(2))
+    node.log.delete_records(3)
+    node.log.flush()
+    node.manager.delete(PARTITION)
+    log = node.manager.get_or_create(PARTITION, Uuid(bytes(15) + b"\xcc"), node.config)
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 0, 0)
+    append(log, data(1))
+    node.clock.advance(node.config.file_delete_delay_ms)
+    node.manager.run_due(node.clock.now_ms())
+    assert offsets(log_records(log)) == [0]
+    node.kill()
+    node.start()
+    found = node.manager.get(PARTITION)
+    assert found is not None
+    assert offsets(log_records(found)) == [0]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_folder_whose_deletion_was_not_finished_is_removed_after_a_start(clean: bool) -> None:
+    node = Node()
+    append(node.log, data(2))
+    append(node.create(partition(1)), data(1))
+    node.manager.delete(PARTITION)
+    if clean:
+        node.stop()
+    else:
+        node.kill()
+    node.start()
+    assert node.manager.get(PARTITION) is None
+    node.manager.run_due(node.manager.next_due_ms())
+    assert {name for name in names(node) if name.startswith("orders")} == {"orders-1"}
+
+
+def test_deleting_what_is_not_there_changes_nothing() -> None:
+    node = Node()
+    append(node.create(partition(1)), data(1))
+    before = node.disk.files()
+    node.manager.delete(PARTITION)
+    assert node.disk.files() == before
