@@ -1,7 +1,7 @@
 """Our codec beside kafka-python's (Python) and kio's (decoding natively): the three that matter.
 
-All work on the same bytes in the same process, in turn, and the medians are compared. Encoding gives
-one joined ``bytes`` everywhere, although we need not join record batches.
+All work on the same bytes in the same process, in turn, and the medians are compared. Encoding
+gives one joined ``bytes`` everywhere, although we need not join record batches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dohle.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from dohle.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from dohle.protocol.schema import Message
+from dohle.protocol.schema import Request, Response
 
 #: kafka-python is to be beaten by this factor, in both directions.
 FACTOR = 2.5
@@ -32,14 +32,15 @@ TOPIC_ID = Uuid(bytes(range(16)))
 def run(quick: bool = False) -> list[Row]:
     """Measure decoding and encoding of Produce, Fetch and Metadata."""
     rows: list[Row] = []
-    for case, message, version, calls in (
+    cases: tuple[tuple[str, Request | Response, int, int], ...] = (
         ("Produce request v13, 1 x 1 KiB", produce_request(1, 1024), 13, 500),
         ("Produce request v13, 10 x 16 KiB", produce_request(10, 16384), 13, 200),
         ("Fetch response v18, 1 x 1 KiB", fetch_response(1, 1024), 18, 500),
         ("Fetch response v18, 10 x 16 KiB", fetch_response(10, 16384), 18, 200),
         ("Metadata response v12, 100 partitions", metadata_response(100), 12, 50),
         ("Metadata response v13, 100 partitions", metadata_response(100), 13, 50),
-    ):
+    )
+    for case, message, version, calls in cases:
         rows += _compare(case, message, version, calls, rounds=7 if quick else 31)
     return rows
 
@@ -99,7 +100,9 @@ def metadata_response(partitions: int) -> MetadataResponse:
     )
 
 
-def _compare(case: str, message: Message, version: int, calls: int, rounds: int) -> list[Row]:
+def _compare(
+    case: str, message: Request | Response, version: int, calls: int, rounds: int
+) -> list[Row]:
     data = message.encode(version)
     peers = {
         "dohle": _ours(message, version, data),
@@ -140,13 +143,13 @@ def _repeated(action: Callable[[], object], calls: int) -> Callable[[], float]:
 Codec = tuple[Callable[[], object], Callable[[], object]]
 
 
-def _ours(message: Message, version: int, data: bytes) -> Codec:
+def _ours(message: Request | Response, version: int, data: bytes) -> Codec:
     cls = type(message)
     assert cls.from_bytes(version, data) == message
     return lambda: cls.from_bytes(version, data), lambda: message.encode(version)
 
 
-def _kafka_python(message: Message, version: int, data: bytes) -> Codec:
+def _kafka_python(message: Request | Response, version: int, data: bytes) -> Codec:
     with warnings.catch_warnings():
         # It reads its schemas by a function that the standard library deprecates.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -160,15 +163,12 @@ def _kafka_python(message: Message, version: int, data: bytes) -> Codec:
     return lambda: peer.decode(data, version=version), lambda: value.encode(version=version)
 
 
-def _kio(message: Message, version: int, data: bytes) -> Codec:
-    from kio.index import load_payload_module
+def _kio(message: Request | Response, version: int, data: bytes) -> Codec:
+    from kio.index import load_request_schema, load_response_schema
     from kio.serial import entity_reader, entity_writer
-    from kio.static.constants import EntityType
 
-    name = type(message).__name__
-    kind = EntityType.request if name.endswith("Request") else EntityType.response
-    api_key: int = message.API_KEY  # type: ignore[attr-defined]
-    entity = getattr(load_payload_module(api_key, version, kind), name)
+    load = load_request_schema if isinstance(message, Request) else load_response_schema
+    entity: Any = load(message.API_KEY, version)
     reader, writer = entity_reader(entity), entity_writer(entity)
     value, _ = reader(data, 0)
 

@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from dohle.cli.main import main
 from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
 from dohle.core.seams import ManualClock
 from dohle.protocol.record_framing import (
@@ -110,3 +113,11 @@ def parse_lines(output: str) -> list[dict[str, Any]]:
 def of_type(rows: list[dict[str, Any]], type: str) -> list[dict[str, Any]]:
     """Return the rows of one type."""
     return [row for row in rows if row["type"] == type]
+
+
+def records_of(
+    capsys: pytest.CaptureFixture[str], *arguments: str | Path, code: int = 0, type: str = "record"
+) -> list[dict[str, Any]]:
+    """Dump with records and return the rows of one type."""
+    assert main(["log", "dump", "--json", "--records", *map(str, arguments)]) == code
+    return of_type(parse_lines(capsys.readouterr().out), type)

@@ -15,10 +15,8 @@ from dohle.core.errors import ErrorCode
 from dohle.protocol.apis import load_message, message_modules
 from dohle.protocol.schema import Field, Message, Struct
 
-#: Every message, by name.
-MESSAGES: dict[str, type[Message]] = {
-    name: load_message(name) for name in sorted(message_modules())
-}
+#: Every message, by name; their fields are not known to a type checker here.
+MESSAGES: dict[str, type[Any]] = {name: load_message(name) for name in sorted(message_modules())}
 
 #: Every message in every version.
 PAIRS = [
@@ -103,4 +101,5 @@ def _elements(
 ) -> st.SearchStrategy[Any]:
     if isinstance(element, str):
         return PRIMITIVES[element]
-    return _structs(element, version, flexible, tame)  # type: ignore[arg-type]
+    assert element is not None
+    return _structs(element, version, flexible, tame)

@@ -1,4 +1,4 @@
-"""The encoding rules once more, field by field and without any haste, to hold the compiler against."""
+"""The encoding rules once more, field by field, slowly: what the compiler is held against."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_a_field_that_does_not_exist_is_refused() -> None:
     with pytest.raises(TypeError, match="nonsense"):
         HeartbeatRequest(nonsense=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
-        HeartbeatRequest("g")  # type: ignore[misc]
+        HeartbeatRequest("g")  # type: ignore[arg-type]
     with pytest.raises(AttributeError):
         HeartbeatRequest().nonsense = 1  # type: ignore[attr-defined]
 

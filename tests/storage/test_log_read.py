@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dohle.core.errors import ErrorCode
 from dohle.records.batch import Batch, Codec, Record, batches
 from dohle.storage.config import LogConfig
+from dohle.storage.index import IndexMemory
 from dohle.storage.log import Log
 from dohle.storage.log_values import Isolation
 from tests.storage.logs import (
@@ -149,6 +150,46 @@ def test_a_read_goes_on_in_the_next_segment_where_one_has_nothing_more() -> None
     found = log.read(4, 1000)
     assert found.slice is not None
     assert found.slice.base_offset == 5
+
+
+@property_test(100)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["append", "append", "read", "time", "truncate"]), st.integers(0, 99)
+        ),
+        max_size=60,
+    )
+)
+def test_lookups_are_right_however_little_memory_closed_indexes_may_take(
+    steps: list[tuple[str, int]],
+) -> None:
+    node = Node(LogConfig(segment_bytes=500, index_interval_bytes=80))
+    node.manager.directories[0].index_memory = IndexMemory(20)
+    log, records = node.log, list[tuple[int, int]]()
+    for action, number in steps:
+        end = log.log_end_offset
+        if action == "append":
+            append(log, data(2, timestamp=number))
+            records += [(number, end), (number, end + 1)]
+        elif action == "read" and number < end:
+            piece = log.read(number, 1000).slice
+            assert piece is not None
+            assert piece.base_offset == number - number % 2
+        elif action == "time":
+            wanted = next((found for found in records if found[0] >= number), None)
+            assert found_at(log, number) == wanted
+        elif action == "truncate" and number < end:
+            log.truncate_to(number - number % 2)
+            del records[log.log_end_offset :]
+    before = log_records(log)
+    assert [(record.timestamp, record.offset) for record in before] == records
+    node.stop()
+    stopped = node.files(".index", ".timeindex")
+    node.start()
+    assert log_records(node.log) == before
+    node.stop()
+    assert node.files(".index", ".timeindex") == stopped
 
 
 # Lookup by timestamp

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
-from typing import Protocol
+from typing import Literal, Protocol
 
 from dohle.cli.dump_items import Note, Problem, Row, Source
 from dohle.cli.dump_values import Json, to_json, to_text
@@ -17,6 +18,9 @@ from dohle.cli.errors import report_error
 
 #: How many rows a table has; a longer dump is several tables.
 TABLE_ROWS_MAX = 500
+
+#: Characters between two columns.
+_GAP = 2
 
 _WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -109,7 +113,8 @@ class TableWriter(LineWriter):
 
     def _flush(self) -> None:
         rows, self._rows = self._rows, []
-        if rows and not self._print_table(rows):
+        # A table of one row is harder to read than a line.
+        if len(rows) < 2 or not self._print_table(rows):
             for row in rows:
                 super().row(row)
 
@@ -119,22 +124,51 @@ class TableWriter(LineWriter):
         from rich.table import Table
         from rich.text import Text
 
-        console = Console(file=sys.stdout, highlight=False)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for name, value in rows[0].fields.items():
+        terminal = shutil.get_terminal_size()
+        names = list(rows[0].fields)
+        if _table_width(names, rows) > terminal.columns:
+            names = [
+                name for name in names if any(_says_something(row.fields[name]) for row in rows)
+            ]
+            if not names or _table_width(names, rows) > terminal.columns:
+                return False
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, collapse_padding=True, pad_edge=False)
+        for name in names:
+            value = rows[0].fields[name]
             is_number = isinstance(value, int) and not isinstance(value, bool)
-            heading = Text(_WORD_START.sub("\n", name))
-            table.add_column(heading, justify="right" if is_number else "left", no_wrap=True)
+            justify: Literal["right", "left"] = "right" if is_number else "left"
+            table.add_column(Text(_heading(name)), justify=justify, no_wrap=True)
         for row in rows:
-            table.add_row(*(Text(to_text(value)) for value in row.fields.values()))
-        if (
-            table.__rich_measure__(console, console.options.update(width=1 << 20)).maximum
-            > console.width
-        ):
-            return False
+            table.add_row(*(Text(to_text(row.fields[name])) for name in names))
+        # Given both, Console believes them for a terminal that it knows nothing of, too.
+        Console(file=sys.stdout, width=terminal.columns, height=terminal.lines).print(table)
+        left_out = ", ".join(name for name in rows[0].fields if name not in names)
+        if left_out:
+            print(f"(left out, as no row has any: {left_out})")
         self._is_empty = False
-        console.print(table)
         return True
+
+
+def _says_something(value: object) -> bool:
+    # 0 is an offset like any other, though Python takes it for False.
+    return value is not None and value is not False and value != -1
+
+
+def _heading(name: str) -> str:
+    return _WORD_START.sub("\n", name)
+
+
+def _table_width(names: list[str], rows: list[Row]) -> int:
+    from rich.cells import cell_len
+
+    widths = [
+        max(
+            max(map(cell_len, _heading(name).split("\n"))),
+            max(cell_len(to_text(row.fields[name])) for row in rows),
+        )
+        for name in names
+    ]
+    return sum(widths) + _GAP * (len(widths) - 1)
 
 
 class JsonWriter:

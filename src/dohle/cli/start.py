@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 _DEFAULT_NODE_ID = 1
 _DESCRIPTION = """\
 Open the data directories of a node: format them if they are empty, recover
-them if the last stop was not clean, and tell what is in them.
-
-This version does not listen on the network yet: it closes the directories
-cleanly and ends.
+them if the last stop was not clean, and tell what is in them. This version
+does not listen on the network yet: it closes the directories and ends.
 """
 _EXAMPLES = """\
 examples:
@@ -80,9 +78,7 @@ def run(args: argparse.Namespace) -> int:
     manager = LogManager(fs, clock=SystemClock(), rng=rng)
     try:
         manager.open(paths, identity)
-    except (InvalidMetaProperties, LogDirectoryInUse) as error:
-        raise CliError(str(error)) from None
-    except KafkaError as error:
+    except (InvalidMetaProperties, LogDirectoryInUse, KafkaError) as error:
         raise CliError(error.args[0]) from None
     print(f"node id: {identity.node_id}\ncluster id: {identity.cluster_id}")
     _report(manager, new=found.empty_dirs)
@@ -102,5 +98,3 @@ def _report(manager: LogManager, new: tuple[str, ...]) -> None:
                 f"  {log.partition}: start offset {log.log_start_offset}, "
                 f"end offset {log.log_end_offset}, {log.size} bytes, segments: {len(log.segments)}"
             )
-    for path, reason in manager.offline.items():
-        print(f"data directory: {path} (offline: {reason})")

@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 #: The value of a varint of one byte, by that byte; ``None`` where more bytes follow.
-_ONE_BYTE: tuple[int | None, ...] = (
+ONE_BYTE_VARINTS: tuple[int | None, ...] = (
     *((byte >> 1) ^ -(byte & 1) for byte in range(0x80)),
     *(None for _ in range(0x80)),
 )
@@ -61,7 +61,7 @@ def decode_records(
     """
     position = 0
     end = len(data)
-    one_byte, new = _ONE_BYTE, tuple.__new__
+    one_byte, new = ONE_BYTE_VARINTS, tuple.__new__
     for _ in range(count):
         try:
             if (length := one_byte[data[position]]) is None:
@@ -98,7 +98,7 @@ def decode_records(
                 position += length
             headers: tuple[Header, ...] = ()
             if data[position]:
-                headers, position = _decode_headers(data, position, record_end)
+                headers, position = decode_headers(data, position, record_end)
             else:
                 position += 1
         except IndexError:
@@ -114,7 +114,8 @@ def decode_records(
         raise InvalidRecord(f"{end - position} bytes follow the {count} records of a batch")
 
 
-def _decode_headers(data: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
+def decode_headers(data: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
+    """Decode a record's headers, of which there is at least one; return where they end as well."""
     count, position = read_varint(data, position)
     if not 0 <= count <= end - position:
         raise InvalidRecord(

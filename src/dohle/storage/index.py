@@ -24,6 +24,8 @@ from dohle.storage.files import FileSystem
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
+_INDEX_MEMORY_LEAST = 1024
+
 _TIME_ENTRY = struct.Struct(">qi")
 
 
@@ -41,6 +43,8 @@ class IndexMemory:
 
     def loaded(self, size: int, unload: Callable[[], None]) -> None:
         """Take note of an index that was read, and make room for it."""
+        # Even an empty one costs its objects; so their number is bounded too.
+        size = max(size, _INDEX_MEMORY_LEAST)
         self._loaded.append((size, unload))
         self.bytes += size
         while self.bytes > self._bytes_max and len(self._loaded) > 1:

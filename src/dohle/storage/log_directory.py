@@ -236,7 +236,15 @@ class LogDirectory:
 
     def _load_log(self, partition: TopicPartition, config: LogConfig, options: LoadOptions) -> Log:
         directory = join(self.path, partition_dir_name(partition))
-        log = load_log(
+        log = self._open_log(directory, partition, config, options)
+        log.topic_id = read_partition_metadata(self._fs, directory)
+        self.logs[partition] = log
+        return log
+
+    def _open_log(
+        self, directory: str, partition: TopicPartition, config: LogConfig, options: LoadOptions
+    ) -> Log:
+        return load_log(
             self._fs,
             directory,
             partition,
@@ -247,9 +255,6 @@ class LogDirectory:
             producer_config=self._producer_config,
             options=options,
         )
-        log.topic_id = read_partition_metadata(self._fs, directory)
-        self.logs[partition] = log
-        return log
 
     def create_log(self, partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> Log:
         """Make a partition's folder; whose it is reaches the disk before any record can."""
@@ -259,6 +264,20 @@ class LogDirectory:
             make_dirs_durably(self._fs, directory)
             write_partition_metadata(self._fs, directory, topic_id)
             return self._load_log(partition, config, LoadOptions(had_clean_shutdown=True))
+
+    def open_internal(self, partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> Log:
+        """Open, or make, a log that is not one of the broker's partitions: the metadata log.
+
+        It is always checked from its start, as Kafka does; it is small, and all depends on it.
+        """
+        with self.guarding(f"opening {partition}"):
+            directory = join(self.path, partition_dir_name(partition))
+            make_dirs_durably(self._fs, directory)
+            if read_partition_metadata(self._fs, directory) is None:
+                write_partition_metadata(self._fs, directory, topic_id)
+            log = self._open_log(directory, partition, config, LoadOptions())
+            log.topic_id = topic_id
+            return log
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Take a log away: its folder gets ``-delete`` now and goes after the delay."""

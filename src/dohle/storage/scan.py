@@ -184,8 +184,13 @@ def find_batch(
             at = 0
         if first_ends_at is None and len(chunk) - at >= HEADER_SIZE:
             base_offset, length, magic, delta = unpack(chunk, at)
-            if magic == 2 and length >= _SMALLEST_LENGTH and base_offset + delta < offset:
-                position += length + LOG_OVERHEAD
+            size = length + LOG_OVERHEAD
+            if (
+                magic == 2
+                and base_offset + delta < offset
+                and HEADER_SIZE <= size <= end - position
+            ):
+                position += size
                 continue
         head = _read_head(chunk, at, position)
         _ensure_within(head.size, position, end)

@@ -1,0 +1,138 @@
+"""The settings of the client, under Kafka's own names and with Kafka's own defaults.
+
+Dots became underscores and units are last, as they are in Kafka's names. A value that cannot work
+is refused when the settings are made, not when they are used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from dohle.records.compression import Codec
+
+#: Batches of one producer and partition that a broker remembers, and so can tell from repeats.
+IDEMPOTENT_IN_FLIGHT_MAX = 5
+
+
+class IsolationLevel(IntEnum):
+    """Which records of transactions a reader sees, by the number in requests."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class OffsetReset(Enum):
+    """What a reader does when its offset is not in the log: ``auto.offset.reset``."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """What all parts of the client share: connections, retries and metadata."""
+
+    client_id: str = "dohle"
+    request_timeout_ms: int = 30_000
+    #: The time for a whole operation, its retries included: ``default.api.timeout.ms``.
+    api_timeout_ms: int = 60_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1000
+    #: Tries after the first; the time for the operation bounds them too.
+    retries: int = 2_147_483_647
+    metadata_max_age_ms: int = 300_000
+    #: Requests on one connection that wait for their answers; more wait for room.
+    in_flight_requests_max: int = 100
+    #: A larger answer is nonsense: the largest request a broker takes, as a rule.
+    response_bytes_max: int = 104_857_600
+
+    def __post_init__(self) -> None:
+        _positive(
+            self,
+            "request_timeout_ms",
+            "api_timeout_ms",
+            "socket_connection_setup_timeout_ms",
+            "retry_backoff_ms",
+            "retry_backoff_max_ms",
+            "metadata_max_age_ms",
+            "in_flight_requests_max",
+            "response_bytes_max",
+        )
+        if self.retries < 0:
+            raise ValueError(f"retries is {self.retries}: none is 0")
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerConfig:
+    """How records become batches and batches get to their leaders."""
+
+    #: 0: nobody says it is written; 1: the leader has; -1 (``all``): all in-sync replicas have.
+    acks: int = -1
+    enable_idempotence: bool = True
+    codec: Codec = Codec.NONE
+    compression_level: int | None = None
+    batch_size: int = 16_384
+    linger_ms: int = 5
+    buffer_memory: int = 33_554_432
+    max_request_size: int = 1_048_576
+    #: Requests to one broker that wait for their answers.
+    max_in_flight_requests: int = IDEMPOTENT_IN_FLIGHT_MAX
+    #: How long ``send`` waits for metadata and for room.
+    max_block_ms: int = 60_000
+    #: How long a record may take from ``send`` to its outcome.
+    delivery_timeout_ms: int = 120_000
+    allow_auto_create_topics: bool = True
+
+    def __post_init__(self) -> None:
+        _positive(
+            self,
+            "batch_size",
+            "buffer_memory",
+            "max_request_size",
+            "max_in_flight_requests",
+            "max_block_ms",
+            "delivery_timeout_ms",
+        )
+        if self.linger_ms < 0:
+            raise ValueError(f"linger_ms is {self.linger_ms}: not to wait is 0")
+        if self.acks not in (0, 1, -1):
+            raise ValueError(f"acks is {self.acks}: it is 0, 1 or -1 (all)")
+        if self.enable_idempotence and self.acks != -1:
+            raise ValueError(
+                "an idempotent producer needs acks=-1 (all): set enable_idempotence=False to "
+                f"send with acks={self.acks}"
+            )
+        if self.enable_idempotence and self.max_in_flight_requests > IDEMPOTENT_IN_FLIGHT_MAX:
+            raise ValueError(
+                f"an idempotent producer has at most {IDEMPOTENT_IN_FLIGHT_MAX} requests in "
+                f"flight, not {self.max_in_flight_requests}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """How much is fetched at a time, and what of it is given out."""
+
+    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    auto_offset_reset: OffsetReset = OffsetReset.LATEST
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 52_428_800
+    max_partition_fetch_bytes: int = 1_048_576
+    fetch_max_wait_ms: int = 500
+    check_crcs: bool = True
+    #: What the records of one batch may decompress to.
+    decompressed_bytes_max: int = 134_217_728
+
+    def __post_init__(self) -> None:
+        _positive(self, "fetch_max_bytes", "max_partition_fetch_bytes", "decompressed_bytes_max")
+        if self.fetch_min_bytes < 0 or self.fetch_max_wait_ms < 0:
+            raise ValueError("fetch_min_bytes and fetch_max_wait_ms cannot be negative")
+
+
+def _positive(config: object, *names: str) -> None:
+    for name in names:
+        if (value := getattr(config, name)) <= 0:
+            raise ValueError(f"{name} is {value}: it must be more than 0")

@@ -1,0 +1,291 @@
+"""One connection to one broker: requests out, their answers in, in the same order.
+
+Rules it keeps:
+
+- A connection is usable once the broker has said which versions it serves; each request then goes
+  out in the highest version that both sides know.
+- Requests are pipelined, up to a limit; a broker answers them in order, and an answer to anything
+  but the oldest request ends the connection.
+- Requests that are made within one turn of the loop leave in one write.
+- A request that gets no answer in time ends the connection, since nothing behind it can be answered
+  either. Whoever waits then learns why.
+- A caller that is cancelled leaves its place in the order; the late answer is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dohle import __version__
+from dohle.client.addresses import Address
+from dohle.client.config import ClientConfig
+from dohle.client.errors import ClientClosed, ConnectionClosed, TimedOut, answered_error
+from dohle.client.frames import FrameProtocol
+from dohle.client.versions import BrokerVersions, api_versions_refused
+from dohle.core.errors import KafkaError
+from dohle.protocol.apis import ApiKey, find_api
+from dohle.protocol.errors import MalformedMessage
+from dohle.protocol.framing import encode_request, parse_response_header
+from dohle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from dohle.protocol.schema import Buffer, Records, Request, Response
+
+_Answer = TypeVar("_Answer", bound=Response)
+
+_CORRELATION_ID_MAX = 2**31 - 1
+_CLOSE_TIMEOUT_S = 5
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A request that has left and has no answer yet."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    answer: asyncio.Future[tuple[Buffer, int]]
+    timer: asyncio.TimerHandle
+
+
+class Connection:
+    """A connection that is open and negotiated; :meth:`open` makes it."""
+
+    def __init__(self, address: Address, config: ClientConfig) -> None:
+        self.address = address
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._protocol = FrameProtocol(self._on_frame, self._on_lost, config.response_bytes_max)
+        self._waiting: deque[_Waiting] = deque()
+        self._slots = asyncio.Semaphore(config.in_flight_requests_max)
+        self._out: list[Records] = []
+        self._next_correlation_id = 0
+        self._closed_by: KafkaError | None = None
+        self._versions = BrokerVersions(str(address), ())
+
+    @classmethod
+    async def open(cls, address: Address, config: ClientConfig) -> Connection:
+        """Connect and ask the broker for its versions; a failure is a KafkaError."""
+        self = cls(address, config)
+        timeout_s = config.socket_connection_setup_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._loop.create_connection(lambda: self._protocol, *address)
+        except TimeoutError:
+            raise ConnectionClosed(f"no connection to {address} within {timeout_s:g} s") from None
+        except OSError as error:
+            raise ConnectionClosed(f"no connection to {address}: {_reason(error)}") from None
+        try:
+            self._versions = BrokerVersions(str(address), (await self.ask_versions()).api_keys)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._closed_by is not None
+
+    @property
+    def in_flight_requests(self) -> int:
+        """How many requests wait for their answers."""
+        return len(self._waiting)
+
+    def serves(self, request: type[Request]) -> bool:
+        """Tell whether the broker knows this request in a version that is known here."""
+        return self._versions.serves(request)
+
+    def version_of(self, request: type[Request]) -> int:
+        """Return the version in which this request is sent, or raise UnsupportedVersion."""
+        return self._versions.choose(request)
+
+    async def request(
+        self, message: Request, answer: type[_Answer], *, timeout_ms: int | None = None
+    ) -> _Answer:
+        """Send a request and wait for its answer, by default for ``request_timeout_ms``."""
+        return await self._exchange(message, answer, self.version_of(type(message)), timeout_ms)
+
+    async def post(self, message: Request) -> None:
+        """Send a request that has no answer: Produce with acks 0."""
+        version = self.version_of(type(message))
+        await self._room()
+        try:
+            self._write(message, version)
+        finally:
+            self._slots.release()
+
+    async def ask_versions(self) -> ApiVersionsResponse:
+        """Ask for the broker's versions and features, in the best version that it understands."""
+        request = ApiVersionsRequest(
+            client_software_name="dohle", client_software_version=__version__
+        )
+        version: int | None = ApiVersionsRequest.VERSIONS.highest
+        for _ in range(2):
+            assert version is not None
+            frame, body = await self._answer_of(request, version, None)
+            asked, version = version, api_versions_refused(memoryview(frame)[body:])
+            if version is None:
+                found = self._decode(ApiVersionsResponse, asked, frame, body)
+                if found.error_code:
+                    raise answered_error(found.error_code, f"{self.address} refused ApiVersions")
+                return found
+        raise ConnectionClosed(f"{self.address} refused even the version of ApiVersions it named")
+
+    async def close(self) -> None:
+        """Send what was written, close, and wait until the connection is gone."""
+        self._flush()
+        self._end(ClientClosed(f"the connection to {self.address} was closed"), abort=False)
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._protocol.lost.wait()
+        except TimeoutError:
+            self._protocol.transport.abort()
+            await self._protocol.lost.wait()
+
+    async def _exchange(
+        self, message: Request, answer: type[_Answer], version: int, timeout_ms: int | None
+    ) -> _Answer:
+        frame, body = await self._answer_of(message, version, timeout_ms)
+        return self._decode(answer, version, frame, body)
+
+    def _decode(self, answer: type[_Answer], version: int, frame: Buffer, body: int) -> _Answer:
+        try:
+            message, end = answer.decode(version, frame, body)
+            if end != len(frame):
+                raise MalformedMessage(f"{len(frame) - end} bytes behind its end")
+        except MalformedMessage as error:
+            closed = ConnectionClosed(
+                f"{self.address} sent a {answer.__name__} that cannot be read: {error}"
+            )
+            self._end(closed)
+            raise closed from None
+        return message
+
+    async def _answer_of(
+        self, message: Request, version: int, timeout_ms: int | None
+    ) -> tuple[Buffer, int]:
+        """Send the request; return the frame of its answer and where the body starts in it."""
+        await self._room()
+        try:
+            waiting = self._enqueue(message, version, timeout_ms)
+        except BaseException:
+            self._slots.release()
+            raise
+        return await waiting.answer
+
+    def _enqueue(self, message: Request, version: int, timeout_ms: int | None) -> _Waiting:
+        if timeout_ms is None:
+            timeout_ms = self._config.request_timeout_ms
+        correlation_id = self._write(message, version)
+        waiting = _Waiting(
+            message.API_KEY,
+            version,
+            correlation_id,
+            self._loop.create_future(),
+            self._loop.call_later(timeout_ms / 1000, self._on_timeout, correlation_id, timeout_ms),
+        )
+        self._waiting.append(waiting)
+        return waiting
+
+    async def _room(self) -> None:
+        """Wait until another request may be written, and take its place."""
+        if self._slots.locked() or not self._protocol.writable.is_set():
+            try:
+                async with asyncio.timeout(self._config.request_timeout_ms / 1000):
+                    await self._protocol.writable.wait()
+                    await self._slots.acquire()
+            except TimeoutError:
+                raise TimedOut(f"{self.address} took no further request in time") from None
+        else:
+            await self._slots.acquire()
+        if self._closed_by is not None:
+            self._slots.release()
+            raise self._closed_by
+
+    def _write(self, message: Request, version: int) -> int:
+        """Queue the frame of a request and return its correlation id."""
+        correlation_id = self._next_correlation_id
+        chunks = encode_request(message, version, correlation_id, self._config.client_id)
+        self._next_correlation_id = (
+            0 if correlation_id == _CORRELATION_ID_MAX else correlation_id + 1
+        )
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out += chunks
+        return correlation_id
+
+    def _flush(self) -> None:
+        if self._out and self._closed_by is None:
+            self._protocol.transport.writelines(self._out)
+        self._out = []
+
+    def _on_frame(self, frame: Buffer) -> None:
+        if self._closed_by is not None:
+            return
+        if not self._waiting:
+            self._end(ConnectionClosed(f"{self.address} answered what nobody asked"))
+            return
+        waiting = self._waiting[0]
+        try:
+            correlation_id, body = parse_response_header(waiting.api_key, waiting.version, frame)
+        except MalformedMessage as error:
+            self._end(ConnectionClosed(f"{self.address} sent nonsense: {error}"))
+            return
+        if correlation_id != waiting.correlation_id:
+            self._end(
+                ConnectionClosed(
+                    f"{self.address} answered request {correlation_id} when "
+                    f"{waiting.correlation_id} was due"
+                )
+            )
+            return
+        self._waiting.popleft()
+        self._slots.release()
+        waiting.timer.cancel()
+        if not waiting.answer.done():
+            waiting.answer.set_result((frame, body))
+
+    def _on_timeout(self, correlation_id: int, timeout_ms: int) -> None:
+        for waiting in self._waiting:
+            if waiting.correlation_id == correlation_id and not waiting.answer.done():
+                name = find_api(waiting.api_key).name
+                waiting.answer.set_exception(
+                    TimedOut(f"{self.address} did not answer {name} within {timeout_ms} ms")
+                )
+        self._end(
+            ConnectionClosed(f"{self.address} was silent for {timeout_ms} ms; connection given up")
+        )
+
+    def _on_lost(self, error: Exception | None) -> None:
+        if error is None:
+            text = f"{self.address} closed the connection"
+            if self._waiting and self._waiting[0].api_key == ApiKey.API_VERSIONS:
+                text += " when asked for its versions: is it a Kafka listener without TLS?"
+        else:
+            text = f"the connection to {self.address} broke: {_reason(error)}"
+        self._end(ConnectionClosed(text))
+
+    def _end(self, error: KafkaError, *, abort: bool = True) -> None:
+        """Close for this reason, unless that was done before, and tell all that wait.
+
+        Without ``abort`` the peer still gets what was written.
+        """
+        if self._closed_by is not None:
+            return
+        self._closed_by = error
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            each.timer.cancel()
+            self._slots.release()
+            if not each.answer.done():
+                each.answer.set_exception(error)
+        self._protocol.writable.set()
+        transport = self._protocol.transport
+        transport.abort() if abort else transport.close()
+
+
+def _reason(error: Exception) -> str:
+    """Say what happened in the system's words, without its numbers."""
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__

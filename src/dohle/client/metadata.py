@@ -1,0 +1,156 @@
+"""What the client knows of the cluster: brokers, topics and who leads which partition.
+
+Values only: :class:`ClusterMetadata` never changes, each answer of a broker gives a new one. A
+partition's leader is not replaced by that of an older leader epoch, which a broker that lags behind
+may still report, unless the topic was created anew in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from dohle.client.addresses import Address
+from dohle.client.errors import answered_error
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
+from dohle.core.uuid import ZERO_UUID
+from dohle.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NO_LEADER = BrokerId(-1)
+NO_LEADER_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker and where clients reach it."""
+
+    node_id: BrokerId
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+        return Address(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A partition and its replicas, by broker id; the first replica is the preferred leader."""
+
+    partition: int
+    leader_id: BrokerId
+    leader_epoch: int = NO_LEADER_EPOCH
+    replicas: tuple[BrokerId, ...] = ()
+    isr: tuple[BrokerId, ...] = ()
+    offline_replicas: tuple[BrokerId, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic and its partitions by their number."""
+
+    name: TopicName
+    topic_id: Uuid
+    is_internal: bool
+    partitions: Mapping[int, PartitionInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """One view of the cluster; topics are those that were asked for."""
+
+    cluster_id: str | None = None
+    controller_id: BrokerId = NO_LEADER
+    brokers: Mapping[BrokerId, Broker] = field(default_factory=dict)
+    topics: Mapping[TopicName, TopicInfo] = field(default_factory=dict)
+    #: Why there is nothing about a topic that was asked for.
+    errors: Mapping[TopicName, KafkaError] = field(default_factory=dict)
+
+    def partition(self, of: TopicPartition) -> PartitionInfo | None:
+        """Return what is known of a partition."""
+        topic = self.topics.get(of.topic)
+        return None if topic is None else topic.partitions.get(of.partition)
+
+    def leader(self, of: TopicPartition) -> Broker | None:
+        """Return the broker that leads a partition, if both are known."""
+        partition = self.partition(of)
+        return None if partition is None else self.brokers.get(partition.leader_id)
+
+    def topic_id(self, name: TopicName) -> Uuid:
+        """Return a topic's id, or zeros where brokers are too old to have any."""
+        topic = self.topics.get(name)
+        return ZERO_UUID if topic is None else topic.topic_id
+
+    def updated(self, answer: MetadataResponse, *, complete: bool) -> ClusterMetadata:
+        """Return the view after an answer about all topics (``complete``) or about some."""
+        topics = {} if complete else dict(self.topics)
+        errors = {} if complete else dict(self.errors)
+        for entry in answer.topics:
+            if entry.name is None:
+                continue
+            if entry.error_code:
+                topics.pop(entry.name, None)
+                errors[entry.name] = answered_error(entry.error_code, f"topic {entry.name}")
+            else:
+                errors.pop(entry.name, None)
+                topics[entry.name] = _topic(entry, self.topics.get(entry.name))
+        brokers = {
+            broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in answer.brokers
+        }
+        return ClusterMetadata(
+            answer.cluster_id, answer.controller_id, brokers or self.brokers, topics, errors
+        )
+
+    def with_leader(
+        self,
+        of: TopicPartition,
+        leader_id: BrokerId,
+        leader_epoch: int,
+        endpoints: Iterable[Broker] = (),
+    ) -> ClusterMetadata:
+        """Return the view after a broker named a partition's new leader (KIP-951)."""
+        known = self.partition(of)
+        brokers = {**self.brokers, **{broker.node_id: broker for broker in endpoints}}
+        if known is None or leader_epoch <= known.leader_epoch or leader_id not in brokers:
+            return self
+        partition = replace(
+            known, leader_id=leader_id, leader_epoch=leader_epoch, error=ErrorCode.NONE
+        )
+        topic = self.topics[of.topic]
+        topic = replace(topic, partitions={**topic.partitions, of.partition: partition})
+        return replace(self, brokers=brokers, topics={**self.topics, of.topic: topic})
+
+
+def _topic(entry: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
+    assert entry.name is not None
+    if known is not None and known.topic_id != entry.topic_id:
+        known = None
+    partitions = {}
+    for each in sorted(entry.partitions, key=lambda partition: partition.partition_index):
+        partition = _partition(each)
+        before = known and known.partitions.get(partition.partition)
+        if before and NO_LEADER_EPOCH < partition.leader_epoch < before.leader_epoch:
+            partition = before
+        partitions[partition.partition] = partition
+    return TopicInfo(entry.name, entry.topic_id, entry.is_internal, partitions)
+
+
+def _partition(entry: MetadataResponsePartition) -> PartitionInfo:
+    return PartitionInfo(
+        entry.partition_index,
+        entry.leader_id,
+        entry.leader_epoch,
+        entry.replica_nodes,
+        entry.isr_nodes,
+        entry.offline_replicas,
+        answered_error(entry.error_code, "").code,
+    )

@@ -1,0 +1,92 @@
+"""Which version of each request to send to a broker: the highest that both sides know.
+
+What the codec can encode and what the client can use are not the same: :data:`_USABLE` says where
+the client needs more than the oldest versions offer. A version that Kafka calls unstable is not
+used. ApiVersions itself is negotiated by trial, as KIP-511 says: a broker that does not know the
+version asked for answers UNSUPPORTED_VERSION in the oldest format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dohle.core.errors import ErrorCode
+from dohle.protocol.apis import ApiKey, find_api
+from dohle.protocol.errors import MalformedMessage, UnsupportedVersion
+from dohle.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from dohle.protocol.schema import Buffer, Request, VersionRange
+
+#: Produce: batches of format 2. Metadata: a way to ask for no topic. ListOffsets: one offset and
+#: its timestamp.
+_USABLE = {ApiKey.PRODUCE: 3, ApiKey.METADATA: 1, ApiKey.LIST_OFFSETS: 1}
+
+_ERROR_CODE_BYTES = 2
+
+
+class BrokerVersions:
+    """What one broker serves, and what is therefore sent to it."""
+
+    def __init__(self, broker: str, served: Iterable[ApiVersion]) -> None:
+        self._broker = broker
+        self._served = {
+            entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in served
+        }
+        self._chosen: dict[type[Request], int] = {}
+
+    def serves(self, request: type[Request]) -> bool:
+        """Tell whether there is a version of this request that both sides know."""
+        return self._common(request) is not None
+
+    def choose(self, request: type[Request]) -> int:
+        """Return the highest common version, or raise UnsupportedVersion."""
+        chosen = self._chosen.get(request)
+        if chosen is None:
+            chosen = self._common(request)
+            if chosen is None:
+                name = find_api(request.API_KEY).name
+                served = self._served.get(request.API_KEY)
+                raise UnsupportedVersion(
+                    f"{self._broker} does not serve {name}"
+                    if served is None
+                    else f"{self._broker} serves {name} in versions {served}, and this client "
+                    f"speaks {_spoken(request)}"
+                )
+            self._chosen[request] = chosen
+        return chosen
+
+    def _common(self, request: type[Request]) -> int | None:
+        served = self._served.get(request.API_KEY)
+        if served is None:
+            return None
+        spoken = _spoken(request)
+        highest = min(served.highest, spoken.highest)
+        return highest if highest >= max(served.lowest, spoken.lowest) else None
+
+
+def _spoken(request: type[Request]) -> VersionRange:
+    api = find_api(request.API_KEY)
+    lowest = max(request.VERSIONS.lowest, _USABLE.get(api.key, 0))
+    return VersionRange(lowest, request.VERSIONS.highest - api.latest_version_unstable)
+
+
+def api_versions_refused(body: Buffer) -> int | None:
+    """Return the version to ask again with if a broker did not know the one asked for.
+
+    The error code is the first field in all versions. A broker from before KIP-511 does not say
+    what it knows, and some say it in a way of their own: then the oldest version is safe.
+    """
+    code = int.from_bytes(memoryview(body)[:_ERROR_CODE_BYTES], "big", signed=True)
+    if code != ErrorCode.UNSUPPORTED_VERSION:
+        return None
+    try:
+        answer, _ = ApiVersionsResponse.decode(0, body)
+    except MalformedMessage:
+        return 0
+    for entry in answer.api_keys:
+        if entry.api_key == ApiKey.API_VERSIONS:
+            return max(0, min(entry.max_version, ApiVersionsRequest.VERSIONS.highest))
+    return 0

@@ -1,0 +1,58 @@
+"""What a command gives: the records to append, and the reply that is due once they are committed.
+
+The records of a decision are appended as one batch, which is what makes them atomic, and are
+then replayed; nothing else changes the image. A refused or validate-only command has no records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.protocol.schema import MetadataRecord, Response
+
+#: The most records that one request may lead to, as in Kafka: they must fit one batch.
+RECORDS_PER_REQUEST_MAX = 10_000
+
+R = TypeVar("R", bound=Response)
+
+
+class VersionedRecord(NamedTuple):
+    """A record and the version to write it in."""
+
+    record: MetadataRecord
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[R]):
+    """What to write and what to answer."""
+
+    records: tuple[VersionedRecord, ...]
+    reply: R
+    #: Why it was refused, for the log, where the reply has room for a code only.
+    reason: str | None = None
+
+
+class ApiError(NamedTuple):
+    """An error as responses show it: a code, and a text if it says more than the code."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+    @classmethod
+    def of(cls, error: KafkaError) -> ApiError:
+        """Return what a response says of an exception."""
+        return cls(error.code, str(error.args[0]) or None)
+
+
+NO_ERROR = ApiError()
+
+
+def too_many_records() -> KafkaError:
+    """Return the refusal of a request that would write more than fits a batch."""
+    return KafkaError(
+        ErrorCode.POLICY_VIOLATION,
+        f"The request needs more than {RECORDS_PER_REQUEST_MAX} metadata records. Split it up.",
+    )

@@ -1,0 +1,313 @@
+"""One client connection: frames in, answers out, in order, with few system calls and no copies.
+
+- One ``recv_into`` per read event into a buffer that is used again; every complete frame in it is
+  handled before anything is sent, so that appends to one partition become one write and answers one
+  ``send``.
+- One request at a time, as in Kafka: while an answer is being waited for (a long poll), or the client
+  does not read what it was sent, the frames behind it stay in the buffer. What arrives meanwhile is
+  read until the buffer is full; then the client has to wait.
+- At most ``FRAMES_PER_EVENT`` frames are handled before others get their turn.
+- Record batches go from file to socket by ``sendfile``; what stands before them is sent with MSG_MORE.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import struct
+from asyncio import AbstractEventLoop, Future
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from dohle.protocol.errors import MalformedMessage
+from dohle.server.outcome import Chunk, CloseConnection, FileRecords, Frame
+
+logger = logging.getLogger("dohle.server")
+
+BUFFER_BYTES = 256 * 1024
+BUFFER_BYTES_KEPT = 2 * 1024 * 1024
+FRAMES_PER_EVENT = 256
+
+# What is joined for one send; larger pieces are sent as they are.
+_JOIN_BYTES_MAX = 64 * 1024
+_SENDFILE_BYTES_MAX = 4 * 1024 * 1024
+_SIZE = struct.Struct(">i")
+
+
+class Service(Protocol):
+    """What a connection asks of the broker."""
+
+    def handle(
+        self, frame: memoryview, connection: Connection
+    ) -> Frame | Callable[[], Frame] | Future[Any]:
+        """Handle one request; a callable is to be called after ``settle``."""
+
+    def settle(self) -> None:
+        """Write what the requests handled so far have appended."""
+
+    def complete(self, answered: Future[Any]) -> Frame:
+        """Encode the answer that a future has brought."""
+
+
+class Connection:
+    """A connected client."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        sock: socket.socket,
+        service: Service,
+        *,
+        listener: str,
+        peer: str,
+        request_bytes_max: int,
+        on_closed: Callable[[Connection], None],
+    ) -> None:
+        self.listener = listener
+        self.peer = peer
+        self.is_closed = False
+        self.last_active = loop.time()
+        self._loop = loop
+        self._socket = sock
+        self._fd = sock.fileno()
+        self._service = service
+        self._request_bytes_max = request_bytes_max
+        self._on_closed = on_closed
+        self._view = memoryview(bytearray(BUFFER_BYTES))
+        self._start = 0
+        self._end = 0
+        self._out: deque[Chunk] = deque()
+        self._blocked = False
+        self._reading = False
+        self._resuming = False
+        self._awaited: Future[Any] | None = None
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._read_more()
+
+    # In
+
+    def _read_more(self) -> None:
+        if not self._reading and not self.is_closed:
+            self._reading = True
+            self._loop.add_reader(self._fd, self._on_readable)
+
+    def _read_no_more(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._fd)
+
+    def _on_readable(self) -> None:
+        if self._end == len(self._view) and not self._make_room():
+            self._read_no_more()
+            return
+        try:
+            count = self._socket.recv_into(self._view[self._end :])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._fail(str(error))
+            return
+        if count == 0:
+            self.close()
+            return
+        self._end += count
+        self.last_active = self._loop.time()
+        if self._awaited is None and not self._blocked and not self._resuming:
+            self._process()
+
+    def _make_room(self) -> bool:
+        """Make room behind what has arrived: by moving it to the front, or for a large frame."""
+        held = self._end - self._start
+        if self._start > 0:
+            self._view[:held] = self._view[self._start : self._end]
+            self._start, self._end = 0, held
+            return True
+        if held < _SIZE.size or self._awaited is not None or self._blocked:
+            return False
+        need = _SIZE.size + _SIZE.unpack_from(self._view, 0)[0]
+        if need <= held:
+            return False
+        # A client must send as much as it makes us reserve, but for the first part.
+        size = min(need, max(2 * len(self._view), BUFFER_BYTES_KEPT))
+        self._take_buffer(size)
+        return True
+
+    def _take_buffer(self, size: int) -> None:
+        held = self._end - self._start
+        view = memoryview(bytearray(size))
+        view[:held] = self._view[self._start : self._end]
+        self._view, self._start, self._end = view, 0, held
+
+    def _next_frame(self) -> memoryview | None:
+        available = self._end - self._start
+        if available < _SIZE.size:
+            return None
+        size: int = _SIZE.unpack_from(self._view, self._start)[0]
+        if not 0 <= size <= self._request_bytes_max:
+            raise MalformedMessage(f"a frame of {size} bytes; {self._request_bytes_max} are allowed")
+        if available < _SIZE.size + size:
+            return None
+        start = self._start + _SIZE.size
+        self._start = start + size
+        return self._view[start : self._start]
+
+    def _process(self) -> None:
+        """Handle the frames that have arrived, until one has to wait or others shall have a turn."""
+        service = self._service
+        replies: list[Frame | Callable[[], Frame]] = []
+        handled = 0
+        try:
+            while handled < FRAMES_PER_EVENT:
+                frame = self._next_frame()
+                if frame is None:
+                    break
+                handled += 1
+                reply = service.handle(frame, self)
+                if isinstance(reply, Future):
+                    self._awaited = reply
+                    break
+                if reply:
+                    replies.append(reply)
+        except (MalformedMessage, CloseConnection) as error:
+            self._finish(replies)
+            self._fail(str(error))
+            return
+        except Exception:
+            logger.exception("a request of %s failed", self.peer)
+            self._finish(replies)
+            self.close()
+            return
+        self._finish(replies)
+        if self._start == self._end:
+            self._start = self._end = 0
+            if len(self._view) > BUFFER_BYTES_KEPT:
+                self._take_buffer(BUFFER_BYTES)
+        if self._awaited is not None:
+            self._awaited.add_done_callback(self._on_answer)
+        elif handled == FRAMES_PER_EVENT:
+            self._resume_soon()
+
+    def _finish(self, replies: list[Frame | Callable[[], Frame]]) -> None:
+        self._service.settle()
+        for reply in replies:
+            self._out.extend(reply if isinstance(reply, list) else reply())
+        if self._out and not self._blocked and not self.is_closed:
+            self._send()
+
+    def _on_answer(self, answered: Future[Any]) -> None:
+        if self.is_closed or self._awaited is not answered:
+            return
+        self._awaited = None
+        try:
+            frame = self._service.complete(answered)
+        except CloseConnection as error:
+            self._fail(str(error))
+            return
+        except Exception:
+            logger.exception("a request of %s failed", self.peer)
+            self.close()
+            return
+        self.last_active = self._loop.time()
+        self._out.extend(frame)
+        if self._out:
+            self._send()
+        self._go_on()
+
+    def _resume_soon(self) -> None:
+        if not self._resuming:
+            self._resuming = True
+            self._loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resuming = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Handle what waited in the buffer, and read on."""
+        if self.is_closed or self._blocked or self._awaited is not None:
+            return
+        if self._end > self._start:
+            self._process()
+        self._read_more()
+
+    # Out
+
+    def _send(self) -> None:
+        """Send as much as the socket takes; the rest when it takes more."""
+        out = self._out
+        try:
+            while out:
+                first = out[0]
+                if isinstance(first, FileRecords):
+                    self._send_file(first)
+                else:
+                    self._send_bytes()
+        except (BlockingIOError, InterruptedError):
+            if not self._blocked:
+                self._blocked = True
+                self._loop.add_writer(self._fd, self._on_writable)
+        except (OSError, CloseConnection) as error:
+            self._fail(str(error))
+
+    def _send_bytes(self) -> None:
+        out = self._out
+        pieces: list[bytes | memoryview] = []
+        size = 0
+        flags = 0
+        for chunk in out:
+            if isinstance(chunk, FileRecords):
+                flags = socket.MSG_MORE
+                break
+            if pieces and size + len(chunk) > _JOIN_BYTES_MAX:
+                break
+            pieces.append(chunk)
+            size += len(chunk)
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        sent = self._socket.send(data, flags)
+        if sent == size:
+            for _ in pieces:
+                out.popleft()
+            return
+        for _ in pieces:
+            out.popleft()
+        out.appendleft(memoryview(data)[sent:])
+
+    def _send_file(self, records: FileRecords) -> None:
+        size = min(records.size, _SENDFILE_BYTES_MAX)
+        sent = os.sendfile(self._fd, records.file.fileno(), records.position, size)
+        if sent == 0:
+            raise CloseConnection("a segment ended while it was being sent")
+        records.advance(sent)
+        if records.size == 0:
+            self._out.popleft()
+
+    def _on_writable(self) -> None:
+        self._blocked = False
+        self._loop.remove_writer(self._fd)
+        self.last_active = self._loop.time()
+        self._send()
+        self._go_on()
+
+    # End
+
+    def _fail(self, reason: str) -> None:
+        logger.debug("closing the connection of %s: %s", self.peer, reason)
+        self.close()
+
+    def close(self) -> None:
+        """Close at once; an answer that is still being waited for is dropped."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._read_no_more()
+        if self._blocked:
+            self._loop.remove_writer(self._fd)
+        awaited, self._awaited = self._awaited, None
+        if awaited is not None:
+            awaited.cancel()
+        self._out.clear()
+        self._socket.close()
+        self._on_closed(self)

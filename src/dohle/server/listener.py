@@ -1,0 +1,139 @@
+"""Accepting connections on one address, within the limits, and closing those that fell silent."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from asyncio import AbstractEventLoop
+from collections import Counter
+
+from dohle.core.listeners import Listener
+from dohle.server.connection import Connection, Service
+
+logger = logging.getLogger("dohle.server")
+
+
+class ConnectionLimits:
+    """What all listeners of a node share: how many connections there may be, in all and by host."""
+
+    def __init__(self, connections_max: int, connections_max_per_ip: int) -> None:
+        self.connections_max = connections_max
+        self.connections_max_per_ip = connections_max_per_ip
+        self.by_host: Counter[str] = Counter()
+        self.total = 0
+
+    def admit(self, host: str) -> bool:
+        """Count a new connection, unless there are too many."""
+        if self.total >= self.connections_max or self.by_host[host] >= self.connections_max_per_ip:
+            return False
+        self.total += 1
+        self.by_host[host] += 1
+        return True
+
+    def release(self, host: str) -> None:
+        """Count one less."""
+        self.total -= 1
+        self.by_host[host] -= 1
+        if not self.by_host[host]:
+            del self.by_host[host]
+
+
+class ListeningSocket:
+    """A bound listener and its connections."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        listener: Listener,
+        service: Service,
+        limits: ConnectionLimits,
+        *,
+        backlog: int,
+        request_bytes_max: int,
+        idle_ms_max: int,
+    ) -> None:
+        self.listener = listener
+        self.connections: set[Connection] = set()
+        self._loop = loop
+        self._service = service
+        self._limits = limits
+        self._request_bytes_max = request_bytes_max
+        self._idle_s_max = idle_ms_max / 1000
+        self._socket = _bind(listener, backlog)
+        self.host, self.port = self._socket.getsockname()[:2]
+
+    def start(self) -> None:
+        """Begin to accept."""
+        self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
+        self._sweep_later()
+
+    def _on_acceptable(self) -> None:
+        # A few at a time: a storm of connections must not stop the others' requests.
+        for _ in range(16):
+            try:
+                sock, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                logger.error("cannot accept a connection on %s: %s", self.listener.name, error)
+                return
+            self._admit(sock, address[0], address[1])
+
+    def _admit(self, sock: socket.socket, host: str, port: int) -> None:
+        if not self._limits.admit(host):
+            logger.warning("refusing a connection from %s: there are too many", host)
+            sock.close()
+            return
+
+        def closed(connection: Connection) -> None:
+            self.connections.discard(connection)
+            self._limits.release(host)
+
+        self.connections.add(
+            Connection(
+                self._loop,
+                sock,
+                self._service,
+                listener=self.listener.name,
+                peer=f"{host}:{port}",
+                request_bytes_max=self._request_bytes_max,
+                on_closed=closed,
+            )
+        )
+
+    def _sweep_later(self) -> None:
+        interval = max(0.05, min(self._idle_s_max / 4, 30.0))
+        self._sweeper = self._loop.call_later(interval, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close the connections on which nothing has happened for ``connections.max.idle.ms``."""
+        oldest = self._loop.time() - self._idle_s_max
+        for connection in [c for c in self.connections if c.last_active < oldest]:
+            connection.close()
+        self._sweep_later()
+
+    def stop_accepting(self) -> None:
+        """Take no new connections."""
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        self._sweeper.cancel()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in list(self.connections):
+            connection.close()
+
+
+def _bind(listener: Listener, backlog: int) -> socket.socket:
+    host = listener.host or "0.0.0.0"
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, listener.port))
+        sock.listen(backlog)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock

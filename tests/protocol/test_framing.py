@@ -1,0 +1,166 @@
+"""Frames and headers, held against the declared headers and the peers' clients."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dohle.protocol.apis import APIS, ApiKey, find_api
+from dohle.protocol.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
+from dohle.protocol.framing import (
+    RequestHead,
+    encode_request,
+    encode_response,
+    frame_size,
+    parse_request_header,
+    parse_response_header,
+)
+from dohle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from dohle.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from dohle.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from dohle.protocol.messages.header import RequestHeader, ResponseHeader
+from dohle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+VERSIONS = [
+    (key, version)
+    for key, api in APIS.items()
+    for version in range(api.versions.lowest, api.versions.highest + 1)
+]
+
+
+@given(
+    st.sampled_from(VERSIONS),
+    st.integers(-(2**31), 2**31 - 1),
+    st.one_of(st.none(), st.text(max_size=200)),
+)
+def test_a_request_frame_is_read_back(
+    pair: tuple[int, int], correlation_id: int, client_id: str | None
+) -> None:
+    key, version = pair
+    api = find_api(key)
+    request = api.request()()
+    frame = b"".join(encode_request(request, version, correlation_id, client_id))
+    assert frame_size(frame, 0, 1 << 20) == len(frame) - 4
+    header_version = api.request_header_version(version)
+    header = RequestHeader(
+        request_api_key=key,
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    assert frame[4:] == header.encode(header_version) + request.encode(version)
+    for buffer in (frame, memoryview(bytearray(frame))):
+        head = parse_request_header(buffer, 4)
+        client = client_id if header_version else None
+        assert head[:4] == (key, version, correlation_id, client)
+        assert api.request().from_bytes(version, frame[head.body_offset :]) == request
+
+
+@given(st.sampled_from(VERSIONS), st.integers(-(2**31), 2**31 - 1))
+def test_a_response_frame_is_read_back(pair: tuple[int, int], correlation_id: int) -> None:
+    key, version = pair
+    api = find_api(key)
+    response = api.response()()
+    frame = b"".join(encode_response(response, version, correlation_id))
+    assert frame_size(frame, 0, 1 << 20) == len(frame) - 4
+    header = ResponseHeader(correlation_id=correlation_id)
+    header_version = api.response_header_version(version)
+    assert frame[4:] == header.encode(header_version) + response.encode(version)
+    found, offset = parse_response_header(key, version, frame, 4)
+    assert (found, frame[offset:]) == (correlation_id, response.encode(version))
+
+
+def test_the_bytes_of_a_request_are_known() -> None:
+    request = HeartbeatRequest()
+    old = b"".join(encode_request(request, 0, 7, "me"))
+    assert old == b"\0\0\0\x14" + b"\0\x0c\0\0\0\0\0\x07\0\2me" + b"\0\0\0\0\0\0\0\0"
+    new = b"".join(encode_request(request, 4, 7, None))
+    assert new == b"\0\0\0\x13" + b"\0\x0c\0\4\0\0\0\x07\xff\xff\0" + b"\1\0\0\0\0\1\0\0"
+
+
+def test_the_header_before_api_versions_never_changes() -> None:
+    response = ApiVersionsResponse()
+    for version in range(5):
+        frame = b"".join(encode_response(response, version, 7))
+        assert frame[4:8] == b"\0\0\0\x07"
+        assert frame[8:] == response.encode(version)
+
+
+def test_a_request_of_a_version_from_the_future_shows_its_head() -> None:
+    frame = b"\0\x12\0\x63\0\0\0\x07\0\2me\0future"
+    head = parse_request_header(frame)
+    assert head == RequestHead(ApiKey.API_VERSIONS, 99, 7, "me", 13)
+    with pytest.raises(UnsupportedVersion):
+        ApiVersionsRequest.decode(head.version, frame, head.body_offset)
+
+
+def test_a_client_id_that_may_be_empty_or_null_is_told_apart() -> None:
+    assert parse_request_header(b"\0\x0c\0\0\0\0\0\7\0\0").client_id == ""
+    assert parse_request_header(b"\0\x0c\0\0\0\0\0\7\xff\xff").client_id is None
+
+
+def test_the_first_header_had_no_client_id() -> None:
+    frame = b"".join(encode_request(ControlledShutdownRequest(), 0, 7, "me"))
+    assert frame == b"\0\0\0\x0c\0\7\0\0\0\0\0\7\0\0\0\0"
+    assert parse_request_header(frame, 4) == (7, 0, 7, None, 12)
+
+
+def test_tags_in_a_header_are_passed_over() -> None:
+    assert parse_request_header(b"\0\x0c\0\4\0\0\0\7\0\0\1\5\2ab").body_offset == 15
+    assert parse_response_header(12, 4, b"\0\0\0\7\1\5\2abX") == (7, 9)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"\0\x0c\0\0\0\0\0",
+        b"\0\x0c\0\0\0\0\0\7",
+        b"\0\x0c\0\0\0\0\0\7\0\5me",
+        b"\0\x0c\0\0\0\0\0\7\xff\xfe",
+        b"\0\x0c\0\0\0\0\0\7\0\1\xff",
+        b"\0\x0c\0\4\0\0\0\7\0\0",
+        b"\0\x0c\0\4\0\0\0\7\0\0\1",
+        b"\0\x0c\0\4\0\0\0\7\0\0\2\5\0\5\0",
+        b"\0\x0c\0\4\0\0\0\7\0\0\1\5\x09ab",
+        b"\0\x0c\0\4\0\0\0\7\0\0\xff\xff\xff\xff\xff\xff",
+    ],
+)
+def test_a_broken_header_is_malformed(frame: bytes) -> None:
+    for buffer in (frame, memoryview(frame)):
+        with pytest.raises(MalformedMessage, match="request header"):
+            parse_request_header(buffer)
+
+
+def test_a_broken_response_header_is_malformed() -> None:
+    for frame in (b"", b"\0\0\0", b"\0\0\0\7", b"\0\0\0\7\1"):
+        with pytest.raises(MalformedMessage, match="response header"):
+            parse_response_header(12, 4, frame)
+
+
+def test_an_unknown_key_is_refused_before_anything_is_read() -> None:
+    with pytest.raises(UnsupportedVersion, match="99"):
+        parse_request_header(b"\0\x63\0\0\0\0\0\7")
+
+
+@pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0", b""])
+def test_an_impossible_frame_size_is_malformed(size: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        frame_size(size, 0, 100)
+
+
+def test_a_client_id_that_is_too_long_is_refused() -> None:
+    with pytest.raises(UnencodableMessage):
+        encode_request(HeartbeatRequest(), 4, 1, "x" * 40000)
+
+
+def test_a_frame_with_records_does_not_copy_them() -> None:
+    batch = bytes(5000)
+    partition = PartitionData(records=batch)
+    response = FetchResponse(responses=(FetchableTopicResponse(partitions=(partition,)),))
+    chunks = encode_response(response, 12, 7)
+    assert [chunk is batch for chunk in chunks] == [False, True, False]
+    frame = b"".join(chunks)
+    assert frame_size(frame, 0, 10_000) == len(frame) - 4
+    assert len(encode_response(HeartbeatResponse(), 4, 7)) == 1
