@@ -136,6 +136,8 @@ def test_the_help_names_every_option_and_every_kind_of_file(
         ["log", "dump", "--offsets-decoder", "--transaction-log-decoder", "x.log"],
         ["log", "dump", "--verify-index-only", "--index-sanity-check", "x.index"],
         ["start", "--node-id", "one"],
+        ["start", "--node-id", "-1"],
+        ["start", "--node-id", "2147483648"],
     ],
 )
 def test_a_wrong_command_line_ends_with_2(

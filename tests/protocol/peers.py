@@ -28,12 +28,12 @@ from kafka.protocol.api_data import ApiData
 from kafka.protocol.api_header import ApiHeader
 from kafka.protocol.api_message import ApiMessage
 from kio.index import KioIndexError, load_entity_schema
-from kio.schema.index import api_key_map
+from kio.schema.index import LoadableEntityType, api_key_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from dohle.protocol.apis import load_message
-from dohle.protocol.schema import Field, Message, Request, Response, Struct
+from dohle.protocol.schema import Field, Message, Request, Response
 
 #: What a peer understood: our message again, and the peer's encoding of it.
 Exchange = Callable[[bytes], tuple[Message, bytes]]
@@ -42,6 +42,7 @@ Exchange = Callable[[bytes], tuple[Message, bytes]]
 def kio_exchange(name: str, version: int) -> Exchange | None:
     """Return the exchange with kio, or None if it does not know the message."""
     cls = load_message(name)
+    kind: LoadableEntityType
     if issubclass(cls, Request | Response):
         kind = EntityType.request if issubclass(cls, Request) else EntityType.response
         peer_name = api_key_map.get(cls.API_KEY, "")
@@ -49,7 +50,7 @@ def kio_exchange(name: str, version: int) -> Exchange | None:
         kind = EntityType.header if name.endswith("Header") else EntityType.data
         peer_name = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
     try:
-        entity = load_entity_schema(peer_name, version, kind)  # type: ignore[arg-type]
+        entity = load_entity_schema(peer_name, version, kind)
     except KioIndexError:
         return None
     reader, writer = entity_reader(entity), entity_writer(entity)
@@ -182,11 +183,13 @@ def _our_value(field: Field, version: int, value: Any, values_of: Any) -> Any:
         element = field.element
         if isinstance(element, str):
             return tuple(_our_primitive(element, item) for item in value)
-        return tuple(_ours(element, version, item, values_of) for item in value)  # type: ignore[arg-type]
+        assert element is not None
+        return tuple(_ours(element, version, item, values_of) for item in value)
     if field.kind == "struct":
         if value is None:  # kafka-python has null for a struct that was not sent
             return None if field.nullable.covers(version) else field.default_value
-        return _ours(field.element, version, value, values_of)  # type: ignore[arg-type]
+        assert isinstance(field.element, type)
+        return _ours(field.element, version, value, values_of)
     return _our_primitive(field.kind, value)
 
 
@@ -210,8 +213,3 @@ def _our_primitive(kind: str, value: Any) -> Any:
         case None if kind == "int64":  # no time
             return -1
     return value
-
-
-def is_struct(value: object) -> bool:
-    """Tell whether it is a part of one of our messages."""
-    return isinstance(value, Struct)

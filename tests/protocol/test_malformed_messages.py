@@ -71,6 +71,8 @@ def test_any_bytes_give_a_message_or_one_error(pair: tuple[str, int], data: byte
     decodes(MESSAGES[name], version, data)
 
 
+#: A Produce request of version 12 up to the records of its only partition.
+PRODUCE_HEAD = b"\0" + bytes(6) + b"\2\1" + b"\2" + bytes(4)
 HUGE = b"\xff\xff\xff\xff\x07"  # 2^31 - 1 as a varint
 
 
@@ -96,6 +98,12 @@ HUGE = b"\xff\xff\xff\xff\x07"  # 2^31 - 1 as a varint
         (DeleteGroupsRequest, 0, b"\x7f\xff\xff\xff"),
         (DeleteGroupsRequest, 2, HUGE),
         (DeleteGroupsRequest, 2, b"\x00\x00"),
+        (HeartbeatRequest, 4, b"\x80\x00" + bytes(12)),  # null in more bytes than it needs
+        (DeleteGroupsRequest, 2, b"\x80\x00\x00"),
+        (SaslAuthenticateRequest, 2, b"\x80\x00\x00"),
+        (MetadataResponse, 12, bytes(4) + b"\x80\x00" + bytes(12)),
+        (ProduceRequest, 12, PRODUCE_HEAD + b"\x80\x00" + bytes(3)),
+        (ProduceRequest, 12, PRODUCE_HEAD + b"\x80\x80\x00" + bytes(3)),
         (SaslAuthenticateRequest, 0, b"\x7f\xff\xff\xff"),
         (SaslAuthenticateRequest, 0, b"\xff\xff\xff\xff"),
         (SaslAuthenticateRequest, 2, HUGE),
@@ -106,6 +114,14 @@ HUGE = b"\xff\xff\xff\xff\x07"  # 2^31 - 1 as a varint
 )
 def test_impossible_lengths_are_refused(cls: type[Message], version: int, data: bytes) -> None:
     assert not decodes(cls, version, data)
+
+
+def test_a_length_in_more_bytes_than_it_needs_is_read_as_kafka_reads_it() -> None:
+    for length in (b"\3", b"\x83\0", b"\x83\x80\0", b"\x83\x80\x80\0", b"\x83\x80\x80\x80\0"):
+        request = ProduceRequest.from_bytes(12, PRODUCE_HEAD + length + b"ab" + bytes(3))
+        assert request.topic_data[0].partition_data[0].records == b"ab"
+        member = HeartbeatRequest.from_bytes(4, b"\1" + bytes(4) + length + b"ab\0\0")
+        assert member == HeartbeatRequest(member_id="ab")
 
 
 @pytest.mark.parametrize(

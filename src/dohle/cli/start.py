@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dohle.storage.log_manager import LogManager
 
 _DEFAULT_NODE_ID = 1
+_NODE_ID_MAX = (1 << 31) - 1
 _DESCRIPTION = """\
 Open the data directories of a node: format them if they are empty, recover
 them if the last stop was not clean, and tell what is in them. This version
@@ -45,12 +46,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--node-id",
-        type=int,
+        type=_node_id,
         metavar="ID",
         help="this node's id; must be the one in meta.properties if the directory has one "
         f"(default: that one, or {_DEFAULT_NODE_ID})",
     )
     parser.set_defaults(run=run)
+
+
+def _node_id(text: str) -> int:
+    if not text.isdecimal() or int(text) > _NODE_ID_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {_NODE_ID_MAX}")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,10 +87,12 @@ def run(args: argparse.Namespace) -> int:
         manager.open(paths, identity)
     except (InvalidMetaProperties, LogDirectoryInUse, KafkaError) as error:
         raise CliError(error.args[0]) from None
-    print(f"node id: {identity.node_id}\ncluster id: {identity.cluster_id}")
-    _report(manager, new=found.empty_dirs)
     directories = list(manager.directories)
-    manager.close()
+    try:
+        print(f"node id: {identity.node_id}\ncluster id: {identity.cluster_id}")
+        _report(manager, new=found.empty_dirs)
+    finally:
+        manager.close()
     print("this version does not listen on the network yet: closed again", file=sys.stderr)
     return 1 if manager.offline or any(one.failure for one in directories) else 0
 

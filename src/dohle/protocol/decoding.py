@@ -64,6 +64,9 @@ def write_decoder(source: Source, cls: type[Message], version: int, *, view: boo
 
 
 _HELPERS = (
+    "SECOND_OF_THREE",
+    "SECOND_OF_TWO",
+    "THIRD",
     "check_count",
     "check_tag_end",
     "compact_array",
@@ -271,26 +274,30 @@ class _DecoderWriter:
         source = self._source
         self._run += [("B", "n"), ("B", "n2"), ("B", "n3")]
         self.flush()
-        source.open("if n < 128:")
-        source.line("pos -= 2")
-        source.line("n -= 1")
-        source.close()
-        source.open("elif n2 < 128:")
+        source.open("if n > 127:")
+        source.open("if n2 < 128:")
         source.line("pos -= 1")
-        source.line("n += n2 * 128 - 129")
+        source.line("n += SECOND_OF_TWO[n2]")
         source.close()
         source.open("elif n3 < 128:")
-        source.line("n += n2 * 128 + n3 * 16384 - 16513")
+        source.line("n += SECOND_OF_THREE[n2] + THIRD[n3]")
         source.close()
         source.open("else:")
         source.line("n, pos = read_rest(buf, pos - 2, n)")
         source.line("n -= 1")
         source.close()
         source.open("if n < 0:")
-        source.line(f"{target} = None" if nullable else "negative_length(-1)")
+        source.line("negative_length(n)")
+        source.close()
+        self._slice(kind, target, "n")
+        source.close()
+        source.open("elif n:")
+        source.line("pos -= 2")
+        self._slice(kind, target, "n - 1")
         source.close()
         source.open("else:")
-        self._slice(kind, target, "n")
+        source.line("pos -= 2")
+        source.line(f"{target} = None" if nullable else "negative_length(-1)")
         source.close()
 
     def _struct(self, cls: type[Struct], target: str, nullable: bool) -> None:

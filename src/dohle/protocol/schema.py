@@ -190,7 +190,11 @@ class Message(Struct):
     def encode(self, version: int) -> bytes:
         """Return the message in the given version."""
         try:
-            return b"".join((self._encoders.get(version) or self._encoder(version))(self))
+            encoder = self._encoders[version]
+        except KeyError:
+            encoder = self._encoder(version)
+        try:
+            return b"".join(encoder(self))
         except TypeError as error:
             raise UnencodableMessage(f"{type(self).__name__} version {version}: {error}") from error
 
@@ -229,7 +233,10 @@ class Message(Struct):
         """Read a message that fills the buffer; bytes behind it are an error."""
         message: Self
         if type(buffer) is bytes:
-            decoder = cls._bytes_decoders.get(version) or cls._decoder(version, view=False)
+            try:
+                decoder = cls._bytes_decoders[version]
+            except KeyError:
+                decoder = cls._decoder(version, view=False)
             message, end = decoder(buffer, 0)
             size = len(buffer)
         else:

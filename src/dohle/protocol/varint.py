@@ -20,6 +20,12 @@ STRING_BYTES_MAX = 0x7FFF
 
 View = bytes | memoryview
 
+#: What the later bytes of a compact length of two or three bytes add to its first byte to make a
+#: length: looking it up is quicker than working it out.
+SECOND_OF_TWO = [byte * 0x80 - 0x80 - 1 for byte in range(0x80)]
+SECOND_OF_THREE = [byte * 0x80 - 0x80 - 0x4000 - 1 for byte in range(0x100)]
+THIRD = [byte * 0x4000 for byte in range(0x80)]
+
 
 def uvarint(value: int) -> bytes:
     """Encode an unsigned varint of 32 bits."""
@@ -64,9 +70,13 @@ def compact_length(buffer: View, pos: int, first: int) -> tuple[int, int]:
     Compact lengths are one more than what they count, so that zero can mean null; they are
     returned so.
     """
-    if not first:
+    return _not_null(*(read_rest(buffer, pos, first) if first else (0, pos)))
+
+
+def _not_null(length: int, pos: int) -> tuple[int, int]:
+    if not length:  # which may also have been written in more bytes than it needs
         raise struct.error("null where null is not allowed")
-    return read_rest(buffer, pos, first)
+    return length, pos
 
 
 nullable_compact_length = read_rest
@@ -74,9 +84,7 @@ nullable_compact_length = read_rest
 
 def compact_count(size: int, buffer: View, pos: int, first: int) -> tuple[int, int]:
     """Finish the count of an array that is not null and whose elements have at least this size."""
-    if not first:
-        raise struct.error("null where null is not allowed")
-    return nullable_compact_count(size, buffer, pos, first)
+    return _not_null(*(nullable_compact_count(size, buffer, pos, first) if first else (0, pos)))
 
 
 def nullable_compact_count(size: int, buffer: View, pos: int, first: int) -> tuple[int, int]:
@@ -88,9 +96,7 @@ def nullable_compact_count(size: int, buffer: View, pos: int, first: int) -> tup
 
 def compact_string_length(buffer: View, pos: int, first: int) -> tuple[int, int]:
     """Finish the length of a compact string that is not null."""
-    if not first:
-        raise struct.error("null where null is not allowed")
-    return nullable_compact_string_length(buffer, pos, first)
+    return _not_null(*(nullable_compact_string_length(buffer, pos, first) if first else (0, pos)))
 
 
 def nullable_compact_string_length(buffer: View, pos: int, first: int) -> tuple[int, int]:
