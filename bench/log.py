@@ -67,7 +67,7 @@ def _folder() -> Iterator[str]:
 
 def _manager(path: str) -> LogManager:
     manager = LogManager(OsFileSystem(), clock=SystemClock(), rng=random.Random(1))
-    manager.open([path], Identity("bench", BrokerId(1)))
+    manager.open([path], Identity("bench", BrokerId(1)), lambda _: CONFIG)
     return manager
 
 
@@ -124,7 +124,7 @@ def _append_and_read(
         def dohle_append() -> float:
             if logs:
                 manager.delete(logs[-1].partition)
-                manager.run_due(SystemClock().now_ms())
+                manager.run_due()
             logs.append(_new_log(manager, len(logs)))
             return timed(lambda: _append(logs[-1], batch, appends))
 

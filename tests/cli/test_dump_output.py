@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dohle.cli.dump_files import find_kind
-from dohle.cli.dump_values import Headers, bytes_to_json, bytes_to_text, to_json, to_text
+from dohle.cli.values import Headers, bytes_to_json, bytes_to_text, to_json, to_text
 from tests.cli.files import SEGMENT, batch, orders, write_segment
 
 

@@ -110,6 +110,46 @@ def test_gzip_ignores_what_is_no_member_at_the_end() -> None:
     assert decompress(Codec.GZIP, gzip.compress(b"data") + bytes(8)) == b"data"
 
 
+@given(st.lists(st.integers(0, 20_000), min_size=1, max_size=12), st.randoms(use_true_random=False))
+def test_gzip_members_of_any_size_are_read(sizes: list[int], rng: random.Random) -> None:
+    members = [rng.randbytes(size) for size in sizes]
+    packed = b"".join(gzip.compress(member, mtime=0) for member in members)
+    data = b"".join(members)
+    assert decompress(Codec.GZIP, packed, len(data)) == data
+    with pytest.raises(CorruptBatch, match="ends within"):
+        decompress(Codec.GZIP, packed[:-1])
+    if data:
+        with pytest.raises(DecompressedTooLarge):
+            decompress(Codec.GZIP, packed, len(data) - 1)
+
+
+def test_many_gzip_members_are_not_copied_over_again_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copied = 0
+    make = zlib.decompressobj
+
+    class Counting:
+        """A decompressor that counts what it hands back unused, which is a copy."""
+
+        def __init__(self, window_bits: int) -> None:
+            self.inner = make(window_bits)
+
+        def decompress(self, data: memoryview, max_length: int) -> bytes:
+            nonlocal copied
+            found = self.inner.decompress(data, max_length)
+            copied += len(self.inner.unused_data)
+            return found
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.inner, name)
+
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
+    packed = gzip.compress(b"", mtime=0) * 5_000
+    assert decompress(Codec.GZIP, packed) == b""
+    assert copied <= len(packed) + 5_000 * 1_024
+
+
 def test_snappy_is_framed_in_blocks_of_32_kib() -> None:
     data = random.Random(1).randbytes(70_000)
     packed = compress(Codec.SNAPPY, data)

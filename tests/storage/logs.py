@@ -16,6 +16,7 @@ from dohle.records.builder import BatchBuilder
 from dohle.records.control import build_txn_marker
 from dohle.storage.config import LogConfig, LogManagerConfig
 from dohle.storage.files import FileSystem, join
+from dohle.storage.index import IndexMemory
 from dohle.storage.log import Log
 from dohle.storage.log_manager import Identity, LogManager
 from dohle.storage.log_values import AppendInfo, Isolation
@@ -181,6 +182,7 @@ class Node:
         fs: FileSystem | None = None,
         paths: Sequence[str] = ("/data",),
         manager_config: LogManagerConfig | None = None,
+        index_memory: IndexMemory | None = None,
         seed: int = 1,
     ) -> None:
         self.clock = ManualClock(NOW_MS)
@@ -189,13 +191,18 @@ class Node:
         self.paths = list(paths)
         self.config = config or LogConfig(retention_ms=-1)
         self.manager_config = manager_config
+        self.index_memory = index_memory
         self.rng = random.Random(seed)
         self.start()
 
     def start(self) -> None:
         """Open the directories."""
         self.manager = LogManager(
-            self.fs, clock=self.clock, rng=self.rng, config=self.manager_config
+            self.fs,
+            clock=self.clock,
+            rng=self.rng,
+            config=self.manager_config,
+            index_memory=self.index_memory,
         )
         self.manager.open(self.paths, IDENTITY, lambda _: self.config)
 

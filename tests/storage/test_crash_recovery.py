@@ -174,8 +174,7 @@ class Workload:
         self.expected.flushed = len(self.expected.contents)
 
     def due_flushes(self) -> None:
-        for flush in self.manager.due_flushes(self.clock.now_ms()):
-            flush.run()
+        self.manager.flush_due_now()
         point = self.log.recovery_point
         self.expected.flushed = sum(offset_of(batch) < point for batch in self.expected.contents)
 
@@ -197,7 +196,7 @@ class Workload:
         self.log.delete_records(self.expected.start)
         delete_old_segments(self.log, self.clock.now_ms())
         self.clock.advance(20)
-        self.manager.run_due(self.clock.now_ms())
+        self.manager.run_due()
 
     def restart_cleanly(self) -> None:
         self.manager.close()

@@ -94,7 +94,7 @@ def test_a_failing_disk_takes_its_own_directory_offline_and_costs_no_acknowledge
             failing.run(step)
             healthy.run(step)
             node.clock.advance(5_000)
-            node.manager.run_due(node.clock.now_ms())
+            node.manager.run_due()
         first, second = node.manager.directories
         assert second.failure is None
         assert healthy.error is None
@@ -109,7 +109,7 @@ def test_a_failing_disk_takes_its_own_directory_offline_and_costs_no_acknowledge
             assert len(failing.acknowledged) == 14
         node.disk.heal()
         node.start()
-        assert node.manager.offline == {}
+        assert node.manager.offline_directories == {}
         found = contents(node.create(ORDERS[0]))
         # What was not acknowledged may be there or not, but only behind all that was.
         assert found[: len(failing.acknowledged)] == failing.acknowledged
@@ -169,6 +169,9 @@ CALLS: dict[str, Callable[[Log], object]] = {
     "delete_records": lambda log: log.delete_records(1),
     "truncate_to": lambda log: log.truncate_to(1),
     "truncate_fully_and_start_at": lambda log: log.truncate_fully_and_start_at(50),
+    "roll": lambda log: log.roll(),
+    "remove_segments": lambda log: log.remove_segments(list(log.segments)[:1], "a test"),
+    "prepare_flush": lambda log: log.prepare_flush(),
     "retention": lambda log: delete_old_segments(log, NOW_MS + 10**12),
 }
 
@@ -185,12 +188,63 @@ def test_an_offline_log_answers_with_a_storage_error_and_writes_nothing(call: st
     CALLS["append"](good)
 
 
+FAILING: dict[str, tuple[Operation, Callable[[Log], object]]] = {
+    "roll": (Operation.CREATE, lambda log: log.roll()),
+    "remove_segments": (
+        Operation.RENAME,
+        lambda log: log.remove_segments(list(log.segments)[:1], "a test"),
+    ),
+    "prepare_flush": (Operation.WRITE, lambda log: log.prepare_flush()),
+}
+
+
+@pytest.mark.parametrize("call", FAILING)
+def test_a_disk_that_fails_at_any_call_takes_the_directory_offline(call: str) -> None:
+    node = two_directories()
+    log = node.create(ORDERS[0])
+    for _ in range(2):
+        append(log, data(2), data(2))
+        log.roll()
+    append(log, data(1))
+    log.append_as_leader(data(1), LEADER_EPOCH, hold=True)
+    operation, attempt = FAILING[call]
+    node.disk.fail(operation, "/a", errno.EIO)
+    refuses(STORAGE_ERROR, lambda: attempt(log))
+    assert node.manager.offline_directories.keys() == {"/a"}
+    assert "Input/output" in node.manager.offline_directories["/a"]
+
+
+def test_a_refusal_keeps_nothing_of_what_was_refused() -> None:
+    node, bad, _ = offline()
+    texts = set()
+    for _ in range(3):
+        received = data(1)
+        try:
+            bad.append_as_leader(memoryview(received), LEADER_EPOCH)
+        except KafkaError as error:
+            depth, trace = 0, error.__traceback__
+            while trace is not None:
+                depth, trace = depth + 1, trace.tb_next
+            assert depth < 6
+            texts.add(str(error))
+        # An exception that were kept would keep the memory that a connection reads into.
+        received.extend(b"the next request")
+    assert len(texts) == 1
+    assert node.manager.offline_directories.keys() == {"/a"}
+
+
+def test_offline_directories_are_told_after_a_stop_too() -> None:
+    node, _, _ = offline()
+    node.stop()
+    assert node.manager.offline_directories.keys() == {"/a"}
+
+
 def test_recurring_work_leaves_an_offline_directory_alone() -> None:
     node, _, good = offline()
     node.disk.trace.clear()
     node.clock.advance(10**9)
-    node.manager.run_due(node.clock.now_ms())
-    assert node.manager.due_flushes(node.clock.now_ms()) == []
+    node.manager.run_due()
+    assert node.manager.due_flushes() == []
     assert not [path for _, path in node.disk.trace if path.startswith("/a/")]
     assert [path for _, path in node.disk.trace if path.startswith("/b/")]
     append(good, data(1))
@@ -234,7 +288,7 @@ def test_a_directory_that_cannot_be_loaded_is_left_offline(operation: Operation)
     before = node.disk.files()
     node.disk.fail(operation, "/a", errno.EIO)
     node.start()
-    assert node.manager.offline.keys() == {"/a"}
+    assert node.manager.offline_directories.keys() == {"/a"}
     assert node.manager.get(ORDERS[0]) is None
     assert offsets(log_records(node.create(ORDERS[1]))) == [0, 1]
     node.stop()
@@ -263,7 +317,7 @@ def test_a_directory_that_cannot_be_made_is_left_offline() -> None:
     node.paths.append("/c")
     node.disk.fail(Operation.MAKE_DIR, "/c", errno.EACCES)
     node.start()
-    assert node.manager.offline.keys() == {"/c"}
+    assert node.manager.offline_directories.keys() == {"/c"}
     assert len(node.manager.online_directories) == 2
 
 

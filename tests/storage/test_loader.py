@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from dohle.storage.checkpoints import read_offsets
 from dohle.storage.config import LogConfig
 from dohle.storage.leader_epochs import EpochEntry
 from dohle.testing.simulated_faults import Operation
@@ -13,6 +14,7 @@ from tests.storage.logs import (
     BATCH_SIZE,
     LEADER_EPOCH,
     NOW_MS,
+    PARTITION,
     Node,
     append,
     append_marker,
@@ -164,6 +166,86 @@ def test_a_compacted_topic_may_have_gaps_between_segments() -> None:
     assert offsets(log_records(node.log)) == [0, 1, 2, 3, 6]
 
 
+def with_a_gap_between_segments() -> Node:
+    """A node with the offsets 0 to 3 and 6 to 11; nothing was flushed."""
+    node = filled(batches=12)
+    node.kill()
+    name = name_of(3, ".log")
+    node.put(name, node.files(".log")[name][:BATCH_SIZE])
+    return node
+
+
+def keeps_all_segments(node: Node) -> bool:
+    node.start()
+    return offsets(log_records(node.log)) == [0, 1, 2, 3, 6, 7, 8, 9, 10, 11]
+
+
+def test_a_gap_is_no_loss_in_a_log_that_was_once_cleaned() -> None:
+    node = with_a_gap_between_segments()
+    node.disk.put("/data/cleaner-offset-checkpoint", b"0\n2\nother 0 5\norders 0 3\n")
+    assert keeps_all_segments(node)
+    node = with_a_gap_between_segments()
+    node.disk.put("/data/cleaner-offset-checkpoint", b"0\n1\norders 1 3\n")
+    assert not keeps_all_segments(node)
+
+
+def test_a_gap_is_no_loss_where_it_cannot_be_told_whether_the_log_was_cleaned() -> None:
+    node = with_a_gap_between_segments()
+    node.disk.put("/data/cleaner-offset-checkpoint", b"0\n7\norders 1 3\n")
+    assert keeps_all_segments(node)
+
+
+@pytest.mark.parametrize("content", [None, b"0\n9\nnonsense\n"], ids=["missing", "corrupt"])
+def test_a_gap_is_no_loss_if_nobody_knows_how_far_the_log_was_flushed(
+    content: bytes | None,
+) -> None:
+    node = with_a_gap_between_segments()
+    path = "/data/recovery-point-offset-checkpoint"
+    if content is None:
+        node.fs.remove(path)
+    else:
+        node.disk.put(path, content)
+    assert keeps_all_segments(node)
+    # From now on it is known.
+    assert read_offsets(node.fs, path) == {PARTITION: 0}
+
+
+def test_a_gap_is_no_loss_where_offsets_are_missing_within_segments_too() -> None:
+    node = Node(LogConfig(segment_bytes=3 * BATCH_SIZE))
+    for offset in (0, 1, 5, 6, 7, 8, 9, 10):
+        node.log.append_as_follower(data(1, base_offset=offset, leader_epoch=1), 1)
+    assert node.log.segments.base_offsets == (0, 6, 9)
+    node.kill()
+    name = name_of(6, ".log")
+    node.put(name, node.files(".log")[name][:BATCH_SIZE])
+    node.start()
+    assert offsets(log_records(node.log)) == [0, 1, 5, 6, 9, 10]
+
+
+@pytest.mark.parametrize("reason", ["cut", "gap", "start"])
+def test_segments_are_removed_so_that_a_crash_leaves_no_hole(reason: str) -> None:
+    node = filled(batches=14)
+    node.kill()
+    name = name_of(3, ".log")
+    content = bytearray(node.files(".log")[name])
+    if reason == "cut":
+        content[BATCH_SIZE + 95] ^= 4
+    elif reason == "gap":
+        del content[BATCH_SIZE:]
+    else:
+        node.disk.put("/data/log-start-offset-checkpoint", b"0\n1\norders 0 100\n")
+    node.put(name, bytes(content))
+    node.disk.trace.clear()
+    node.start()
+    removed = [
+        int(path.rpartition("/")[2][:20])
+        for operation, path in node.disk.trace
+        if operation is Operation.REMOVE and path.endswith(".log")
+    ]
+    assert len(removed) >= 3
+    assert removed == sorted(removed, reverse=True)
+
+
 def test_only_segments_from_the_recovery_point_on_are_looked_at() -> None:
     node = filled(batches=8)
     node.log.flush(6)
@@ -176,7 +258,7 @@ def test_only_segments_from_the_recovery_point_on_are_looked_at() -> None:
     for base in (0, 3):
         node.disk.fail((Operation.OPEN, Operation.READ), node.path(name_of(base, ".log")), 5)
     node.start()
-    assert node.manager.offline == {}
+    assert node.manager.offline_directories == {}
     assert node.log.log_end_offset == 8
     node.disk.heal()
     assert node.files(".log")[name_of(3, ".log")] == damaged

@@ -256,6 +256,22 @@ def test_a_duplicate_is_known_after_a_restart(node: Node, clean: bool) -> None:
     assert append(log, idempotent(4))[0].first_offset == 4
 
 
+def test_the_quorums_leader_may_only_write_batches_of_its_epoch(node: Node) -> None:
+    log = node.log
+    append(log, data(1))
+    before = state_of(log)
+    for epoch in (LEADER_EPOCH - 1, LEADER_EPOCH + 1, -1):
+        sent = batch(leader_epoch=LEADER_EPOCH) + batch(leader_epoch=epoch)
+        refuses(
+            ErrorCode.INVALID_RECORD,
+            lambda: log.append_as_leader(sent, LEADER_EPOCH, origin=AppendOrigin.RAFT_LEADER),  # noqa: B023
+        )
+        assert state_of(log) == before
+    sent = batch(leader_epoch=LEADER_EPOCH)
+    log.append_as_leader(sent, LEADER_EPOCH, origin=AppendOrigin.RAFT_LEADER)
+    assert log.log_end_offset == 2
+
+
 # Followers
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,58 @@ def test_partition_metadata_names_the_topic() -> None:
     }
 
 
+def test_a_partition_whose_making_was_cut_short_gets_its_topic_id() -> None:
+    node = Node()
+    node.disk.fail(Operation.CREATE, lambda path: "partition.metadata" in path, errno.EIO)
+    refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: node.create(PARTITION))
+    node.disk.heal()
+    node.kill()
+    node.start()
+    found = node.manager.get(PARTITION)
+    assert found is not None
+    assert "partition.metadata" not in node.names()
+    assert node.create(PARTITION) is found
+    assert found.topic_id == TOPIC_ID
+    append(found, data(1))
+    node.disk.power_loss_everything_unsynced_lost()
+    node.start()
+    assert node.log.topic_id == TOPIC_ID
+
+
+# Attaching and loading
+
+
+def test_attaching_locks_and_formats_but_touches_no_partition() -> None:
+    node = Node(paths=["/a", "/b"])
+    append(node.log, data(2))
+    node.stop()
+    before = node.disk.files()
+    node.paths.append("/c")
+    node.manager = manager = LogManager(node.fs, clock=node.clock, rng=node.rng)
+    manager.attach(node.paths, IDENTITY)
+    assert list(manager) == []
+    assert len({directory.directory_id for directory in manager.directories}) == 3
+    after = node.disk.files()
+    assert {path for path in after if path not in before} == {"/c/.lock", "/c/meta.properties"}
+    assert {path: after[path] for path in before} == before
+    with pytest.raises(LogDirectoryInUse):
+        LogManager(node.fs, clock=node.clock, rng=node.rng).attach(["/b"], IDENTITY)
+    manager.load(lambda _: node.config)
+    assert offsets(log_records(node.log)) == [0, 1]
+    assert manager.directories[0].had_clean_shutdown
+
+
+def test_a_failed_attach_lets_go_of_the_locks() -> None:
+    node = Node(paths=["/a", "/b"])
+    node.stop()
+    write_atomically(node.fs, "/b/meta.properties", b"version=7\n")
+    stranger = LogManager(node.fs, clock=node.clock, rng=node.rng)
+    with pytest.raises(InvalidMetaProperties):
+        stranger.attach(node.paths, IDENTITY)
+    node.paths = ["/a"]
+    node.start()
+
+
 # Identity
 
 
@@ -173,7 +226,7 @@ def test_another_nodes_directory_is_refused_and_left_as_it_was(
     before = node.disk.files()
     stranger = LogManager(node.fs, clock=node.clock, rng=node.rng)
     with pytest.raises(InvalidMetaProperties, match=message):
-        stranger.open(["/data"], identity)
+        stranger.open(["/data"], identity, lambda _: LogConfig())
     assert node.disk.files() == before
     node.start()
     assert node.manager.directories[0].had_clean_shutdown

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import errno
+
 import pytest
 
+from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, TopicPartition, Uuid
+from dohle.core.seams import ManualClock
 from dohle.storage.checkpoints import read_offsets
 from dohle.storage.config import LogConfig, LogManagerConfig
 from dohle.testing.simulated_faults import Operation
@@ -15,6 +19,7 @@ from tests.storage.logs import (
     data,
     log_records,
     offsets,
+    refuses,
 )
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -49,7 +54,7 @@ def test_checkpoints_are_written_at_their_intervals() -> None:
     while node.manager.next_due_ms() <= NOW_MS + 145_000:
         node.clock.advance(node.manager.next_due_ms() - node.clock.now_ms())
         node.disk.trace.clear()
-        node.manager.run_due(node.clock.now_ms())
+        node.manager.run_due()
         for operation, path in node.disk.trace:
             if operation is Operation.RENAME:
                 name = path.removeprefix("/data/").removesuffix(".tmp")
@@ -66,7 +71,8 @@ def test_nothing_is_done_before_it_is_due() -> None:
     append(node.log, data(1))
     assert node.manager.next_due_ms() == NOW_MS + 1_000
     node.disk.trace.clear()
-    node.manager.run_due(NOW_MS + 999)
+    node.clock.advance(999)
+    node.manager.run_due()
     assert node.disk.trace == []
     assert node.manager.next_due_ms() == NOW_MS + 1_000
 
@@ -78,7 +84,7 @@ def test_checkpoints_hold_what_the_logs_are_at() -> None:
     node.log.delete_records(1)
     node.log.append_as_leader(data(1), 9)
     node.clock.advance(1_000)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     for name, offset in ((RECOVERY_POINTS, 2), (HIGH_WATERMARKS, 4), (LOG_STARTS, 1)):
         assert read_offsets(node.fs, f"/data/{name}") == {PARTITION: offset}
     # A kill takes the log back to the checkpoints, but for what the log itself can tell.
@@ -93,13 +99,103 @@ def test_producers_that_were_idle_for_too_long_are_forgotten() -> None:
     append(log, batch(pid=5, epoch=0, sequence=0))
     append(log, batch([NOW_MS + 600_000], pid=6, epoch=0, sequence=0))
     node.clock.advance(999_999)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     assert log.producer_state.producers.keys() == {5, 6}
     node.clock.advance(600_000)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     assert log.producer_state.producers.keys() == {6}
     # A producer that nothing is known of may go on with any sequence.
     append(log, batch(pid=5, epoch=0, sequence=40))
+
+
+def damage_first_segment(node: Node, folder: str) -> None:
+    """Let a segment be beyond repair: its time index is no index, its log no log."""
+    base = f"/data/{folder}/{'0' * 20}"
+    node.disk.flip_bit(f"{base}.log", 16, 3)
+    node.disk.put(f"{base}.timeindex", bytes(13))
+
+
+def test_a_log_that_is_damaged_does_not_keep_others_from_retention(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = Node(LogConfig(retention_ms=1_000))
+    for number in range(3):
+        log = node.create(partition(number))
+        for _ in range(3):
+            append(log, data(1))
+            log.roll()
+    node.stop()
+    damage_first_segment(node, "orders-1")
+    node.start()
+    node.clock.advance(10**9)
+    node.manager.run_due()
+    counts = [len(node.create(partition(number)).segments) for number in range(3)]
+    assert counts == [1, 4, 1]
+    assert node.manager.offline_directories == {}
+    assert any("retention of orders-1" in record.getMessage() for record in caplog.records)
+    append(node.create(partition(1)), data(1))
+
+
+class AdjustableClock(ManualClock):
+    """A clock whose wall time can be set, while intervals go on."""
+
+    ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
+def test_a_wall_clock_that_is_set_back_holds_nothing_up() -> None:
+    node = Node(LogConfig(flush_ms=1_000, file_delete_delay_ms=500), manager_config=CONFIG)
+    node.clock = clock = AdjustableClock(NOW_MS)
+    clock.ahead_ms = 10**9
+    node.restart(clean=True)
+    append(node.log, data(1))
+    doomed = node.create(partition(1))
+    node.manager.delete(doomed.partition)
+    clock.ahead_ms = -(10**9)
+    clock.advance(1_000)
+    node.disk.trace.clear()
+    node.manager.run_due()
+    node.manager.flush_due_now()
+    assert node.log.recovery_point == 1
+    assert not node.fs.exists(doomed.directory)
+    assert read_offsets(node.fs, f"/data/{HIGH_WATERMARKS}") == {PARTITION: 1}
+
+
+# Partitions that are not ours any more
+
+
+def test_a_stray_partition_is_kept_under_another_name_and_not_loaded() -> None:
+    node = Node()
+    append(node.log, data(2), data(2))
+    node.log.delete_records(1)
+    append(node.create(partition(1)), data(1))
+    before = {name: found for name, found in node.files().items() if name.endswith(".log")}
+    node.manager.mark_stray(PARTITION)
+    assert node.manager.get(PARTITION) is None
+    (stray,) = [name for name in names(node) if name.endswith("-stray")]
+    assert stray.startswith("orders-0.")
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS):
+        assert PARTITION not in read_offsets(node.fs, f"/data/{name}")
+    node.disk.power_loss_everything_unsynced_lost()
+    node.start()
+    assert [log.partition for log in node.manager] == [partition(1)]
+    for name, found in before.items():
+        assert node.fs.read(f"/data/{stray}/{name}") == found
+    # The partition may come back, and is another then.
+    log = node.manager.get_or_create(PARTITION, Uuid(bytes(15) + b"\xcc"), node.config)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    node.clock.advance(10**9)
+    node.manager.run_due()
+    assert stray in names(node)
+
+
+def test_putting_aside_what_is_not_there_changes_nothing() -> None:
+    node = Node()
+    before = node.disk.files()
+    node.manager.mark_stray(PARTITION)
+    assert node.disk.files() == before
 
 
 # Deleting partitions
@@ -120,10 +216,10 @@ def test_a_deleted_partition_is_renamed_now_and_removed_after_the_delay() -> Non
         assert PARTITION not in read_offsets(node.fs, f"/data/{name}")
     assert node.manager.next_due_ms() == NOW_MS + 30_000
     node.clock.advance(29_999)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     assert doomed in names(node)
     node.clock.advance(1)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     assert doomed not in names(node)
     assert "orders-1" in names(node)
 
@@ -138,7 +234,7 @@ def test_a_partition_of_the_same_name_may_come_at_once() -> None:
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 0, 0)
     append(log, data(1))
     node.clock.advance(node.config.file_delete_delay_ms)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     assert offsets(log_records(log)) == [0]
     node.kill()
     node.start()
@@ -159,8 +255,39 @@ def test_a_folder_whose_deletion_was_not_finished_is_removed_after_a_start(clean
         node.kill()
     node.start()
     assert node.manager.get(PARTITION) is None
-    node.manager.run_due(node.manager.next_due_ms())
+    node.manager.run_due()
     assert {name for name in names(node) if name.startswith("orders")} == {"orders-1"}
+
+
+@pytest.mark.parametrize("clean_before", [True, False])
+def test_a_crash_during_a_deletion_leaves_nothing_to_a_partition_of_the_same_name(
+    clean_before: bool,
+) -> None:
+    node = Node()
+    append(node.log, *[data(1) for _ in range(10)])
+    node.log.delete_records(8)
+    node.restart(clean=clean_before)
+    node.log.flush()
+    directory = node.manager.directories[0]
+    directory.checkpoint_recovery_points()
+    directory.checkpoint_log_start_offsets()
+    directory.checkpoint_high_watermarks()
+    # The folder has its new name, the checkpoints still have its entries.
+    node.disk.fail(Operation.CREATE, lambda path: path.endswith("checkpoint.tmp"), errno.EIO)
+    refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: node.manager.delete(PARTITION))
+    node.disk.heal()
+    node.disk.power_loss_everything_unsynced_lost()
+    node.start()
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS):
+        assert read_offsets(node.fs, f"/data/{name}") == {}
+    log = node.manager.get_or_create(PARTITION, Uuid(bytes(15) + b"\xcc"), node.config)
+    append(log, *[data(1) for _ in range(5)])
+    log.flush()
+    node.disk.power_loss_everything_unsynced_lost()
+    node.start()
+    found = node.manager.get(PARTITION)
+    assert found is not None
+    assert offsets(log_records(found)) == [0, 1, 2, 3, 4]
 
 
 def test_deleting_what_is_not_there_changes_nothing() -> None:

@@ -132,9 +132,8 @@ class LogModel(RuleBasedStateMachine):
     @rule(ms=st.integers(1, 3_000))
     def time_passes(self, ms: int) -> None:
         self.clock.advance(ms)
-        self.manager.run_due(self.clock.now_ms())
-        for flush in self.manager.due_flushes(self.clock.now_ms()):
-            flush.run()
+        self.manager.run_due()
+        self.manager.flush_due_now()
 
     @rule()
     def close_and_reopen(self) -> None:

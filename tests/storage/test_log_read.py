@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,13 +12,16 @@ from hypothesis import strategies as st
 from dohle.core.errors import ErrorCode
 from dohle.records.batch import Batch, Codec, Record, batches
 from dohle.storage.config import LogConfig
+from dohle.storage.files import OsFileSystem
 from dohle.storage.index import IndexMemory
 from dohle.storage.log import Log
 from dohle.storage.log_values import Isolation
+from dohle.storage.retention import delete_old_segments
 from tests.storage.logs import (
     BATCH_SIZE,
     LEADER_EPOCH,
     NOW_MS,
+    PARTITION,
     Node,
     append,
     batch,
@@ -152,6 +158,74 @@ def test_a_read_goes_on_in_the_next_segment_where_one_has_nothing_more() -> None
     assert found.slice.base_offset == 5
 
 
+# What was read stays good
+
+
+GONE: dict[str, Callable[[Node], object]] = {
+    "deleted": lambda node: node.manager.delete(PARTITION),
+    "put aside": lambda node: node.manager.mark_stray(PARTITION),
+    "retained": lambda node: delete_old_segments(node.log, NOW_MS + 10**9),
+    "truncated": lambda node: node.log.truncate_fully_and_start_at(50),
+    "closed": lambda node: node.stop(),
+    "released": lambda node: node.kill(),
+}
+
+
+@pytest.mark.parametrize("way", GONE)
+def test_a_slice_is_good_after_its_file_has_gone_and_then_gives_the_descriptor_back(
+    way: str, tmp_path: Path
+) -> None:
+    node = Node(
+        LogConfig(retention_ms=1_000, file_delete_delay_ms=0),
+        fs=OsFileSystem(),
+        paths=[str(tmp_path)],
+    )
+    append(node.log, data(1), data(1))
+    piece = node.log.read(0, 1_000).slice
+    assert piece is not None
+    descriptor, before = piece.file.fileno(), piece.read()
+    inode = os.fstat(descriptor).st_ino
+    GONE[way](node)
+    node.manager.run_due() if way not in ("closed", "released") else None
+    assert piece.file.fileno() == descriptor
+    assert os.fstat(descriptor).st_ino == inode
+    assert piece.read() == before
+    del piece
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    node.kill()
+
+
+# Memory
+
+
+def test_the_indexes_of_a_segment_are_counted_once_and_not_after_it_has_gone() -> None:
+    memory = IndexMemory()
+    node = Node(
+        LogConfig(segment_bytes=3 * BATCH_SIZE, index_interval_bytes=50, retention_ms=1_000),
+        index_memory=memory,
+    )
+    append(node.log, *[data(1) for _ in range(9)])
+    log = node.restart(clean=True)
+    for _ in range(3):
+        for offset in range(9):
+            log.read(offset, 1_000)
+    assert len(memory) <= len(log.segments) == 3
+    log.truncate_to(4)
+    assert len(memory) <= len(log.segments) == 2
+    for number in range(20):
+        append(log, data(1))
+        log.roll()
+        delete_old_segments(log, NOW_MS + number + 10**6)
+    assert len(memory) <= len(log.segments) == 1
+    append(log, data(1))
+    log.roll()
+    log.read(log.log_start_offset, 1_000)
+    assert len(memory) > 0
+    node.manager.delete(PARTITION)
+    assert (len(memory), memory.bytes) == (0, 0)
+
+
 @property_test(100)
 @given(
     st.lists(
@@ -164,8 +238,7 @@ def test_a_read_goes_on_in_the_next_segment_where_one_has_nothing_more() -> None
 def test_lookups_are_right_however_little_memory_closed_indexes_may_take(
     steps: list[tuple[str, int]],
 ) -> None:
-    node = Node(LogConfig(segment_bytes=500, index_interval_bytes=80))
-    node.manager.directories[0].index_memory = IndexMemory(20)
+    node = Node(LogConfig(segment_bytes=500, index_interval_bytes=80), index_memory=IndexMemory(20))
     log, records = node.log, list[tuple[int, int]]()
     for action, number in steps:
         end = log.log_end_offset

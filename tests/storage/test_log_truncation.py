@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import errno
+import random
+from collections.abc import Callable
+from contextlib import suppress
+
 import pytest
 
 from dohle.core.errors import ErrorCode
@@ -8,6 +13,8 @@ from dohle.storage.checkpoints import read_offsets
 from dohle.storage.config import LogConfig
 from dohle.storage.leader_epochs import EpochEntry
 from dohle.storage.log import Log
+from dohle.testing.simulated_faults import Operation
+from dohle.testing.simulated_files import SimulatedCrash
 from tests.storage.logs import (
     BATCH_SIZE,
     LEADER_EPOCH,
@@ -102,7 +109,7 @@ def test_truncation_removes_the_segments_behind_it() -> None:
     assert offsets(log_records(node.log)) == [0, 1, 2, 3, 4]
     # The new segment at 4 must not be taken for the one that is waiting to be deleted.
     node.clock.advance(node.config.file_delete_delay_ms)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     assert offsets(log_records(node.log)) == [0, 1, 2, 3, 4]
     assert offsets(log_records(node.restart(clean=False))) == [0, 1, 2, 3, 4]
 
@@ -148,6 +155,68 @@ def test_truncation_below_what_was_flushed_takes_the_recovery_point_back_on_disk
     node.log.truncate_to(2)
     assert node.log.recovery_point == 2
     assert checkpoint(node, "recovery-point-offset-checkpoint") == {PARTITION: 2}
+
+
+def test_a_recovery_point_that_a_crash_kept_from_the_disk_is_written_at_the_next_start() -> None:
+    node = Node()
+    append(node.log, *[data(1) for _ in range(10)])
+    node.log.flush()
+    node.manager.directories[0].checkpoint_recovery_points()
+    node.manager.directories[0].checkpoint_high_watermarks()
+    node.disk.fail(Operation.CREATE, "/data/recovery-point-offset-checkpoint.tmp", errno.EIO)
+    refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: node.log.truncate_to(5))
+    node.disk.heal()
+    assert checkpoint(node, "recovery-point-offset-checkpoint") == {PARTITION: 10}
+    log = node.restart(clean=False)
+    assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (5, 5, 5)
+    assert checkpoint(node, "recovery-point-offset-checkpoint") == {PARTITION: 5}
+    assert checkpoint(node, "replication-offset-checkpoint") == {PARTITION: 5}
+    # Else what comes now would count as flushed.
+    append(log, *[data(1) for _ in range(3)])
+    log.roll()
+    append(log, *[data(1) for _ in range(3)])
+    for seed in range(40):
+        node.fs = disk = node.disk.copy()
+        disk.power_loss(random.Random(seed))
+        node.start()
+        found = offsets(log_records(node.log))
+        assert found == list(range(len(found)))
+        assert len(found) >= 5
+
+
+TRUNCATIONS: dict[str, Callable[[Log], object]] = {
+    "to an offset": lambda log: log.truncate_to(3),
+    "fully": lambda log: log.truncate_fully_and_start_at(100),
+}
+
+
+@pytest.mark.parametrize("kind", TRUNCATIONS)
+def test_a_truncation_that_is_cut_short_leaves_no_hole(kind: str) -> None:
+    node = Node(LogConfig(segment_bytes=2 * BATCH_SIZE))
+    append(node.log, *[data(1) for _ in range(9)])
+    node.log.flush()
+    node.manager.directories[0].checkpoint_recovery_points()
+    node.kill()
+    node.disk.settle()
+    disk = node.disk
+    for count in range(200):
+        for power_lost in (False, True):
+            node.fs = node.disk = disk.copy()
+            node.start()
+            node.disk.cut_after_operations(count)
+            with suppress(SimulatedCrash):
+                TRUNCATIONS[kind](node.log)
+            done = not node.disk.crashed
+            if power_lost:
+                node.disk.power_loss(random.Random(count))
+            else:
+                node.disk.crash()
+            node.start()
+            found = offsets(log_records(node.log))
+            assert found == list(range(len(found)))
+        if done:
+            return
+    pytest.fail("the truncation does not come to an end")
 
 
 def test_what_was_truncated_does_not_come_back_after_a_power_cut() -> None:
@@ -199,7 +268,7 @@ def test_a_log_can_be_started_anew_at_any_offset(start: int) -> None:
     assert offsets(log_records(log)) == [start, start + 1]
     assert offsets(log_records(node.restart(clean=False))) == [start, start + 1]
     node.clock.advance(node.config.file_delete_delay_ms)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     assert offsets(log_records(node.restart(clean=True))) == [start, start + 1]
 
 
@@ -286,7 +355,7 @@ def test_the_log_start_outlives_a_kill_once_it_was_checkpointed() -> None:
     append(node.log, data(2), data(2), data(2))
     node.log.delete_records(4)
     node.clock.advance(60_000)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     log = node.restart(clean=False)
     assert log.log_start_offset == 4
     assert offsets(log_records(log)) == [4, 5]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dohle.core.errors import ErrorCode
-from dohle.storage.producer_entry import SEQUENCE_MAX, BatchMetadata
+from dohle.storage.producer_entry import BatchMetadata
 from tests.storage.producer_partition import (
     CLIENT,
     COORDINATOR,
@@ -19,6 +19,8 @@ from tests.storage.producer_partition import (
     marker,
     plain,
 )
+
+SEQUENCE_MAX = 2**31 - 1
 
 
 @pytest.fixture

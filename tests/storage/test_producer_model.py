@@ -16,7 +16,7 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId
 from dohle.records.batch import Batch
 from dohle.records.control import TxnMarker, parse_txn_marker
-from dohle.storage.producer_entry import SEQUENCE_MAX, ProducerEntry
+from dohle.storage.producer_entry import ProducerEntry
 from dohle.storage.producer_state import AppendPlan, ProducerState
 from dohle.storage.transaction_index import AbortedTransaction
 from tests.storage.producer_partition import (
@@ -30,6 +30,7 @@ from tests.storage.producer_partition import (
     plain,
 )
 
+SEQUENCE_MAX = 2**31 - 1
 SEQUENCES = SEQUENCE_MAX + 1
 
 

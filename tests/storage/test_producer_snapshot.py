@@ -15,7 +15,6 @@ from dohle.storage.producer_snapshot import (
     CorruptSnapshot,
     decode_snapshot,
     encode_snapshot,
-    flush_snapshot,
     read_snapshot,
     snapshot_name,
     snapshot_offset,
@@ -160,13 +159,3 @@ def test_a_file_is_written_over_a_longer_one_of_the_same_name(tmp_path: Path, sy
     write_snapshot(FS, path, TWO, sync=sync)
     assert read_snapshot(FS, path) == TWO
     assert FS.read(path) == encode_snapshot(TWO)
-
-
-def test_a_file_can_be_flushed_later_even_if_it_is_gone(tmp_path: Path) -> None:
-    path = str(tmp_path / snapshot_name(5))
-    write_snapshot(FS, path, TWO, sync=False)
-    flush_snapshot(FS, path)
-    assert read_snapshot(FS, path) == TWO
-    FS.remove(path)
-    flush_snapshot(FS, path)
-    assert not FS.exists(path)

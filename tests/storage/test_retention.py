@@ -186,10 +186,10 @@ def test_the_files_of_a_segment_are_renamed_now_and_removed_after_the_delay() ->
     assert not before.keys() & node.names()
     assert node.manager.next_due_ms() <= NOW_MS + 60_000
     node.clock.advance(59_999)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     assert len(node.files(".deleted")) == 3
     node.clock.advance(1)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     assert not node.files(".deleted")
 
 
@@ -211,10 +211,10 @@ def test_the_snapshot_of_a_segment_goes_with_it() -> None:
 def test_the_manager_applies_retention_at_its_interval() -> None:
     node = filled(replace(CONFIG, retention_ms=HOUR_MS))
     node.clock.advance(HOUR_MS + 1)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     assert node.log.log_start_offset == 7
     node.clock.advance(60_000)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     assert not node.files(".deleted")
     assert node.files(".log").keys() == {name_of(7, ".log")}
 
@@ -260,7 +260,7 @@ def test_a_reader_of_an_old_slice_keeps_reading_until_the_files_are_removed(node
     retain(node)
     assert first(node.log) == 4
     node.clock.advance(59_999)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     for number, piece in enumerate(slices):
         assert piece is not None
         assert piece.read() == content[200 * number : 200 * number + 200]
@@ -273,7 +273,7 @@ def test_descriptors_of_removed_segments_are_given_back(tmp_path: Path) -> None:
     assert node.log.read(0, 1000).size == 200
     retain(node)
     node.clock.advance(60_000)
-    node.manager.run_due(node.clock.now_ms())
+    node.manager.run_due()
     targets = [
         os.readlink(f"/proc/self/fd/{fd}")
         for fd in os.listdir("/proc/self/fd")

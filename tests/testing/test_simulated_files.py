@@ -452,6 +452,18 @@ def test_a_fork_keeps_capacities_but_no_faults_limits_or_locks() -> None:
     assert fs.files() == {LOG: b"abc"}
 
 
+def test_another_threads_step_comes_within_an_operation_and_once() -> None:
+    fs = disk()
+    write(fs, LOG, b"first")
+    steps: list[str] = []
+    fs.interrupt(Operation.SYNC, LOG, lambda: steps.append(fs.read(LOG).decode()))
+    fs.interrupt(Operation.WRITE, "/data", lambda: write(fs, "/data/other", b"beside"))
+    write(fs, LOG, b"later", sync=True)
+    write(fs, LOG, b"again", sync=True)
+    assert steps == ["later"]
+    assert fs.read("/data/other") == b"beside"
+
+
 def test_put_replaces_and_is_safe_from_a_power_cut() -> None:
     fs = SimulatedFileSystem()
     fs.make_dirs("/data/a")

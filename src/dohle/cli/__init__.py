@@ -1,1 +1,1 @@
-"""The ``dohle`` command. Modules named ``dump_*`` are the parts of ``dohle log dump``."""
+"""The ``dohle`` command: a file for each family of commands, ``dump_*`` for ``dohle log dump``."""

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 
 from dohle.cli.dump_items import DecoderName, DumpOptions, Item, Note, Problem, Row, Source
-from dohle.cli.dump_values import Headers
+from dohle.cli.values import Headers
 from dohle.cli.zero_tail import end_of_data, zero_tail_note
 from dohle.core.errors import KafkaError
 from dohle.records.batch import (

@@ -6,23 +6,15 @@ one line with the file and the position; JSON has them among the rest as well.
 
 from __future__ import annotations
 
-import json
-import re
-import shutil
-import sys
-from typing import Literal, Protocol
+from typing import Protocol
 
 from dohle.cli.dump_items import Note, Problem, Row, Source
-from dohle.cli.dump_values import Json, to_json, to_text
 from dohle.cli.errors import report_error
+from dohle.cli.output import Fields, draw_table, print_json
+from dohle.cli.values import to_text
 
 #: How many rows a table has; a longer dump is several tables.
 TABLE_ROWS_MAX = 500
-
-#: Characters between two columns.
-_GAP = 2
-
-_WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class Writer(Protocol):
@@ -119,56 +111,13 @@ class TableWriter(LineWriter):
                 super().row(row)
 
     def _print_table(self, rows: list[Row]) -> bool:
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        terminal = shutil.get_terminal_size()
-        names = list(rows[0].fields)
-        if _table_width(names, rows) > terminal.columns:
-            names = [
-                name for name in names if any(_says_something(row.fields[name]) for row in rows)
-            ]
-            if not names or _table_width(names, rows) > terminal.columns:
-                return False
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, collapse_padding=True, pad_edge=False)
-        for name in names:
-            value = rows[0].fields[name]
-            is_number = isinstance(value, int) and not isinstance(value, bool)
-            justify: Literal["right", "left"] = "right" if is_number else "left"
-            table.add_column(Text(_heading(name)), justify=justify, no_wrap=True)
-        for row in rows:
-            table.add_row(*(Text(to_text(row.fields[name])) for name in names))
-        # Given both, Console believes them for a terminal that it knows nothing of, too.
-        Console(file=sys.stdout, width=terminal.columns, height=terminal.lines).print(table)
-        left_out = ", ".join(name for name in rows[0].fields if name not in names)
+        left_out = draw_table([row.fields for row in rows])
+        if left_out is None:
+            return False
         if left_out:
-            print(f"(left out, as no row has any: {left_out})")
+            print(f"(left out, as no row has any: {', '.join(left_out)})")
         self._is_empty = False
         return True
-
-
-def _says_something(value: object) -> bool:
-    # 0 is an offset like any other, though Python takes it for False.
-    return value is not None and value is not False and value != -1
-
-
-def _heading(name: str) -> str:
-    return _WORD_START.sub("\n", name)
-
-
-def _table_width(names: list[str], rows: list[Row]) -> int:
-    from rich.cells import cell_len
-
-    widths = [
-        max(
-            max(map(cell_len, _heading(name).split("\n"))),
-            max(cell_len(to_text(row.fields[name])) for row in rows),
-        )
-        for name in names
-    ]
-    return sum(widths) + _GAP * (len(widths) - 1)
 
 
 class JsonWriter:
@@ -184,7 +133,7 @@ class JsonWriter:
 
     def row(self, row: Row) -> None:
         """Print the row."""
-        self._print(row.type, {name: to_json(value) for name, value in row.fields.items()})
+        self._print(row.type, row.fields)
 
     def note(self, note: Note) -> None:
         """Print the note."""
@@ -192,12 +141,14 @@ class JsonWriter:
 
     def problem(self, problem: Problem) -> None:
         """Print the problem, on stderr as well."""
-        place: dict[str, Json] = {"position": problem.position, "line": problem.line}
-        self._print("problem", {**place, "message": problem.message})
+        self._print(
+            "problem",
+            {"position": problem.position, "line": problem.line, "message": problem.message},
+        )
         report_error(f"{self._path}: {to_text(str(problem))}")
 
     def end(self) -> None:
         """Nothing is kept back."""
 
-    def _print(self, type: str, fields: dict[str, Json]) -> None:
-        print(json.dumps({"file": self._path, "type": type, **fields}))
+    def _print(self, type: str, fields: Fields) -> None:
+        print_json({"file": self._path, "type": type, **fields})

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import sys
+from typing import ClassVar
 
 
 class CliError(Exception):
     """A failure to tell the user of: the text says what was wrong and what to do."""
 
+    exit_code: ClassVar = 1
+
+
+class UsageError(CliError):
+    """What was asked for makes no sense: an option, or a value in a configuration."""
+
+    exit_code: ClassVar = 2
+
 
 def report_error(message: str) -> None:
     """Write one line to stderr, behind everything that was already written to stdout."""
+    _report("error", message)
+
+
+def report_warning(message: str) -> None:
+    """Write one line of something that is not an error, but hardly meant so."""
+    _report("warning", message)
+
+
+def report_note(message: str) -> None:
+    """Write one line of something that may be good to know."""
+    _report("note", message)
+
+
+def _report(kind: str, message: str) -> None:
     sys.stdout.flush()
-    print(f"dohle: error: {message}", file=sys.stderr, flush=True)
+    print(f"dohle: {kind}: {message}", file=sys.stderr, flush=True)
 
 
 def describe_os_error(error: OSError) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from dohle.cli.options import Commands, add_command, add_family, add_json_option, positive
+
 _DESCRIPTION = """\
 Show the contents of the files that dohle and Kafka keep on disk. What a file
 is, is told by its name; a folder stands for all the files in it that are known:
@@ -61,17 +63,11 @@ _DECODERS = {
 }
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Declare the ``log`` family and its ``dump``."""
-    family = commands.add_parser("log", help="look into files on disk", description="Log files.")
-    members = family.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    parser = members.add_parser(
-        "dump",
-        help="show what is in log, index and checkpoint files",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    family = add_family(commands, "log", "look into files on disk", "Log files.")
+    help = "show what is in log, index and checkpoint files"
+    parser = add_command(family, "dump", help, _DESCRIPTION, _EPILOG)
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file or a folder")
     parser.add_argument(
         "--records",
@@ -79,10 +75,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="store_true",
         help="show the records of each batch too",
     )
-    parser.add_argument("--json", action="store_true", help="JSON lines, for programs")
+    add_json_option(parser)
     parser.add_argument(
         "--limit",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="stop each file after N batches or entries",
     )
@@ -107,16 +103,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             help=f"show records, decoded as {what}",
         )
     parser.set_defaults(run=run)
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return number
 
 
 def run(args: argparse.Namespace) -> int:

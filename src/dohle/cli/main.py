@@ -1,6 +1,7 @@
 """The entry of the ``dohle`` command: options, exit codes, and how a command may end.
 
-- 0: done. 1: something failed, or a file is damaged. 2: the command line is wrong.
+- 0: done. 1: something failed, or a file is damaged. 2: the command line or a configuration is
+  wrong.
 - Ctrl-C ends with 130 and a closed pipe (``dohle ... | head``) with 141, as a shell reports the
   signals; both without a word.
 - Every failure is one line on stderr that begins with ``dohle: error:``.
@@ -17,8 +18,9 @@ import sys
 from collections.abc import Sequence
 
 from dohle import __version__
-from dohle.cli import log_dump, start
+from dohle.cli import cluster, configs, consume, log_dump, produce, start, storage, topic
 from dohle.cli.errors import CliError, describe_os_error, report_error
+from dohle.cli.options import add_global_options
 
 EXIT_FAILURE = 1
 EXIT_INTERRUPTED = 130
@@ -26,12 +28,15 @@ EXIT_CLOSED_PIPE = 141
 
 _EXAMPLES = """\
 examples:
-  dohle start                                  open the data in ./data
-  dohle log dump data/orders-0                 show all files of a partition
-  dohle log dump --records data/orders-0/00000000000000000000.log
+  dohle start                                  a broker on 127.0.0.1:9092, data in ./data
+  dohle topic create orders --partitions 3
+  echo 'ann:3 apples' | dohle produce orders -K:
+  dohle consume orders -e -f '%p %o %k=%s\\n'
+  dohle topic describe orders
+  dohle log dump --records data/orders-0       what is in the files of a partition
   dohle COMMAND --help                         all options of a command
 
-exit codes: 0 done, 1 failed or a damaged file, 2 wrong command line
+exit codes: 0 done, 1 failed or a damaged file, 2 wrong command line or configuration
 """
 
 
@@ -63,8 +68,9 @@ def _run(argv: Sequence[str] | None) -> int:
     except BrokenPipeError:
         raise
     except CliError as error:
-        report_error(str(error))
-        return EXIT_FAILURE
+        for line in str(error).splitlines():
+            report_error(line)
+        return error.exit_code
     except OSError as error:
         report_error(describe_os_error(error))
         return EXIT_FAILURE
@@ -75,13 +81,20 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser with all commands."""
     parser = argparse.ArgumentParser(
         prog="dohle",
-        description="dohle is Kafka in Python: a durable, partitioned commit log in Kafka's own "
-        "file format.",
+        description="dohle is Kafka in Python: a durable, partitioned commit log that speaks "
+        "Kafka's protocol and keeps Kafka's files.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"dohle {__version__}")
+    add_global_options(parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     start.add_parser(commands)
+    topic.add_parser(commands)
+    configs.add_parser(commands)
+    produce.add_parser(commands)
+    consume.add_parser(commands)
+    cluster.add_parser(commands)
+    storage.add_parser(commands)
     log_dump.add_parser(commands)
     return parser

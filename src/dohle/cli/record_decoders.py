@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 
 from dohle.cli.dump_items import DecoderName
-from dohle.cli.dump_values import Decoded, Json, Undecoded, bytes_to_json
+from dohle.cli.values import Decoded, Json, Undecoded, bytes_to_json
 from dohle.core.ids import Uuid
 from dohle.core.uuid import uuid_to_text
 from dohle.protocol.apis import Coordinator, load_message

@@ -1,109 +1,176 @@
-"""``dohle start``: open a node's data directories, and for now close them again.
+"""``dohle start``: run a broker in the foreground until SIGTERM or Ctrl-C.
 
-There is no listener yet: the command formats, recovers and reports, and says so.
+Stdout gets what a person, or a program that waits for the broker, wants to know once; the last of
+it is the line ``Kafka Server started``, when clients are served. Stderr gets the log.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
-from dohle.cli.errors import CliError
+from dohle.cli.errors import (
+    CliError,
+    UsageError,
+    describe_os_error,
+    report_note,
+    report_warning,
+)
+from dohle.cli.options import (
+    BOOTSTRAP_DEFAULT,
+    Commands,
+    add_command,
+    add_data_option,
+    as_dict,
+    node_id,
+    pair,
+)
 
 if TYPE_CHECKING:
-    from dohle.storage.log_manager import LogManager
+    from dohle.core.static_config import BrokerConfig, Notice
+    from dohle.server.node import Node
 
-_DEFAULT_NODE_ID = 1
-_NODE_ID_MAX = (1 << 31) - 1
 _DESCRIPTION = """\
-Open the data directories of a node: format them if they are empty, recover
-them if the last stop was not clean, and tell what is in them. This version
-does not listen on the network yet: it closes the directories and ends.
+Run a broker: a node that is a whole Kafka cluster by itself. It needs no
+configuration; the server.properties of a Kafka in KRaft mode is taken as it is.
+Data directories are formatted if they are empty, and recovered if the last stop
+was not a clean one. SIGTERM or Ctrl-C stops it cleanly.
 """
 _EXAMPLES = """\
 examples:
   dohle start
-  dohle start --node-id 2 --data /disk1/dohle --data /disk2/dohle
+  dohle start --ephemeral --listener 127.0.0.1:0
+  dohle start --config server.properties --data /disk1/kafka --data /disk2/kafka
+  dohle start -X num.partitions=3 -X auto.create.topics.enable=false
+  dohle start --log-format json --request-log
+
+exit codes: 0 stopped as asked, 1 could not start or failed, 2 wrong command line
+or configuration
 """
+_LEVELS = ("debug", "info", "warning", "error")
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Declare the command."""
-    parser = commands.add_parser(
-        "start",
-        help="open a node's data (no network yet)",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "start", "run a broker", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("--config", metavar="FILE", help="a server.properties")
+    add_data_option(parser, "the file's, or ./data")
     parser.add_argument(
-        "--data",
-        action="append",
-        metavar="DIR",
-        help="a data directory (log.dirs in Kafka); give it more than once for several "
-        "(default: ./data)",
+        "--listener",
+        metavar="HOST:PORT",
+        help="where to listen; port 0 takes a free one, no host means all addresses "
+        "(default: the file's, or 127.0.0.1:9092)",
     )
     parser.add_argument(
         "--node-id",
-        type=_node_id,
+        type=node_id,
         metavar="ID",
-        help="this node's id; must be the one in meta.properties if the directory has one "
-        f"(default: that one, or {_DEFAULT_NODE_ID})",
+        help="this node's id (default: the file's, or that of the data directory, or 1)",
     )
+    parser.add_argument(
+        "-X",
+        dest="properties",
+        type=pair,
+        action="append",
+        metavar="NAME=VALUE",
+        help="a config as in the file, above the file and the options; may be given more than once",
+    )
+    parser.add_argument(
+        "--ephemeral",
+        action="store_true",
+        help="keep the data in a temporary directory that is removed at the end",
+    )
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="name also the configs that Kafka has and that do nothing here",
+    )
+    parser.add_argument(
+        "--log-level", choices=_LEVELS, default="info", help="what is logged (default: info)"
+    )
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="default: text"
+    )
+    parser.add_argument("--request-log", action="store_true", help="log each request too")
     parser.set_defaults(run=run)
 
 
-def _node_id(text: str) -> int:
-    if not text.isdecimal() or int(text) > _NODE_ID_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {_NODE_ID_MAX}")
-    return int(text)
-
-
 def run(args: argparse.Namespace) -> int:
-    """Open, report, close."""
-    import logging
+    """Run the broker, in a directory of its own if it is an ephemeral one."""
+    if not args.ephemeral:
+        return _run(args, args.data)
+    if args.data:
+        raise UsageError("--ephemeral has a directory of its own: leave --data out")
+    import tempfile
 
-    from dohle.core.errors import KafkaError
-    from dohle.core.ids import BrokerId
-    from dohle.core.seams import SystemClock, system_rng
-    from dohle.core.uuid import random_uuid, uuid_to_text
-    from dohle.storage.files import OsFileSystem
-    from dohle.storage.log_directory import LogDirectoryInUse
-    from dohle.storage.log_manager import Identity, LogManager
-    from dohle.storage.meta_properties import InvalidMetaProperties, load_ensemble
+    with tempfile.TemporaryDirectory(prefix="dohle-", ignore_cleanup_errors=True) as folder:
+        return _run(args, [folder])
 
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
-    paths: list[str] = args.data or ["./data"]
-    fs, rng = OsFileSystem(), system_rng()
-    found = load_ensemble(fs, paths)
-    node_id = args.node_id if args.node_id is not None else found.node_id
-    identity = Identity(
-        found.cluster_id or uuid_to_text(random_uuid(rng)),
-        BrokerId(_DEFAULT_NODE_ID if node_id is None else node_id),
+
+def _run(args: argparse.Namespace, data: list[str] | None) -> int:
+    from dohle.cli.log_lines import start_logging
+    from dohle.cli.node_properties import lay_over, load_config, read_properties
+
+    file = {} if args.config is None else read_properties(args.config)
+    properties = lay_over(
+        file,
+        data=data,
+        listener=args.listener,
+        node_id=args.node_id,
+        more=as_dict(args.properties),
     )
-    manager = LogManager(fs, clock=SystemClock(), rng=rng)
+    config, notices = load_config(properties)
+    _report(notices, verbose=args.verbose)
+    start_logging(
+        level=args.log_level, as_json=args.log_format == "json", requests=args.request_log
+    )
+    return _serve(config, is_ephemeral=args.ephemeral)
+
+
+def _report(notices: list[Notice], *, verbose: bool) -> None:
+    from dohle.core.static_config import NoticeLevel
+
+    for notice in notices:
+        if notice.level is NoticeLevel.WARNING:
+            report_warning(notice.message)
+        elif verbose:
+            report_note(notice.message)
+
+
+def _serve(config: BrokerConfig, *, is_ephemeral: bool) -> int:
+    from dohle.core.errors import KafkaError
+    from dohle.server.run import run_loop, serve
+    from dohle.storage.log_directory import LogDirectoryInUse
+    from dohle.storage.meta_properties import InvalidMetaProperties
+
     try:
-        manager.open(paths, identity)
+        return run_loop(serve(config, lambda node: _greet(node, is_ephemeral=is_ephemeral)))
     except (InvalidMetaProperties, LogDirectoryInUse, KafkaError) as error:
-        raise CliError(error.args[0]) from None
-    directories = list(manager.directories)
-    try:
-        print(f"node id: {identity.node_id}\ncluster id: {identity.cluster_id}")
-        _report(manager, new=found.empty_dirs)
-    finally:
-        manager.close()
-    print("this version does not listen on the network yet: closed again", file=sys.stderr)
-    return 1 if manager.offline or any(one.failure for one in directories) else 0
+        raise CliError(str(error.args[0])) from None
+    except OSError as error:
+        raise CliError(describe_os_error(error)) from None
 
 
-def _report(manager: LogManager, new: tuple[str, ...]) -> None:
-    for directory in manager.online_directories:
-        state = "was closed cleanly" if directory.had_clean_shutdown else "was not closed cleanly"
-        state = "new" if directory.path in new else state
-        print(f"data directory: {directory.path} ({state}), partitions: {len(directory.logs)}")
-        for log in sorted(directory.logs.values(), key=lambda log: log.partition):
-            print(
-                f"  {log.partition}: start offset {log.log_start_offset}, "
-                f"end offset {log.log_end_offset}, {log.size} bytes, segments: {len(log.segments)}"
-            )
+def _greet(node: Node, *, is_ephemeral: bool) -> None:
+    """Tell where the broker is and what to try, then that it serves."""
+    from dohle import __version__
+
+    data = ", ".join(node.config.log_dirs) + (" (removed at the end)" if is_ephemeral else "")
+    option = "" if _is_default(node.bootstrap) else f" -b {node.bootstrap}"
+    print(
+        f"dohle {__version__}, node {node.config.node_id} of cluster {node.cluster_id}\n"
+        f"bootstrap: {node.bootstrap}\n"
+        f"data:      {data}\n"
+        "\n"
+        "try in another terminal:\n"
+        f"  echo hello | dohle produce greetings{option}\n"
+        f"  dohle consume greetings -e{option}\n"
+        "\n"
+        "Kafka Server started",
+        flush=True,
+    )
+
+
+def _is_default(bootstrap: str) -> bool:
+    return bootstrap in (BOOTSTRAP_DEFAULT, BOOTSTRAP_DEFAULT.replace("localhost", "127.0.0.1"))

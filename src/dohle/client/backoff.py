@@ -1,4 +1,4 @@
-"""How long to wait before trying again: twice as long each time up to a limit, and never quite even.
+"""How long to wait before trying again: twice as long each time up to a limit, never quite even.
 
 The jitter of a fifth either way keeps clients that failed together from coming back together.
 """

@@ -22,7 +22,13 @@ from dohle.client.addresses import Address, parse_bootstrap
 from dohle.client.backoff import Backoff
 from dohle.client.config import ClientConfig
 from dohle.client.connection import Connection
-from dohle.client.errors import ClientClosed, ConnectionClosed, TimedOut, answered_error
+from dohle.client.errors import (
+    ClientClosed,
+    ConnectionClosed,
+    TimedOut,
+    answered_error,
+    is_retriable,
+)
 from dohle.client.metadata import Broker, ClusterMetadata, PartitionInfo, TopicInfo
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition
@@ -88,8 +94,6 @@ class Cluster:
         for address in dict.fromkeys((*known, *self._bootstrap)):
             try:
                 return await self._connect(address)
-            except ClientClosed:
-                raise
             except ConnectionClosed as error:
                 failures.append(str(error.args[0]))
         raise ConnectionClosed(f"no broker can be reached: {'; '.join(failures)}")
@@ -120,12 +124,19 @@ class Cluster:
             await self.retry("the list of brokers", lambda: self.refresh(()))
         return tuple(self.metadata.brokers.values())
 
+    def known_topic(self, name: TopicName) -> TopicInfo | None:
+        """Return a topic if it is known and what is known is not too old."""
+        known = self.metadata.topics.get(name)
+        if known is not None:
+            age_s = asyncio.get_running_loop().time() - self._asked_at[name]
+            if age_s * 1000 > self.config.metadata_max_age_ms:
+                return None
+        return known
+
     async def topic(self, name: TopicName, *, allow_auto_topic_creation: bool = False) -> TopicInfo:
         """Return a topic, from memory if it is known and not too old; raise if it cannot be had."""
-        age_max_s = self.config.metadata_max_age_ms / 1000
-        known = self.metadata.topics.get(name)
-        now = asyncio.get_running_loop().time()
-        if known is None or now - self._asked_at.get(name, now) > age_max_s:
+        known = self.known_topic(name)
+        if known is None:
             await self.refresh((name,), allow_auto_topic_creation=allow_auto_topic_creation)
             known = self.metadata.topics.get(name)
         if known is None:
@@ -162,8 +173,9 @@ class Cluster:
         async with self._refreshing:
             if names is not None and self._is_newer(names, wanted_at):
                 return self.metadata
-            asked_at = loop.time()
             connection = await self.any_connection()
+            await asyncio.sleep(0)  # those who ask in the same turn of the loop share the answer
+            asked_at = loop.time()
             answer = await connection.request(
                 MetadataRequest(
                     topics=None
@@ -231,7 +243,7 @@ class Cluster:
     def _worth_another_try(self, error: KafkaError, failures: int) -> bool:
         if self._is_closed or failures > self.config.retries:
             return False
-        return error.code.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE
+        return is_retriable(error)
 
     def _is_newer(self, names: tuple[TopicName, ...], than: float) -> bool:
         if self._brokers_asked_at < than:
@@ -247,14 +259,19 @@ class Cluster:
             connection = self._connections.get(address)
             if connection is not None and not connection.is_closed:
                 return connection
-            if self._is_closed:
-                raise ClientClosed("the client is closed")
+            self._check_open()
             connection = await Connection.open(address, self.config)
-            if self._is_closed:
+            try:
+                self._check_open()
+            except ClientClosed:
                 await connection.close()
-                raise ClientClosed("the client was closed while it connected")
+                raise
             self._connections[address] = connection
             return connection
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("the client is closed")
 
     async def _drop_unknown_brokers(self) -> None:
         """Forget connections to what is no broker any more, once they are idle."""

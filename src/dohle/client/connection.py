@@ -15,14 +15,18 @@ Rules it keeps:
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import socket
 from collections import deque
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dohle import __version__
 from dohle.client.addresses import Address
 from dohle.client.config import ClientConfig
-from dohle.client.errors import ClientClosed, ConnectionClosed, TimedOut, answered_error
+from dohle.client.errors import ConnectionClosed, TimedOut, answered_error
 from dohle.client.frames import FrameProtocol
 from dohle.client.versions import BrokerVersions, api_versions_refused
 from dohle.core.errors import KafkaError
@@ -36,6 +40,7 @@ _Answer = TypeVar("_Answer", bound=Response)
 
 _CORRELATION_ID_MAX = 2**31 - 1
 _CLOSE_TIMEOUT_S = 5
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 
 @dataclass(slots=True)
@@ -105,7 +110,23 @@ class Connection:
         self, message: Request, answer: type[_Answer], *, timeout_ms: int | None = None
     ) -> _Answer:
         """Send a request and wait for its answer, by default for ``request_timeout_ms``."""
-        return await self._exchange(message, answer, self.version_of(type(message)), timeout_ms)
+        return await (await self.send(message, answer, timeout_ms=timeout_ms))
+
+    async def send(
+        self, message: Request, answer: type[_Answer], *, timeout_ms: int | None = None
+    ) -> Coroutine[Any, Any, _Answer]:
+        """Send a request as soon as there is room for it, and return the answer to wait for.
+
+        Who waits for one call to return before the next has requests that leave in this order.
+        """
+        version = self.version_of(type(message))
+        waiting = await self._begin(message, version, timeout_ms)
+
+        async def answered() -> _Answer:
+            frame, body = await waiting.answer
+            return self._decode(answer, version, frame, body)
+
+        return answered()
 
     async def post(self, message: Request) -> None:
         """Send a request that has no answer: Produce with acks 0."""
@@ -124,7 +145,7 @@ class Connection:
         version: int | None = ApiVersionsRequest.VERSIONS.highest
         for _ in range(2):
             assert version is not None
-            frame, body = await self._answer_of(request, version, None)
+            frame, body = await (await self._begin(request, version, None)).answer
             asked, version = version, api_versions_refused(memoryview(frame)[body:])
             if version is None:
                 found = self._decode(ApiVersionsResponse, asked, frame, body)
@@ -136,7 +157,7 @@ class Connection:
     async def close(self) -> None:
         """Send what was written, close, and wait until the connection is gone."""
         self._flush()
-        self._end(ClientClosed(f"the connection to {self.address} was closed"), abort=False)
+        self._end(ConnectionClosed(f"{self.address}: the connection was closed"), abort=False)
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._protocol.lost.wait()
@@ -144,17 +165,10 @@ class Connection:
             self._protocol.transport.abort()
             await self._protocol.lost.wait()
 
-    async def _exchange(
-        self, message: Request, answer: type[_Answer], version: int, timeout_ms: int | None
-    ) -> _Answer:
-        frame, body = await self._answer_of(message, version, timeout_ms)
-        return self._decode(answer, version, frame, body)
-
     def _decode(self, answer: type[_Answer], version: int, frame: Buffer, body: int) -> _Answer:
         try:
-            message, end = answer.decode(version, frame, body)
-            if end != len(frame):
-                raise MalformedMessage(f"{len(frame) - end} bytes behind its end")
+            # Like Kafka's own clients, do not mind bytes behind the end of an answer.
+            message, _ = answer.decode(version, frame, body)
         except MalformedMessage as error:
             closed = ConnectionClosed(
                 f"{self.address} sent a {answer.__name__} that cannot be read: {error}"
@@ -163,17 +177,14 @@ class Connection:
             raise closed from None
         return message
 
-    async def _answer_of(
-        self, message: Request, version: int, timeout_ms: int | None
-    ) -> tuple[Buffer, int]:
-        """Send the request; return the frame of its answer and where the body starts in it."""
+    async def _begin(self, message: Request, version: int, timeout_ms: int | None) -> _Waiting:
+        """Send the request once there is room."""
         await self._room()
         try:
-            waiting = self._enqueue(message, version, timeout_ms)
+            return self._enqueue(message, version, timeout_ms)
         except BaseException:
             self._slots.release()
             raise
-        return await waiting.answer
 
     def _enqueue(self, message: Request, version: int, timeout_ms: int | None) -> _Waiting:
         if timeout_ms is None:
@@ -208,9 +219,7 @@ class Connection:
         """Queue the frame of a request and return its correlation id."""
         correlation_id = self._next_correlation_id
         chunks = encode_request(message, version, correlation_id, self._config.client_id)
-        self._next_correlation_id = (
-            0 if correlation_id == _CORRELATION_ID_MAX else correlation_id + 1
-        )
+        self._next_correlation_id = correlation_id + 1 & _CORRELATION_ID_MAX
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out += chunks
@@ -288,4 +297,9 @@ class Connection:
 
 def _reason(error: Exception) -> str:
     """Say what happened in the system's words, without its numbers."""
+    if isinstance(error, OSError) and not isinstance(error, socket.gaierror):
+        # A host with several addresses fails with one text for all of them, if with one reason.
+        numbers = {error.errno} if error.errno else set(map(int, _ERRNO.findall(str(error))))
+        if len(numbers) == 1:
+            return os.strerror(numbers.pop())
     return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__

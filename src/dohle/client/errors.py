@@ -30,6 +30,13 @@ class ClientClosed(KafkaError):
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
 
 
+def is_retriable(error: KafkaError) -> bool:
+    """Tell whether another try may help. A broker that is not there now may come back."""
+    if isinstance(error, ClientClosed):
+        return False
+    return error.code.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
 def error_code_of(number: int) -> ErrorCode:
     """Return the code of a number; one that a newer broker invented counts as unknown."""
     try:

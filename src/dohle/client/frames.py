@@ -1,4 +1,4 @@
-"""Frames over a stream: the bytes of a connection in, whole answers out, and nothing about requests.
+"""Frames over a stream: the bytes of a connection in, whole answers out; requests are not known.
 
 Rules it keeps:
 

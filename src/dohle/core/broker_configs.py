@@ -280,14 +280,6 @@ _METADATA_LOG: Final = (
         Range(8 * _MIB),
     ),
     ConfigKey(
-        "metadata.max.idle.interval.ms",
-        _INT,
-        500,
-        "How often the controller writes a record without content when there is nothing else to "
-        "write, to show that it lives; 0 never does.",
-        Range(0),
-    ),
-    ConfigKey(
         "metadata.max.retention.bytes",
         _LONG,
         100 * _MIB,
@@ -351,23 +343,15 @@ _INTERNAL: Final = (
     ),
 )
 
-# The topic configs that several broker configs give, with the broker's first one.
-_IN_SEVERAL_UNITS: Final = {
-    "flush.ms": "log.flush.scheduler.interval.ms",
-    "retention.ms": "log.retention.minutes",
-    "segment.jitter.ms": "log.roll.jitter.hours",
-    "segment.ms": "log.roll.hours",
-}
-
 
 def _default_of_topics(topic_key: ConfigKey) -> ConfigKey:
-    name, other = topic_key.synonyms[0], _IN_SEVERAL_UNITS.get(topic_key.name)
+    name, *others = topic_key.synonyms
+    default, limits = topic_key.default, topic_key.validator
     doc = f"{topic_key.doc} Topics can have their own value as {topic_key.name}."
-    if other is None:
-        default, limits = topic_key.default, topic_key.validator
-    else:
+    if others:
+        # The default is that of the last of the others; and Kafka sets no limits here.
         default, limits = None, None
-        doc = f"{doc} If not set, {other} counts."
+        doc = f"{doc} If not set, {others[0]} counts."
     return ConfigKey(name, topic_key.type, default, doc, limits, UpdateMode.CLUSTER_WIDE)
 
 

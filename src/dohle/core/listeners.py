@@ -6,21 +6,20 @@ A listener has a name of its own choice, in upper case, and the map
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from dohle.core.errors import ErrorCode, KafkaError
 
 #: Means "every address of this machine": good for listening, useless for a client.
 NON_ROUTABLE_HOST: Final = "0.0.0.0"
 
-_URI: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)", re.ASCII)
-_HOST_PORT: Final = re.compile(r"\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)", re.ASCII)
-_VOTER: Final = re.compile(r"([0-9]+)@(.*)", re.ASCII)
+_HOST_CHARACTERS: Final = frozenset(
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-%._:"
+)
 _PORT_MAX: Final = 65535
+_DIGITS_MAX: Final = 9
 
 
 class SecurityProtocol(IntEnum):
@@ -32,8 +31,7 @@ class SecurityProtocol(IntEnum):
     SASL_SSL = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(NamedTuple):
     """One address. Without a host it means all interfaces, and port 0 is any free one."""
 
     name: str
@@ -46,8 +44,7 @@ class Listener:
         return f"{self.name}://{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
+class Voter(NamedTuple):
     """A member of the quorum and where it can be found."""
 
     id: int
@@ -85,8 +82,8 @@ def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
     """Read ``listener.security.protocol.map``."""
     config = "listener.security.protocol.map"
     protocols = {}
-    for item in text.split(","):
-        name, colon, protocol = (part.strip() for part in item.rpartition(":"))
+    for item in filter(str.strip, text.split(",")):
+        name, colon, protocol = (part.strip().upper() for part in item.rpartition(":"))
         if not colon or not name:
             raise _refusal(
                 f"Error parsing configuration property '{config}': {item.strip()!r} is not of the "
@@ -98,7 +95,7 @@ def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
                 f"Invalid security protocol `{protocol}` defined in {config}, "
                 f"it must be one of: {allowed}"
             )
-        protocols[name.upper()] = SecurityProtocol[protocol]
+        protocols[name] = SecurityProtocol[protocol]
     return protocols
 
 
@@ -106,14 +103,14 @@ def parse_voters(entries: Iterable[str]) -> tuple[Voter, ...]:
     """Read the items of ``controller.quorum.voters``."""
     voters = {}
     for entry in entries:
-        found = _VOTER.fullmatch(entry)
-        address = None if found is None else _parse_address(found[2])
-        if found is None or address is None:
+        number, _, text = entry.partition("@")
+        voter_id, address = _parse_number(number), _parse_address(text)
+        if voter_id is None or address is None or not address[0]:
             raise _refusal(
                 f"Invalid value {entry} for configuration controller.quorum.voters: Each entry "
                 "should be in the form `{id}@{host}:{port}`."
             )
-        voters[int(found[1])] = Voter(int(found[1]), *address)
+        voters[voter_id] = Voter(voter_id, *address)
     return tuple(voters.values())
 
 
@@ -122,7 +119,7 @@ def parse_bootstrap_servers(entries: Iterable[str]) -> tuple[tuple[str, int], ..
     addresses = []
     for entry in entries:
         address = _parse_address(entry)
-        if address is None:
+        if address is None or not address[0]:
             raise _refusal(
                 f"Invalid value {entry} for configuration controller.quorum.bootstrap.servers: "
                 "Each entry should be in the form `{host}:{port}`."
@@ -132,26 +129,33 @@ def parse_bootstrap_servers(entries: Iterable[str]) -> tuple[tuple[str, int], ..
 
 
 def _parse_listener(entry: str, protocols: Mapping[str, SecurityProtocol], config: str) -> Listener:
-    found = _URI.fullmatch(entry)
-    if found is None or not found[1].strip() or not -1 <= int(found[3]) <= _PORT_MAX:
+    name, _, text = entry.rpartition("://")
+    name, address = name.upper(), _parse_address(text)
+    if not name.strip() or address is None:
         raise _refusal(
             f"Error creating broker listeners from '{entry}' in {config}: Unable to parse {entry} "
             "to a broker endpoint, it should be in the form name://host:port"
         )
-    name = found[1].upper()
     if name not in protocols:
         raise _refusal(
             f"Error creating broker listeners from '{entry}' in {config}: No security protocol "
             f"defined for listener {name}, add it to listener.security.protocol.map"
         )
-    return Listener(name, found[2], int(found[3]), protocols[name])
+    return Listener(name, *address, protocols[name])
 
 
 def _parse_address(text: str) -> tuple[str, int] | None:
-    found = _HOST_PORT.fullmatch(text)
-    if found is None or not found[1] or int(found[2]) > _PORT_MAX:
+    """Read ``host:port``; an IPv6 address stands in brackets, and the host may be empty."""
+    host, _, number = text.rpartition(":")
+    host, port = host.removeprefix("[").removesuffix("]"), _parse_number(number)
+    if port is None or port > _PORT_MAX or not _HOST_CHARACTERS.issuperset(host):
         return None
-    return found[1], int(found[2])
+    return host, port
+
+
+def _parse_number(text: str) -> int | None:
+    valid = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    return int(text) if valid else None
 
 
 def _ip_version(host: str) -> int:

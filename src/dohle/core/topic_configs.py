@@ -257,8 +257,9 @@ def effective_topic_config(
         for synonym in key.synonyms:
             value = broker.effective(synonym, dynamic_broker, dynamic_default)
             if value is not None:
-                if isinstance(value, int):
-                    value *= _MS_PER_UNIT.get(synonym.rpartition(".")[2], 1)
+                unit_ms = _MS_PER_UNIT.get(synonym.rpartition(".")[2])
+                if unit_ms is not None and isinstance(value, int):
+                    value *= unit_ms
                 values[name] = value
                 break
     if values.get_int("retention.ms") < 0:

@@ -11,7 +11,7 @@ of strings are there; it is worked out once for a map and then kept.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 SHARD_ENTRIES_MEAN_MAX = 32
 _GROWTH = 4
@@ -27,6 +27,7 @@ class Orderable(Protocol):
 
 K = TypeVar("K", bound=Orderable)
 V = TypeVar("V")
+D = TypeVar("D")
 
 
 class PersistentMap(Mapping[K, V]):
@@ -47,7 +48,13 @@ class PersistentMap(Mapping[K, V]):
         shards = self._shards
         return shards[hash(key) & len(shards) - 1][key]
 
-    def get(self, key: K, default: Any = None) -> Any:
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+
+    @overload
+    def get(self, key: K, /, default: V | D) -> V | D: ...
+
+    def get(self, key: K, /, default: V | D | None = None) -> V | D | None:
         """Return the value of a key, or the default."""
         shards = self._shards
         return shards[hash(key) & len(shards) - 1].get(key, default)

@@ -19,6 +19,7 @@ DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 
 _GZIP_WINDOW_BITS = 31  # deflate within gzip's header and trailer
 _GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_MEMBER_STEP = 1024
 
 
 class Codec(IntEnum):
@@ -91,23 +92,28 @@ def decompress(
             return zstd.decompress(memoryview(data), max_bytes)
 
 
-def _gunzip(data: bytes | memoryview, max_bytes: int) -> bytes:
+def _gunzip(data: memoryview, max_bytes: int) -> bytes:
     """Read all members; like Java's reader, ignore what follows them and is none."""
-    chunks = []
-    left = max_bytes
-    while True:
+    chunks: list[bytes] = []
+    left, position, step = max_bytes, 0, len(data)
+    while position == 0 or data[position : position + 2] == _GZIP_MAGIC:
         decompressor = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        try:
-            # A maximum of 0 would mean that there is none.
-            chunk = decompressor.decompress(data, left + 1)
-        except zlib.error as error:
-            raise CorruptBatch(f"the gzip data cannot be decompressed: {error}") from None
-        left -= len(chunk)
-        if left < 0:
-            raise DecompressedTooLarge("gzip", max_bytes)
-        if not decompressor.eof:
-            raise CorruptBatch("the gzip data ends within a member")
-        chunks.append(chunk)
-        data = decompressor.unused_data
-        if not data.startswith(_GZIP_MAGIC):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        while not decompressor.eof:
+            piece = data[position : position + step]
+            if not piece:
+                raise CorruptBatch("the gzip data ends within a member")
+            try:
+                # A maximum of 0 would mean that there is none.
+                chunk = decompressor.decompress(piece, left + 1)
+            except zlib.error as error:
+                raise CorruptBatch(f"the gzip data cannot be decompressed: {error}") from None
+            left -= len(chunk)
+            if left < 0:
+                raise DecompressedTooLarge("gzip", max_bytes)
+            chunks.append(chunk)
+            position += len(piece) - len(decompressor.unused_data)
+            step *= 4
+        # The decompressor copies what is behind a member. One member is all that clients send, so
+        # the first is fed at once; a batch of many must not be copied whole for each of them.
+        step = _GZIP_MEMBER_STEP
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)

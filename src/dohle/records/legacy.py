@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dohle.core.ids import NO_PRODUCER_ID
@@ -129,20 +129,29 @@ class LegacyBatch:
                 f"but its bytes give {computed:#010x}"
             )
 
-    def records(self, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-        """Decode the message, or those inside it with a limit on what they decompress to."""
+    def messages(self, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[LegacyBatch]:
+        """View the messages inside, with the offsets they have there; a plain one is its own."""
         codec = self.compression
         if codec is Codec.NONE:
-            key, value = self._key_and_value()
-            yield Record(self.last_offset, self.max_timestamp, key, value)
-            return
+            return [self]
         if codec is Codec.ZSTD:
             raise InvalidRecord(f"zstd is not a codec of format {self.magic}")
         _, compressed = self._key_and_value()
         if compressed is None:
             raise InvalidRecord(f"the compressed message at offset {self.last_offset} has no value")
         data = decompress(codec, compressed, max_bytes, message_format_0=self.magic == 0)
-        yield from self._inner_records(memoryview(data))
+        messages = _inner_messages(memoryview(data))
+        if not messages:
+            raise InvalidRecord(f"the compressed set at offset {self.last_offset} is empty")
+        return messages
+
+    def records(self, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+        """Decode the message, or those inside it with a limit on what they decompress to."""
+        if self.attributes & _CODEC_MASK:
+            yield from self._inner_records(self.messages(max_bytes))
+            return
+        key, value = self._key_and_value()
+        yield Record(self.last_offset, self.max_timestamp, key, value)
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -178,16 +187,13 @@ class LegacyBatch:
             )
         return bytes(self.buffer[position:end]), end
 
-    def _inner_records(self, data: memoryview) -> Iterator[Record]:
+    def _inner_records(self, messages: list[LegacyBatch]) -> Iterator[Record]:
         """Decode the messages of a compressed set.
 
         The offset of the first follows from that of the last, so all headers are read before the
         first record is given out. An outer offset of 0 means that the set has not been appended
         yet: some producers leave it so.
         """
-        messages = _inner_messages(data)
-        if not messages:
-            raise InvalidRecord(f"the compressed set at offset {self.last_offset} is empty")
         base = 0
         if self.magic == 1 and self.last_offset != 0:
             base = self.last_offset - messages[-1].last_offset
@@ -239,8 +245,13 @@ def build_message_set(
     codec: Codec = Codec.NONE,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     log_append_time: int = NO_TIMESTAMP,
+    offsets: Sequence[int] | None = None,
 ) -> bytes:
-    """Write messages with consecutive offsets, one after the other or compressed into a wrapper."""
+    """Write messages one after the other, or compressed into a wrapper.
+
+    Offsets count up from ``base_offset``, unless ``offsets`` gives one for each, in order and none
+    below it: a compacted log has gaps.
+    """
     if magic not in (0, 1):
         raise ValueError(f"message sets have format 0 or 1, not {magic}")
     if codec is Codec.ZSTD:
@@ -248,20 +259,22 @@ def build_message_set(
     flags = 0
     if magic == 1 and timestamp_type is TimestampType.LOG_APPEND_TIME:
         flags = _LOG_APPEND_TIME_FLAG
-    relative = magic == 1 and codec is not Codec.NONE
-    offset = 0 if relative else base_offset
+    # Inside a wrapper of format 1, offsets are relative to the first.
+    wrapped_from = base_offset if magic == 1 and codec is not Codec.NONE else 0
+    offset = base_offset
     entries = []
     max_timestamp = NO_TIMESTAMP
-    for message in messages:
+    for index, message in enumerate(messages):
         timestamp = log_append_time if flags else message.timestamp
-        entries.append(_entry(offset, magic, flags, timestamp, message.key, message.value))
+        offset = base_offset + index if offsets is None else offsets[index]
+        entries.append(
+            _entry(offset - wrapped_from, magic, flags, timestamp, message.key, message.value)
+        )
         max_timestamp = max(max_timestamp, timestamp)
-        offset += 1
     if codec is Codec.NONE or not entries:
         return b"".join(entries)
-    last_offset = base_offset + len(entries) - 1
     value = compress(codec, b"".join(entries), message_format_0=magic == 0)
-    return _entry(last_offset, magic, flags | codec, max_timestamp, None, value)
+    return _entry(offset, magic, flags | codec, max_timestamp, None, value)
 
 
 def _entry(

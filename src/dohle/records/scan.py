@@ -18,7 +18,14 @@ from typing import NamedTuple
 
 from dohle.records.errors import InvalidRecord
 from dohle.records.record import ONE_BYTE_VARINTS, decode_headers
-from dohle.records.varint import INT64_MAX, INT64_MIN, encode_varint, read_varint, read_varlong
+from dohle.records.varint import (
+    INT64_MAX,
+    INT64_MIN,
+    encode_varint,
+    read_unsigned_varint,
+    read_varint,
+    read_varlong,
+)
 
 #: A run is tried after this many records of one size in a row.
 _ALIKE_MIN = 4
@@ -142,6 +149,63 @@ def scan_records(data: bytes, count: int, base_timestamp: int) -> Summary:
     return Summary(low, high, is_consecutive, has_null_key)
 
 
+def scan_frames(data: bytes | memoryview, count: int) -> int:
+    """Follow the records' lengths only: there must be ``count``, and they must fill ``data``.
+
+    Returns where the last one starts.
+    """
+    position = index = start = previous_size = alike = try_at = 0
+    pause = _PAUSE_MIN
+    end = len(data)
+    while index < count:
+        start = position
+        try:
+            raw = data[position]
+            position += 1
+            if raw > 0x7F:
+                raw = raw & 0x7F | data[position] << 7
+                position += 1
+                if raw > 0x3FFF:
+                    raw, width = read_unsigned_varint(bytes(data[start : start + 5]), 0)
+                    position = start + width
+        except IndexError:
+            raise InvalidRecord(f"only {index} of {count} records in {end} bytes") from None
+        position += raw >> 1
+        if raw & 1 or position > end:
+            raise InvalidRecord(f"a record at byte {start} of {end} cannot have its length")
+        index += 1
+        if position - start != previous_size:
+            previous_size = position - start
+            alike = 1
+            continue
+        alike += 1
+        if alike < _ALIKE_MIN or index < try_at:
+            continue
+        found = min(_RUN_MAX, count - index, (end - position) // previous_size)
+        found = _same(data, start, position - (raw >> 1), previous_size, found)
+        pause = _PAUSE_MIN if found > pause else pause * 2
+        index += found
+        position += found * previous_size
+        start = position - previous_size
+        try_at = index + pause
+    if position != end:
+        raise InvalidRecord(f"{end - position} bytes follow the {count} records of a batch")
+    return start
+
+
+def _same(data: bytes | memoryview, begin: int, end: int, stride: int, found: int) -> int:
+    """Tell how many of ``found`` repetitions of the bytes from ``begin`` to ``end`` are the same.
+
+    Each stands a stride behind the one before it.
+    """
+    for at in range(begin, end):
+        if not found:
+            break
+        column = bytes(data[at + stride : at + stride + stride * found : stride])
+        found -= len(column.lstrip(bytes(data[at : at + 1])))
+    return found
+
+
 def _scan_run(
     data: bytes, template: _Template, index: int, count: int, low: int, high: int
 ) -> tuple[int, int, int]:
@@ -155,18 +219,13 @@ def _scan_run(
     found = min(_RUN_MAX, count - index, bound - index, (len(data) - first) // size)
     if found <= 0 or offset_at - key_at != -len(encode_varint(index)):
         return 0, low, high
-    # The bytes that are the same in each record: its length, its key's, its value's, no headers.
-    for begin, end in (
-        (start, timestamp_at - 1),
-        (key_at, key_end),
-        (value_at, value_end),
-        (first - 1, first),
-    ):
-        for at in range(begin, end):
-            column = data[at + size : at + size + size * found : size]
-            found = len(column) - len(column.lstrip(data[at : at + 1]))
-            if not found:
-                return 0, low, high
+    # What is the same in each record: its length, its key's, its value's, and no headers.
+    found = _same(data, start, timestamp_at - 1, size, found)
+    found = _same(data, key_at, key_end, size, found)
+    found = _same(data, value_at, value_end, size, found)
+    found = _same(data, first - 1, first, size, found)
+    if not found:
+        return 0, low, high
     for at, expected in zip(range(offset_at, key_at), _offset_columns(bound), strict=True):
         column = data[at + size : at + size + size * found : size]
         if column != expected[index : index + found]:

@@ -1,1 +1,1 @@
-"""The shell: sockets, timers and files around the pure machines. Reading order in ARCHITECTURE.md."""
+"""The shell: sockets, timers and files around the pure machines."""

@@ -3,11 +3,12 @@
 - One ``recv_into`` per read event into a buffer that is used again; every complete frame in it is
   handled before anything is sent, so that appends to one partition become one write and answers one
   ``send``.
-- One request at a time, as in Kafka: while an answer is being waited for (a long poll), or the client
-  does not read what it was sent, the frames behind it stay in the buffer. What arrives meanwhile is
-  read until the buffer is full; then the client has to wait.
+- One request at a time, as in Kafka: while an answer is being waited for (a long poll), or the
+  client does not read what it was sent, the frames behind it stay in the buffer. What arrives
+  meanwhile is read until the buffer is full; then the client has to wait.
 - At most ``FRAMES_PER_EVENT`` frames are handled before others get their turn.
-- Record batches go from file to socket by ``sendfile``; what stands before them is sent with MSG_MORE.
+- Record batches go from file to socket by ``sendfile``; what stands before them is sent with
+  MSG_MORE.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ class Service(Protocol):
 
     def complete(self, answered: Future[Any]) -> Frame:
         """Encode the answer that a future has brought."""
+
+    def forget(self, future: Future[Any]) -> None:
+        """Let go of a request whose client has gone."""
 
 
 class Connection:
@@ -147,7 +151,9 @@ class Connection:
             return None
         size: int = _SIZE.unpack_from(self._view, self._start)[0]
         if not 0 <= size <= self._request_bytes_max:
-            raise MalformedMessage(f"a frame of {size} bytes; {self._request_bytes_max} are allowed")
+            raise MalformedMessage(
+                f"a frame of {size} bytes; {self._request_bytes_max} are allowed"
+            )
         if available < _SIZE.size + size:
             return None
         start = self._start + _SIZE.size
@@ -155,7 +161,7 @@ class Connection:
         return self._view[start : self._start]
 
     def _process(self) -> None:
-        """Handle the frames that have arrived, until one has to wait or others shall have a turn."""
+        """Handle the frames that have arrived, until one has to wait or others have a turn."""
         service = self._service
         replies: list[Frame | Callable[[], Frame]] = []
         handled = 0
@@ -192,10 +198,17 @@ class Connection:
 
     def _finish(self, replies: list[Frame | Callable[[], Frame]]) -> None:
         self._service.settle()
+        refused = None
         for reply in replies:
-            self._out.extend(reply if isinstance(reply, list) else reply())
+            try:
+                self._out.extend(reply if isinstance(reply, list) else reply())
+            except CloseConnection as error:
+                refused = error
+                break
         if self._out and not self._blocked and not self.is_closed:
             self._send()
+        if refused is not None:
+            self._fail(str(refused))
 
     def _on_answer(self, answered: Future[Any]) -> None:
         if self.is_closed or self._awaited is not answered:
@@ -307,6 +320,7 @@ class Connection:
             self._loop.remove_writer(self._fd)
         awaited, self._awaited = self._awaited, None
         if awaited is not None:
+            self._service.forget(awaited)
             awaited.cancel()
         self._out.clear()
         self._socket.close()

@@ -6,7 +6,9 @@ import logging
 import socket
 from asyncio import AbstractEventLoop
 from collections import Counter
+from collections.abc import Callable
 
+from dohle.core.config import ConfigValues
 from dohle.core.listeners import Listener
 from dohle.server.connection import Connection, Service
 
@@ -16,15 +18,18 @@ logger = logging.getLogger("dohle.server")
 class ConnectionLimits:
     """What all listeners of a node share: how many connections there may be, in all and by host."""
 
-    def __init__(self, connections_max: int, connections_max_per_ip: int) -> None:
-        self.connections_max = connections_max
-        self.connections_max_per_ip = connections_max_per_ip
+    def __init__(self, values: Callable[[], ConfigValues]) -> None:
+        # Asked each time: the limits may be altered while the node runs.
+        self._values = values
         self.by_host: Counter[str] = Counter()
         self.total = 0
 
     def admit(self, host: str) -> bool:
         """Count a new connection, unless there are too many."""
-        if self.total >= self.connections_max or self.by_host[host] >= self.connections_max_per_ip:
+        values = self._values()
+        if self.total >= values.get_int("max.connections") or self.by_host[host] >= values.get_int(
+            "max.connections.per.ip"
+        ):
             return False
         self.total += 1
         self.by_host[host] += 1

@@ -6,8 +6,8 @@ LeaderChange record. What one command decided is one batch, and counts once it i
 
 Every ``metadata.log.max.record.bytes.between.snapshots`` bytes or
 ``metadata.log.max.snapshot.interval.ms`` a snapshot is written; segments and snapshots that a newer
-snapshot covers go when there is more than ``metadata.max.retention.bytes``, or when they are older than
-``metadata.max.retention.ms``.
+snapshot covers go when there is more than ``metadata.max.retention.bytes``, or when they are older
+than ``metadata.max.retention.ms``.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from itertools import pairwise
 
 from dohle.core.ids import BrokerId, TopicName, TopicPartition
 from dohle.core.seams import Clock
 from dohle.core.static_config import BrokerConfig
 from dohle.core.uuid import METADATA_TOPIC_ID
 from dohle.metadata.decision import VersionedRecord
+from dohle.metadata.delta import Delta
 from dohle.metadata.image import EMPTY_IMAGE, ClusterImage
-from dohle.metadata.replay import Delta, apply
+from dohle.metadata.replay import apply
 from dohle.metadata.snapshot import snapshot_records
 from dohle.protocol.messages.records.control import (
     LeaderChangeMessage,
@@ -44,7 +46,6 @@ from dohle.server.metadata_snapshot import (
 from dohle.storage.config import LogConfig
 from dohle.storage.files import FileSystem, join, write_atomically
 from dohle.storage.flush import FlushJob
-from dohle.storage.loader import LoadOptions
 from dohle.storage.log import Log
 from dohle.storage.log_directory import CLUSTER_METADATA_TOPIC, LogDirectory
 from dohle.storage.producer_state import AppendOrigin
@@ -124,9 +125,8 @@ class MetadataLog:
                 snapshot = read_snapshot(self._fs, path)
             except CorruptBatch as error:
                 raise CorruptMetadataLog(f"{path}: {error.args[0]}") from error
-            self.image, _ = apply(
-                self.image, snapshot.records, newest.end_offset - 1, newest.epoch
-            )
+            records = [record for record, _ in snapshot.records]
+            self.image, _ = apply(self.image, records, newest.end_offset - 1, newest.epoch)
             offset = max(offset, newest.end_offset)
         elif offset > 0:
             raise CorruptMetadataLog(
@@ -147,7 +147,7 @@ class MetadataLog:
                 )
                 self._bytes_since_snapshot += batch.size
 
-    def read_bootstrap_records(self) -> list[MetadataRecord] | None:
+    def bootstrap_records(self) -> list[VersionedRecord] | None:
         """Return the records that a formatter left for a new cluster, if any."""
         path = join(self._log_directory.path, BOOTSTRAP_CHECKPOINT)
         return read_snapshot(self._fs, path).records if self._fs.exists(path) else None
@@ -269,13 +269,8 @@ class MetadataLog:
     def _forget_before(self, offset: int) -> None:
         log = self.log
         log.increment_log_start_offset(offset)
-        gone = [s for s in log.segments if s is not log.segments.active]
-        following = [*log.segments][1:]
-        covered = [
-            segment
-            for segment, after in zip(gone, following, strict=False)
-            if after.base_offset <= offset
-        ]
+        segments = list(log.segments)
+        covered = [segment for segment, after in pairwise(segments) if after.base_offset <= offset]
         if covered:
             log.remove_segments(covered, f"snapshot at {offset}")
 

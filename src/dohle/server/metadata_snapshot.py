@@ -1,10 +1,10 @@
 """Snapshot files of the metadata log: the image as records, between a header and a footer.
 
-``<end offset, 20 digits>-<epoch, 10 digits>.checkpoint``, where the end offset is the first that the
-snapshot does not contain. The file is made of record batches with offsets counted from 0: a control
-batch with the header, batches of metadata records, a control batch with the footer. It is written as
-``….checkpoint.part`` and renamed when it is on the disk; without the footer it counts for nothing.
-``bootstrap.checkpoint`` has the same format.
+``<end offset, 20 digits>-<epoch, 10 digits>.checkpoint``, where the end offset is the first that
+the snapshot does not contain. The file is made of record batches with offsets counted from 0: a
+control batch with the header, batches of metadata records, a control batch with the footer. It is
+written as ``….checkpoint.part`` and renamed when it is on the disk; without the footer it counts
+for nothing. ``bootstrap.checkpoint`` has the same format.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from typing import NamedTuple
 
 from dohle.metadata.decision import VersionedRecord
 from dohle.protocol.messages.records.control import SnapshotFooterRecord, SnapshotHeaderRecord
-from dohle.protocol.record_framing import decode_metadata_record, encode_metadata_record
-from dohle.protocol.schema import MetadataRecord
+from dohle.protocol.record_framing import (
+    decode_metadata_record,
+    encode_metadata_record,
+    metadata_record_head,
+)
 from dohle.records.batch import CorruptBatch
 from dohle.records.builder import BatchBuilder
 from dohle.records.control import ControlRecordType, build_control_batch, parse_control
@@ -44,7 +47,7 @@ class SnapshotId(NamedTuple):
 class Snapshot(NamedTuple):
     """What a snapshot file holds."""
 
-    records: list[MetadataRecord]
+    records: list[VersionedRecord]
     last_contained_log_timestamp: int
 
 
@@ -90,11 +93,12 @@ def _control(
 
 def read_snapshot(fs: FileSystem, path: str) -> Snapshot:
     """Read a snapshot; CorruptBatch if it is damaged or has no footer."""
-    records: list[MetadataRecord] = []
+    records: list[VersionedRecord] = []
     timestamp, ended = 0, False
     for type, value in _read_records(fs, path):
         if type is None:
-            records.append(decode_metadata_record(value))
+            version = metadata_record_head(value).version
+            records.append(VersionedRecord(decode_metadata_record(value), version))
         elif type is ControlRecordType.SNAPSHOT_HEADER:
             header = SnapshotHeaderRecord.from_bytes(0, value)
             timestamp = header.last_contained_log_timestamp

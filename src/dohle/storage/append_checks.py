@@ -8,11 +8,13 @@ from dohle.storage.config import LogConfig
 from dohle.storage.producer_append import AppendOrigin
 
 
-def check_batches(view: memoryview, origin: AppendOrigin, config: LogConfig) -> list[RecordBatch]:
+def check_batches(
+    view: memoryview, leader_epoch: int, origin: AppendOrigin, config: LogConfig
+) -> list[RecordBatch]:
     """Return the batches in ``view``; KafkaError for the first that a leader may not take.
 
     A client sends exactly one, counted from offset 0; coordinators and the metadata quorum may
-    write several at once.
+    write several at once. The quorum has put its epoch in: another one is of a leader deposed.
     """
     found: list[RecordBatch] = []
     position = 0
@@ -21,6 +23,11 @@ def check_batches(view: memoryview, origin: AppendOrigin, config: LogConfig) -> 
         if not isinstance(batch, RecordBatch):
             raise KafkaError(ErrorCode.INVALID_RECORD, f"batch has the old magic {batch.magic}")
         _check_batch(batch, origin, config)
+        if origin is AppendOrigin.RAFT_LEADER and batch.partition_leader_epoch != leader_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"batch of epoch {batch.partition_leader_epoch} in epoch {leader_epoch}",
+            )
         found.append(batch)
         position += batch.size
     if not found or (origin is AppendOrigin.CLIENT and len(found) > 1):

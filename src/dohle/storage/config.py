@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_NEVER = 2**63 - 1
+#: What ``flush.messages`` and ``flush.ms`` say where only rolls and stops flush.
+NEVER = 2**63 - 1
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -14,8 +15,8 @@ class LogConfig:
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     file_delete_delay_ms: int = 60_000
-    flush_messages: int = _NEVER
-    flush_ms: int = _NEVER
+    flush_messages: int = NEVER
+    flush_ms: int = NEVER
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1_048_588
     message_timestamp_type_log_append: bool = False

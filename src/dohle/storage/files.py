@@ -159,6 +159,15 @@ def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
     fs.sync_dir(parent(path))
 
 
+def sync_file(fs: FileSystem, path: str) -> None:
+    """Bring a file to the disk that may be open elsewhere; FileNotFoundError if it is gone."""
+    file = fs.open(path)
+    try:
+        file.sync()
+    finally:
+        file.close()
+
+
 def make_dirs_durably(fs: FileSystem, path: str) -> None:
     """Make a folder and those above it, so that a power cut does not take them back."""
     if fs.exists(path):
@@ -170,7 +179,11 @@ def make_dirs_durably(fs: FileSystem, path: str) -> None:
 
 
 class OsFile:
-    """A file of the operating system."""
+    """A file of the operating system.
+
+    It is closed at the latest when nobody refers to it any more (CPython counts references, so at
+    that moment): slices of a segment keep the file usable after the segment has gone.
+    """
 
     __slots__ = ("_fd", "_path")
 
@@ -259,6 +272,9 @@ class OsFile:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class _OsLock:

@@ -1,42 +1,113 @@
-"""Bringing a log to the disk: what a flush has to do, apart from when."""
+"""Bringing logs to the disk: what a flush has to do, and which log is due for one."""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from dohle.storage.files import FileSystem
-from dohle.storage.producer_snapshot import flush_snapshot
-from dohle.storage.segment import LogSegment
+from dohle.storage.files import FileSystem, sync_file
+from dohle.storage.segments import Segments
 
 logger = logging.getLogger("dohle.storage")
+
+LogT = TypeVar("LogT", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class FlushJob:
-    """Everything a flush needs, so that ``run`` may block in any thread."""
+    """Everything a flush needs; ``run`` may block in any thread, beside a log that goes on.
+
+    It knows paths and no open files: a sync goes by the file, whichever descriptor asks for it.
+    """
 
     fs: FileSystem
-    directory: str
-    closed: tuple[LogSegment, ...]
-    active: LogSegment | None
-    snapshots: tuple[str, ...]
-    names_changed: bool
+    paths: tuple[str, ...]
+    #: Where names have changed, so that they are synced too.
+    folder: str | None
+    #: The recovery point to reach, if ...
     offset: int
+    #: ... the log was not truncated meanwhile, and this is still the base of its active segment.
     truncations: int
+    active_base_offset: int
 
     def run(self) -> None:
-        """Sync the files. One that retention took away meanwhile need not be."""
-        for snapshot in self.snapshots:
-            if self.fs.exists(snapshot):
-                flush_snapshot(self.fs, snapshot)
-        for segment in self.closed:
+        """Sync the files. One that was taken away meanwhile need not be."""
+        for path in self.paths:
             try:
-                segment.sync()
+                sync_file(self.fs, path)
             except FileNotFoundError:
-                logger.debug("%s went while it was being flushed", segment.path)
-        # The active segment's indexes are rebuilt after an unclean stop: syncing them buys nothing.
-        if self.active is not None:
-            self.active.file.sync()
-        if self.names_changed and self.fs.exists(self.directory):
-            self.fs.sync_dir(self.directory)
+                logger.debug("%s went while it was being flushed", path)
+        if self.folder is not None:
+            try:
+                self.fs.sync_dir(self.folder)
+            except FileNotFoundError:
+                logger.debug("%s went while it was being flushed", self.folder)
+
+
+def files_to_sync(
+    segments: Segments, recovery_point: int, offset: int, *, with_active_indexes: bool
+) -> tuple[list[str], bool]:
+    """Return what is to reach the disk before the point does, and whether names are among it."""
+    paths: list[str] = []
+    names_changed = False
+    active = segments.active
+    for segment in segments.from_offset(recovery_point):
+        if segment is active and not with_active_indexes:
+            # Its indexes are rebuilt after an unclean stop: syncing them buys nothing.
+            if segment.base_offset < offset:
+                paths.append(segment.path)
+                names_changed |= segment.base_offset >= recovery_point
+        elif segment is active or segment.base_offset < offset:
+            paths += segment.paths()
+            names_changed = True
+    return paths, names_changed
+
+
+class FlushSchedule(Generic[LogT]):
+    """Which logs want a flush, and when, so that nobody has to ask all of them."""
+
+    def __init__(self) -> None:
+        # Entries of the heap that do not match ``_due_ms`` any more are skipped.
+        self._heap: list[tuple[int, int, LogT]] = []
+        self._due_ms: dict[LogT, int] = {}
+        self._in_flight: set[LogT] = set()
+        self._order = itertools.count()
+
+    def flush_at(self, log: LogT, due_ms: int) -> None:
+        """Take a wish in. While a flush of the log is in flight, ``landed`` has to ask again."""
+        if log not in self._in_flight and due_ms < self._due_ms.get(log, due_ms + 1):
+            self._due_ms[log] = due_ms
+            heapq.heappush(self._heap, (due_ms, next(self._order), log))
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the next flush is due."""
+        while self._heap and self._due_ms.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take(self, now_ms: int) -> list[LogT]:
+        """Return the logs that are due, and count them as in flight until they have landed."""
+        found: list[LogT] = []
+        while (due_ms := self.next_due_ms) is not None and due_ms <= now_ms:
+            log = heapq.heappop(self._heap)[2]
+            del self._due_ms[log]
+            self._in_flight.add(log)
+            found.append(log)
+        return found
+
+    def landed(self, log: LogT) -> bool:
+        """End a flush; tell whether the log is still of interest."""
+        if log not in self._in_flight:
+            return False
+        self._in_flight.remove(log)
+        return True
+
+    def forget(self, log: LogT) -> None:
+        """Drop a log that is gone."""
+        self._due_ms.pop(log, None)
+        self._in_flight.discard(log)

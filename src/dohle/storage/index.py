@@ -16,11 +16,10 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
-from dohle.storage.files import FileSystem
+from dohle.storage.files import FileSystem, sync_file, write_atomically
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -33,24 +32,39 @@ class CorruptIndex(Exception):
     """An index file that cannot be right; the segment's scan makes a new one."""
 
 
+class IndexHolder(Protocol):
+    """A segment, as far as the memory of its indexes goes."""
+
+    def unload_indexes(self) -> None:
+        """Give the memory back; the next lookup reads the files again."""
+
+
 class IndexMemory:
     """A bound on the memory that indexes of closed segments take: the first read go first."""
 
     def __init__(self, bytes_max: int = 64 << 20) -> None:
         self._bytes_max = bytes_max
-        self._loaded: deque[tuple[int, Callable[[], None]]] = deque()
+        self._loaded: dict[IndexHolder, int] = {}
         self.bytes = 0
 
-    def loaded(self, size: int, unload: Callable[[], None]) -> None:
-        """Take note of an index that was read, and make room for it."""
+    def __len__(self) -> int:
+        return len(self._loaded)
+
+    def loaded(self, holder: IndexHolder, size: int) -> None:
+        """Take note of a segment whose indexes were read, and make room for them."""
+        self.forget(holder)
         # Even an empty one costs its objects; so their number is bounded too.
         size = max(size, _INDEX_MEMORY_LEAST)
-        self._loaded.append((size, unload))
+        self._loaded[holder] = size
         self.bytes += size
         while self.bytes > self._bytes_max and len(self._loaded) > 1:
-            old_size, old_unload = self._loaded.popleft()
-            self.bytes -= old_size
-            old_unload()
+            oldest = next(iter(self._loaded))
+            self.forget(oldest)
+            oldest.unload_indexes()
+
+    def forget(self, holder: IndexHolder) -> None:
+        """Count a segment's indexes no more."""
+        self.bytes -= self._loaded.pop(holder, 0)
 
 
 class OffsetPosition(NamedTuple):
@@ -88,9 +102,18 @@ class _Index:
             file.truncate(0)
         finally:
             file.close()
+        self.reset()
+
+    def reset(self) -> None:
+        """Become empty in memory; the file is only right again after ``create`` or ``replace``."""
         self._clear()
         self._entries_in_file = 0
         self._loaded = True
+
+    def replace(self) -> None:
+        """Put what is in memory in the place of the file, in one step and durably."""
+        write_atomically(self._fs, self.path, self._pack(0))
+        self._entries_in_file = len(self)
 
     def load(self) -> None:
         """Read the file if that has not been done; CorruptIndex if it cannot be right."""
@@ -112,8 +135,12 @@ class _Index:
     def unload(self) -> None:
         """Give the memory back, if the file has everything; the next lookup reads it again."""
         if self._loaded and self._entries_in_file == len(self):
-            self._clear()
-            self._loaded = False
+            self.drop()
+
+    def drop(self) -> None:
+        """Forget what is in memory, written or not."""
+        self._clear()
+        self._loaded = False
 
     @property
     def memory_bytes(self) -> int:
@@ -135,11 +162,7 @@ class _Index:
 
     def sync(self) -> None:
         """Return once the file's bytes are on the disk."""
-        file = self._fs.open(self.path, write=True)
-        try:
-            file.sync()
-        finally:
-            file.close()
+        sync_file(self._fs, self.path)
 
     def _cut(self, entries: int) -> None:
         self._keep(entries)

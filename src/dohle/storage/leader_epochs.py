@@ -37,7 +37,7 @@ LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_EPOCH_OFFSET: Final = -1
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger("dohle.storage")
 
 
 class EpochEntry(NamedTuple):
@@ -133,7 +133,7 @@ class LeaderEpochs:
         removed = self.entries[len(kept_epochs) - 1 :]
         # One entry at the very offset of the new one is a leader that wrote nothing.
         if len(removed) > 1 or (removed and removed[0].start_offset != start_offset):
-            _log.warning(
+            logger.warning(
                 "%s: epoch %d at offset %d takes away %s", self._path, epoch, start_offset, removed
             )
         self._replace(kept_epochs, kept_starts)

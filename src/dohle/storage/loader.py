@@ -8,8 +8,9 @@ In Kafka's order:
 3. Segments are opened; an index without a log file goes, a log file without indexes is scanned.
 4. After an unclean stop every segment from the recovery point on is scanned: each batch's checksum
    is checked, the indexes are built anew, and the log is cut at the first thing that is no batch.
-   Segments behind a cut go. So do segments behind a gap, unless the topic is compacted: the file
-   system may have lost the end of one file and kept the next. (Kafka does not look for gaps.)
+   Segments behind a cut go. So do segments behind a gap, unless there is a sign that the gap may
+   be meant: the file system may have lost the end of one file and kept the next. (Kafka does not
+   look for gaps.)
 5. Leader epochs are cut to what is left, and the producer state is brought to the log's end.
 
 Each repair is one log line that says what was done.
@@ -22,19 +23,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dohle.core.ids import TopicPartition
-from dohle.core.seams import Clock, Rng
 from dohle.records.batch import CorruptBatch, RecordBatch
 from dohle.storage.checkpoints import CorruptCheckpoint
 from dohle.storage.config import LogConfig
-from dohle.storage.files import FileSystem, join
-from dohle.storage.index import CorruptIndex, IndexMemory
+from dohle.storage.files import join
+from dohle.storage.index import CorruptIndex
 from dohle.storage.leader_epochs import LeaderEpochs
 from dohle.storage.log import Log
-from dohle.storage.log_values import LogOwner
+from dohle.storage.log_context import LogContext
 from dohle.storage.producer_replay import rebuild_producer_state
 from dohle.storage.producer_snapshot import snapshot_offset
-from dohle.storage.producer_state import ProducerState, ProducerStateConfig
-from dohle.storage.segment import (
+from dohle.storage.producer_state import ProducerState
+from dohle.storage.segment import LogSegment
+from dohle.storage.segment_files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -43,7 +44,6 @@ from dohle.storage.segment import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
-    LogSegment,
     segment_file_name,
 )
 from dohle.storage.segments import Segments
@@ -60,25 +60,22 @@ class LoadOptions:
 
     log_start_offset: int = 0
     recovery_point: int = 0
+    #: False if the checkpoint could not be read, so that all of the log is scanned.
+    recovery_point_known: bool = True
+    #: The log was once compacted: segments may end before the next one begins.
+    was_cleaned: bool = False
     had_clean_shutdown: bool = False
 
 
 def load_log(
-    fs: FileSystem,
+    context: LogContext,
     directory: str,
     partition: TopicPartition,
     config: LogConfig,
-    *,
-    owner: LogOwner,
-    clock: Clock,
-    rng: Rng,
-    producer_config: ProducerStateConfig,
     options: LoadOptions,
 ) -> Log:
     """Open a partition's folder, repairing what has to be; the folder itself must exist."""
-    loader = _Loader(
-        fs, directory, partition, config, clock, owner.index_memory, producer_config, options
-    )
+    loader = _Loader(context, directory, partition, config, options)
     names = loader.finish_interrupted_work()
     loader.open_segments(names)
     log_end_offset = loader.recover()
@@ -87,15 +84,14 @@ def load_log(
         log_start_offset = max(log_start_offset, loader.segments.first.base_offset)
     # A scan leaves snapshots of its own; else the one listing of the folder will do.
     known = None if loader.repaired else snapshot_offsets(names)
-    state = ProducerState(fs, directory, partition, producer_config, snapshot_offsets=known)
+    state = ProducerState(
+        context.fs, directory, partition, context.producer_config, snapshot_offsets=known
+    )
     log = Log(
-        fs,
+        context,
         directory,
         partition,
         config,
-        owner=owner,
-        clock=clock,
-        rng=rng,
         segments=loader.segments,
         producer_state=state,
         leader_epochs=loader.leader_epochs,
@@ -113,7 +109,7 @@ def load_log(
         log.segments,
         log_start_offset,
         log_end_offset,
-        clock.now_ms(),
+        context.clock.now_ms(),
         after_clean_shutdown=options.had_clean_shutdown,
     )
     # A node may have more partitions than descriptors: files are opened when they are first used.
@@ -126,23 +122,19 @@ class _Loader:
 
     def __init__(
         self,
-        fs: FileSystem,
+        context: LogContext,
         directory: str,
         partition: TopicPartition,
         config: LogConfig,
-        clock: Clock,
-        index_memory: IndexMemory,
-        producer_config: ProducerStateConfig,
         options: LoadOptions,
     ) -> None:
-        self._fs = fs
+        self._context = context
+        self._fs = context.fs
         self._directory = directory
         self._partition = partition
         self._config = config
-        self._clock = clock
-        self._index_memory = index_memory
-        self._producer_config = producer_config
         self._options = options
+        self._has_gaps = False
         self._recovered_state: ProducerState | None = None
         self.repaired = False
         self.segments = Segments()
@@ -237,21 +229,31 @@ class _Loader:
                 problem = str(error)
         if problem is not None:
             logger.warning("%s: scanning segment %d: %s", self._partition, base_offset, problem)
-            self._recover_segment(segment)
+            self._repair(segment)
         self.segments.add(segment)
+
+    def _repair(self, segment: LogSegment) -> None:
+        """Scan a segment that may lie below the recovery point, so that it is scanned only once.
+
+        Its offset index gets its name when all else is on the disk: a crash on the way leaves it
+        missing, and the next start begins again.
+        """
+        index = segment.offset_index
+        path, index.path = index.path, index.path + ".tmp"
+        if self._fs.exists(path):
+            self._fs.remove(path)
+            self._fs.sync_dir(self._directory)
+        self._recover_segment(segment)
+        segment.sync_indexes()
+        self._fs.rename(index.path, path)
+        index.path = path
+        self._fs.sync_dir(self._directory)
 
     def _open_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
         path = join(self._directory, segment_file_name(base_offset, LOG_SUFFIX + suffix))
         size = self._fs.stat(path).size
         return LogSegment(
-            self._fs,
-            self._directory,
-            base_offset,
-            self._config,
-            clock=self._clock,
-            index_memory=self._index_memory,
-            size=size,
-            suffix=suffix,
+            self._context, self._directory, base_offset, self._config, size=size, suffix=suffix
         )
 
     # Step 4
@@ -311,12 +313,16 @@ class _Loader:
     def _shows_loss(self, previous: LogSegment, end: int, segment: LogSegment) -> bool:
         """Tell whether offsets are missing between two segments that were once there.
 
-        A gap can only be meant where cleaning took the end of a segment away, or where it is too
-        wide for the segment before it to have held those offsets.
+        A gap can only be meant where cleaning took the end of a segment away, here or at the
+        leader's, or where it is too wide for the segment before it to have held those offsets. At
+        any sign of that, nothing is removed.
         """
         return (
             end != segment.base_offset
             and not self._config.compact
+            and not self._options.was_cleaned
+            and self._options.recovery_point_known
+            and not self._has_gaps
             and previous.can_hold(segment.base_offset - 1)
         )
 
@@ -332,7 +338,8 @@ class _Loader:
                 segment.txn_index.append(aborted)
 
         # The next segment's scan, and the start itself, go on from this snapshot.
-        state.map_end_offset = segment.recover(latest, epochs.assign, replay)
+        state.map_end_offset, has_gaps = segment.recover(latest, epochs.assign, replay)
+        self._has_gaps |= has_gaps
         state.take_snapshot(sync=False)
         return segment.size < size
 
@@ -340,20 +347,23 @@ class _Loader:
         """Return the producer state before a segment, from the last scan if that ended there."""
         state = self._recovered_state
         if state is None or state.map_end_offset != offset:
-            state = ProducerState(self._fs, self._directory, self._partition, self._producer_config)
+            state = ProducerState(
+                self._fs, self._directory, self._partition, self._context.producer_config
+            )
             before = Segments(s for s in self.segments if s.base_offset < offset)
             rebuild_producer_state(
-                state, before, self._options.log_start_offset, offset, self._clock.now_ms()
+                state, before, self._options.log_start_offset, offset, self._context.clock.now_ms()
             )
             self._recovered_state = state
         return state
 
     def _drop(self, gone: Iterable[LogSegment]) -> None:
-        # At start nobody is reading: the files can go at once.
-        gone = list(gone)
+        # At start nobody is reading: the files can go at once. The newest first, so that a crash
+        # leaves no hole.
+        gone = sorted(gone, key=lambda segment: segment.base_offset, reverse=True)
         self.segments.remove(gone)
         for segment in gone:
-            segment.close()
+            segment.discard()
             for path in segment.paths():
                 self._fs.remove(path)
         self._fs.sync_dir(self._directory)

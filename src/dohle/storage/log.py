@@ -3,11 +3,13 @@
 Offsets, from old to new: log start ≤ last stable offset ≤ high watermark ≤ log end.
 
 - ``append_as_leader`` gives offsets, ``append_as_follower`` takes those it is given. Nothing
-  changes until the whole append was accepted; the producer state changes only after the bytes are
-  written.
+  changes until the whole append was accepted; then its bytes are written, and then the producer
+  state changes. An append that is held changes the state first and is written by ``write_held``;
+  if that fails the directory is offline, and the state with it.
 - ``read`` never decodes: it returns a slice of a segment file, bounded by what the reader may see.
 - The recovery point is the offset below which everything is on the disk. It moves only after the
-  files were synced, and goes back, durably, before a truncated log is written to again.
+  files were synced, and goes back, durably, before a truncated log is written to again. A closed
+  segment that ends at or below it has its indexes on the disk too: recovery will not look at it.
 - An ``OSError`` takes the log's directory offline; from then on every call answers
   KAFKA_STORAGE_ERROR, and what is on the disk is left for recovery.
 
@@ -22,7 +24,6 @@ from collections.abc import Sequence
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicPartition, Uuid
-from dohle.core.seams import Clock, Rng
 from dohle.records.batch import (
     Batch,
     batches,
@@ -30,17 +31,19 @@ from dohle.records.batch import (
     stamp_log_append_time,
 )
 from dohle.storage.append_checks import check_batches
-from dohle.storage.config import LogConfig
-from dohle.storage.files import Buffer, FileSystem
-from dohle.storage.flush import FlushJob
+from dohle.storage.config import NEVER, LogConfig
+from dohle.storage.files import Buffer
+from dohle.storage.flush import FlushJob, files_to_sync
 from dohle.storage.index import MAX_RELATIVE_OFFSET
 from dohle.storage.leader_epochs import LeaderEpochs
-from dohle.storage.log_values import AppendInfo, FetchData, Isolation, LogOwner
+from dohle.storage.log_context import LogContext
+from dohle.storage.log_read import aborted_transactions, read_segments
+from dohle.storage.log_values import AppendInfo, FetchData, Isolation
 from dohle.storage.producer_append import NO_VERIFICATION, TV_UNKNOWN, VerificationGuard
 from dohle.storage.producer_replay import rebuild_producer_state
-from dohle.storage.producer_snapshot import flush_snapshot
 from dohle.storage.producer_state import AppendOrigin, ProducerState
-from dohle.storage.segment import DELETED_SUFFIX, LogSegment, LogSlice, TimestampedOffset
+from dohle.storage.segment import LogSegment, TimestampedOffset
+from dohle.storage.segment_files import DELETED_SUFFIX
 from dohle.storage.segments import Segments
 from dohle.storage.transaction_index import AbortedTransaction
 
@@ -52,14 +55,11 @@ class Log:
 
     def __init__(
         self,
-        fs: FileSystem,
+        context: LogContext,
         directory: str,
         partition: TopicPartition,
         config: LogConfig,
         *,
-        owner: LogOwner,
-        clock: Clock,
-        rng: Rng,
         segments: Segments,
         producer_state: ProducerState,
         leader_epochs: LeaderEpochs,
@@ -67,10 +67,14 @@ class Log:
         log_end_offset: int,
         recovery_point: int,
     ) -> None:
-        self.fs = fs
+        self.fs = context.fs
+        self.owner = context.owner
+        self._context = context
+        self._clock = context.clock
         self.directory = directory
         self.partition = partition
-        # From ``partition.metadata``; None only for a folder of a broker that had no topic ids.
+        # From ``partition.metadata``; None for a folder of a broker that had no topic ids, or one
+        # whose making a crash has cut short.
         self.topic_id: Uuid | None = None
         self.config = config
         self.segments = segments
@@ -80,14 +84,19 @@ class Log:
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
         self.high_watermark = log_start_offset
-        self.last_flush_ms = clock.now_ms()
-        self.owner = owner
-        self._clock = clock
-        self._rng = rng
-        self._unsynced_snapshots: list[str] = []
+        self._unsynced_snapshots: set[str] = set()
         self._truncations = 0
-        # A roll leaves a closed segment that is not yet on the disk up to this offset.
+        # A roll leaves closed segments that are to reach the disk up to this offset, at once.
         self.flush_wanted_up_to = recovery_point
+        self._rolled_ms = 0
+        # When flush.ms has passed since the first append behind the last flush.
+        self._flush_by_ms: int | None = None
+        self._start_flush_timer()
+
+    def update_config(self, config: LogConfig) -> None:
+        """Go on with other settings of the topic."""
+        self.config, self._flush_by_ms = config, None
+        self._start_flush_timer()
 
     # What readers may see
 
@@ -140,7 +149,7 @@ class Log:
         view = memoryview(records)
         if view.readonly:
             view = memoryview(bytearray(view))
-        found = check_batches(view, origin, self.config)
+        found = check_batches(view, leader_epoch, origin, self.config)
         append_time = self._clock.now_ms() if self.config.message_timestamp_type_log_append else -1
         offset, position = self.log_end_offset, 0
         for batch in found:
@@ -231,6 +240,8 @@ class Log:
             self.producer_state.commit(plan)
             if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
                 self.flush()
+            elif self._flush_by_ms is None and self.config.flush_ms != NEVER:
+                self._start_flush_timer()
         except OSError as error:
             raise self.owner.failed(f"appending to {self.partition}", error) from error
         return AppendInfo(first_offset, last_offset, max_timestamp, append_time, size)
@@ -255,73 +266,99 @@ class Log:
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """Close the active segment and begin one at the log end (or the next batch's offset)."""
-        self.owner.ensure_online()
-        base_offset = max(expected_next_offset, self.log_end_offset)
-        active = self.segments.active
-        if active.base_offset == base_offset:
-            # Nothing was written to it; only its index can have been found full.
-            active.reset_indexes()
-            return active
-        active.retire()
-        segment = self.new_segment(base_offset)
-        self.segments.add(segment)
-        # With a snapshot at every segment's start, recovery of one needs to read no other.
-        self.producer_state.map_end_offset = base_offset
-        snapshot = self.producer_state.take_snapshot(sync=False)
-        if snapshot is not None:
-            self._unsynced_snapshots.append(snapshot)
-        self.flush_wanted_up_to = base_offset
+        with self.owner.guarding(f"rolling {self.partition}"):
+            base_offset = max(expected_next_offset, self.log_end_offset)
+            active = self.segments.active
+            if active.base_offset == base_offset:
+                # Nothing was written to it; only its index can have been found full.
+                active.reset_indexes()
+                return active
+            active.retire()
+            if self.recovery_point >= base_offset:
+                # From now on recovery begins behind it, and no flush has to come back to it.
+                active.sync_indexes()
+            segment = self.new_segment(base_offset)
+            self.segments.add(segment)
+            # With a snapshot at every segment's start, recovery of one needs to read no other.
+            self._take_snapshot(base_offset)
+        self.flush_wanted_up_to, self._rolled_ms = base_offset, self._clock.monotonic_ms()
+        self.owner.flush_at(self, self._rolled_ms)
         logger.debug("%s: rolled a new segment at offset %d", self.partition, base_offset)
         return segment
 
     def new_segment(self, base_offset: int) -> LogSegment:
         """Make an empty segment's files, with a roll time of its own if jitter is set."""
         jitter_max = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        jitter = self._rng.randrange(jitter_max) if jitter_max > 0 else 0
+        jitter = self._context.rng.randrange(jitter_max) if jitter_max > 0 else 0
         return LogSegment.create(
-            self.fs,
-            self.directory,
-            base_offset,
-            self.config,
-            clock=self._clock,
-            index_memory=self.owner.index_memory,
-            jitter_ms=jitter,
+            self._context, self.directory, base_offset, self.config, jitter_ms=jitter
         )
+
+    def _take_snapshot(self, offset: int) -> None:
+        self.producer_state.map_end_offset = offset
+        snapshot = self.producer_state.take_snapshot(sync=False)
+        if snapshot is not None:
+            self._unsynced_snapshots.add(snapshot)
 
     # Flushing
 
     def prepare_flush(self, up_to: int | None = None) -> FlushJob | None:
         """Gather what has to be synced for the recovery point to reach ``up_to`` (the log end)."""
         offset = self.log_end_offset if up_to is None else up_to
-        if offset <= self.recovery_point:
-            return None
-        active = self.segments.active
-        touched = [
-            s for s in self.segments.from_offset(self.recovery_point) if s.base_offset < offset
-        ]
-        for segment in touched:
-            if segment is not active:
-                segment.seal()
-        snapshots, self._unsynced_snapshots = tuple(self._unsynced_snapshots), []
+        if offset >= self.log_end_offset:
+            self._flush_by_ms = None
+        return self._flush_job(offset) if offset > self.recovery_point else None
+
+    def _flush_job(self, offset: int, *, with_active_indexes: bool = False) -> FlushJob:
+        with self.owner.guarding(f"flushing {self.partition}"):
+            self.segments.active.write_held()
+            paths, names_changed = files_to_sync(
+                self.segments, self.recovery_point, offset, with_active_indexes=with_active_indexes
+            )
+        paths += sorted(self._unsynced_snapshots)
+        names_changed |= bool(self._unsynced_snapshots)
         return FlushJob(
             self.fs,
-            self.directory,
-            tuple(s for s in touched if s is not active),
-            active if active in touched else None,
-            snapshots,
-            any(s.base_offset >= self.recovery_point for s in touched) or bool(snapshots),
+            tuple(paths),
+            self.directory if names_changed else None,
             offset,
             self._truncations,
+            self.segments.active.base_offset,
         )
 
     def complete_flush(self, job: FlushJob) -> None:
         """Move the recovery point after ``job.run`` returned.
 
         Not if the log was truncated meanwhile: other records may have the synced ones' offsets now.
+        And not past the segment that was active then if it has been closed, for its indexes were
+        left out; the flush that its roll has asked for comes next.
         """
-        if job.truncations == self._truncations:
-            self.recovery_point = max(self.recovery_point, job.offset)
-        self.last_flush_ms = self._clock.now_ms()
+        if job.truncations != self._truncations:
+            return
+        offset = job.offset
+        if job.active_base_offset != self.segments.active.base_offset:
+            offset = min(offset, job.active_base_offset)
+        self.recovery_point = max(self.recovery_point, offset)
+        self._unsynced_snapshots.difference_update(job.paths)
+
+    @property
+    def flush_due_ms(self) -> int | None:
+        """When a flush is due by the monotonic clock; None if none is wanted."""
+        if self.flush_wanted_up_to > self.recovery_point:
+            return self._rolled_ms
+        return self._flush_by_ms
+
+    def prepare_due_flush(self) -> FlushJob | None:
+        """Gather what a roll or ``flush.ms`` wants on the disk by now."""
+        due_ms = self._flush_by_ms
+        if due_ms is not None and due_ms <= self._clock.monotonic_ms():
+            return self.prepare_flush()
+        return self.prepare_flush(self.flush_wanted_up_to)
+
+    def _start_flush_timer(self) -> None:
+        if self.config.flush_ms != NEVER and self.log_end_offset > self.recovery_point:
+            self._flush_by_ms = self._clock.monotonic_ms() + self.config.flush_ms
+            self.owner.flush_at(self, self._flush_by_ms)
 
     def flush(self, up_to: int | None = None) -> None:
         """Return once everything below ``up_to`` (the log end) is on the disk."""
@@ -352,66 +389,22 @@ class Log:
                 f"{self.partition}: offset {start_offset} is not within"
                 f" {self.log_start_offset} to {self.log_end_offset}",
             )
-        committed = isolation is Isolation.TXN_COMMITTED
-        bound = self._upper_bound(isolation)
         try:
-            if start_offset < bound:
-                for segment in self.segments.from_offset(start_offset):
-                    if segment.base_offset >= bound:
-                        break
-                    found = self._read_segment(
-                        segment, start_offset, max_bytes, bound, min_one_batch, committed
-                    )
-                    if found is not None:
-                        return found
+            return read_segments(
+                self.segments,
+                self.log_end_offset,
+                start_offset,
+                max_bytes,
+                self._upper_bound(isolation),
+                min_one_batch=min_one_batch,
+                committed=isolation is Isolation.TXN_COMMITTED,
+            )
         except OSError as error:
             raise self.owner.failed(f"reading {self.partition}", error) from error
-        return FetchData(aborted_transactions=[] if committed else None)
-
-    def _read_segment(
-        self,
-        segment: LogSegment,
-        start_offset: int,
-        max_bytes: int,
-        bound: int,
-        min_one_batch: bool,
-        committed: bool,
-    ) -> FetchData | None:
-        head = segment.find(start_offset)
-        if head is None:
-            return None
-        limit = max(max_bytes, head.size) if min_one_batch else max_bytes
-        piece = segment.slice(head, limit, self._end_position(segment, bound))
-        if piece.size == 0:
-            return FetchData(aborted_transactions=[] if committed else None)
-        aborted = self._aborted_in(segment, start_offset, piece) if committed else None
-        return FetchData(piece, limit < head.size, aborted)
-
-    def _end_position(self, segment: LogSegment, bound: int) -> int:
-        """Return where in a segment the first batch begins that a reader may not see."""
-        if bound >= self.log_end_offset:
-            return segment.size
-        head = segment.find(bound)
-        return segment.size if head is None else head.position
-
-    def _aborted_in(
-        self, segment: LogSegment, start_offset: int, piece: LogSlice
-    ) -> list[AbortedTransaction]:
-        following = self.segments.from_offset(segment.base_offset)[1:]
-        upper = segment.offset_index.first_offset_at_or_after(piece.position + piece.size)
-        if upper is None:
-            upper = following[0].base_offset if following else self.log_end_offset
-        return self.aborted_transactions(start_offset, upper)
 
     def aborted_transactions(self, start_offset: int, upper: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in ``[start_offset, upper)``."""
-        found: list[AbortedTransaction] = []
-        for segment in self.segments.from_offset(start_offset):
-            entries, complete = segment.txn_index.collect_aborted(start_offset, upper)
-            found.extend(entries)
-            if complete:
-                break
-        return found
+        return aborted_transactions(self.segments, start_offset, upper)
 
     def find_by_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """Return the first record that is not older than ``timestamp``.
@@ -463,18 +456,25 @@ class Log:
         return self.log_start_offset
 
     def remove_segments(self, gone: Sequence[LogSegment], reason: str) -> None:
-        """Take segments out; their files get ``.deleted`` now and go after the delay."""
-        self.segments.remove(gone)
-        paths: list[str] = []
-        for segment in gone:
-            logger.info("%s: deleting segment %d: %s", self.partition, segment.base_offset, reason)
-            for path in segment.paths():
-                self.fs.rename(path, path + DELETED_SUFFIX)
-                paths.append(path + DELETED_SUFFIX)
-            snapshot = self.producer_state.mark_snapshot_for_deletion(segment.base_offset)
-            if snapshot is not None:
-                paths.append(snapshot)
-        self.owner.delete_later(paths, self.config.file_delete_delay_ms, gone)
+        """Take segments out, in this order; the files get ``.deleted`` now and go after a delay.
+
+        Slices that were read before stay good: an open file outlives its name.
+        """
+        with self.owner.guarding(f"deleting segments of {self.partition}"):
+            self.segments.remove(gone)
+            paths: list[str] = []
+            for segment in gone:
+                logger.info(
+                    "%s: deleting segment %d: %s", self.partition, segment.base_offset, reason
+                )
+                segment.discard()
+                for path in segment.paths():
+                    self.fs.rename(path, path + DELETED_SUFFIX)
+                    paths.append(path + DELETED_SUFFIX)
+                snapshot = self.producer_state.mark_snapshot_for_deletion(segment.base_offset)
+                if snapshot is not None:
+                    paths.append(snapshot)
+            self.owner.delete_later(paths, self.config.file_delete_delay_ms)
 
     def truncate_to(self, offset: int) -> bool:
         """Take back everything from ``offset`` on, as a follower does that went astray."""
@@ -489,8 +489,12 @@ class Log:
                 self.truncate_fully_and_start_at(offset)
                 return True
             logger.info("%s: truncating to offset %d", self.partition, offset)
-            above = [s for s in self.segments if s.base_offset > offset]
-            self.remove_segments(above, f"truncation to {offset}")
+            # The newest first, and for good before the file is cut: a crash in between leaves a log
+            # that ends too late, but has no hole.
+            above = [s for s in reversed(list(self.segments)) if s.base_offset > offset]
+            if above:
+                self.remove_segments(above, f"truncation to {offset}")
+                self.fs.sync_dir(self.directory)
             self.segments.active.truncate_to(offset)
             self.leader_epochs.truncate_from_end(offset)
             self._restart_at(offset, min(offset, self.log_start_offset))
@@ -500,7 +504,7 @@ class Log:
         """Take everything back and go on at ``offset``, as a follower does that fell too far."""
         with self.owner.guarding(f"truncating {self.partition}"):
             logger.info("%s: truncating fully, starting at offset %d", self.partition, offset)
-            self.remove_segments(list(self.segments), f"new start at {offset}")
+            self.remove_segments(list(self.segments)[::-1], f"new start at {offset}")
             self.segments.add(self.new_segment(offset))
             self.leader_epochs.clear()
             self.producer_state.truncate_fully_and_start_at(offset)
@@ -539,27 +543,22 @@ class Log:
         """Leave the files as a clean stop does: indexes whole, state snapshotted, all synced."""
         try:
             with self.owner.guarding(f"closing {self.partition}"):
-                self.producer_state.map_end_offset = self.log_end_offset
-                snapshot = self.producer_state.take_snapshot(sync=False)
-                if snapshot is not None:
-                    self._unsynced_snapshots.append(snapshot)
+                self._take_snapshot(self.log_end_offset)
                 self.segments.active.seal()
                 self.leader_epochs.flush()
-                self.flush()
-                self._sync_rest()
+                # With all that a flush leaves to recovery: there will be none.
+                job = self._flush_job(self.log_end_offset, with_active_indexes=True)
+                job.run()
+                self.complete_flush(job)
         finally:
             self.close_files()
-
-    def _sync_rest(self) -> None:
-        """Sync what a flush leaves to recovery, as there will be none after a clean stop."""
-        active = self.segments.active
-        active.sync()
-        for snapshot in self._unsynced_snapshots:
-            flush_snapshot(self.fs, snapshot)
-        self._unsynced_snapshots.clear()
-        self.fs.sync_dir(self.directory)
 
     def close_files(self) -> None:
         """Give the descriptors back and nothing more, as for a directory that went offline."""
         for segment in self.segments:
             segment.close()
+
+    def discard(self) -> None:
+        """Give everything back that the log has in memory, as it is taken away."""
+        for segment in self.segments:
+            segment.discard()

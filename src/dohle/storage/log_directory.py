@@ -16,6 +16,7 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicPartition, Uuid
 from dohle.core.seams import Clock, Rng
 from dohle.storage.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -30,9 +31,11 @@ from dohle.storage.clean_shutdown import (
 )
 from dohle.storage.config import LogConfig
 from dohle.storage.files import FileSystem, Lock, join, make_dirs_durably
+from dohle.storage.flush import FlushJob, FlushSchedule
 from dohle.storage.index import IndexMemory
 from dohle.storage.loader import LoadOptions, load_log
 from dohle.storage.log import Log
+from dohle.storage.log_context import LogContext
 from dohle.storage.partition_dirs import (
     NotAPartitionDir,
     PartitionDirKind,
@@ -40,10 +43,10 @@ from dohle.storage.partition_dirs import (
     parse_partition_dir,
     partition_dir_name,
     read_partition_metadata,
+    stray_dir_name,
     write_partition_metadata,
 )
 from dohle.storage.producer_state import ProducerStateConfig
-from dohle.storage.segment import LogSegment
 
 logger = logging.getLogger("dohle.storage")
 
@@ -69,18 +72,20 @@ class LogDirectory:
         index_memory: IndexMemory,
     ) -> None:
         self.path = path
-        self.index_memory = index_memory
         self.directory_id = directory_id
         self.logs: dict[TopicPartition, Log] = {}
-        self.failure: KafkaError | None = None
+        #: Why the directory is offline. The text alone: an exception would keep the buffers of the
+        #: append that failed.
+        self.failure: str | None = None
         self.had_clean_shutdown = False
+        self._context = LogContext(fs, clock, rng, self, index_memory, producer_config)
         self._fs = fs
         self._clock = clock
         self._rng = rng
-        self._producer_config = producer_config
         self._lock: Lock | None = None
-        # (due, order, paths, segments to close): what is to go when its delay has passed.
-        self._deletions: list[tuple[int, int, tuple[str, ...], tuple[LogSegment, ...]]] = []
+        self._flushes: FlushSchedule[Log] = FlushSchedule()
+        # (due, order, paths): what is to go when its delay has passed.
+        self._deletions: list[tuple[int, int, tuple[str, ...]]] = []
         self._deletion_order = 0
 
     # What a log asks of its directory
@@ -88,16 +93,19 @@ class LogDirectory:
     def ensure_online(self) -> None:
         """Raise if the directory is offline."""
         if self.failure is not None:
-            raise self.failure
+            raise self._offline_error()
+
+    def _offline_error(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path} is offline: {self.failure}"
+        )
 
     def failed(self, doing: str, error: OSError) -> KafkaError:
         """Take the directory offline; return what to answer."""
         if self.failure is None:
-            self.failure = KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path} is offline: {error}"
-            )
+            self.failure = str(error)
             logger.error("log directory %s goes offline while %s: %s", self.path, doing, error)
-        return self.failure
+        return self._offline_error()
 
     @contextmanager
     def guarding(self, doing: str) -> Iterator[None]:
@@ -108,30 +116,52 @@ class LogDirectory:
         except OSError as error:
             raise self.failed(doing, error) from error
 
-    def delete_later(
-        self, paths: Iterable[str], delay_ms: int, then_close: Iterable[LogSegment] = ()
-    ) -> None:
-        """Remove files or folders when the delay has passed and ``run_deletions`` is called.
+    def flush_at(self, log: Log, due_ms: int) -> None:
+        """Have the log among ``take_due_flushes`` from a time on."""
+        self._flushes.flush_at(log, due_ms)
 
-        Readers of old slices go on until then; only with ``then_close`` does the disk get its room.
-        """
-        due = self._clock.now_ms() + delay_ms
+    def delete_later(self, paths: Iterable[str], delay_ms: int) -> None:
+        """Remove files or folders when the delay has passed and ``run_deletions`` is called."""
+        due = self._clock.monotonic_ms() + delay_ms
         self._deletion_order += 1
-        entry = (due, self._deletion_order, tuple(paths), tuple(then_close))
-        heapq.heappush(self._deletions, entry)
+        heapq.heappush(self._deletions, (due, self._deletion_order, tuple(paths)))
+
+    # What recurs. All times are the monotonic clock's.
 
     @property
-    def next_deletion_ms(self) -> int | None:
-        """When the next removal is due."""
-        return self._deletions[0][0] if self._deletions else None
+    def next_due_ms(self) -> int | None:
+        """When the next removal or flush is due."""
+        deletion_ms = self._deletions[0][0] if self._deletions else None
+        due = [due for due in (deletion_ms, self._flushes.next_due_ms) if due is not None]
+        return min(due, default=None)
+
+    def take_due_flushes(self, now_ms: int) -> list[tuple[Log, FlushJob]]:
+        """Return the flushes that are due; a log is not among them again before ``flushed``."""
+        found: list[tuple[Log, FlushJob]] = []
+        for log in self._flushes.take(now_ms):
+            job = log.prepare_due_flush()
+            if job is None:
+                self._flush_again(log)
+            else:
+                found.append((log, job))
+        return found
+
+    def flushed(self, log: Log, job: FlushJob, error: OSError | None) -> None:
+        """Take in how a flush has ended."""
+        if error is not None:
+            self.failed(f"flushing {log.partition}", error)
+        else:
+            log.complete_flush(job)
+        self._flush_again(log)
+
+    def _flush_again(self, log: Log) -> None:
+        if self._flushes.landed(log) and (due_ms := log.flush_due_ms) is not None:
+            self._flushes.flush_at(log, due_ms)
 
     def run_deletions(self, now_ms: int) -> None:
         """Remove what is due."""
         while self._deletions and self._deletions[0][0] <= now_ms:
-            _, _, paths, segments = heapq.heappop(self._deletions)
-            for segment in segments:
-                segment.close()
-            for path in paths:
+            for path in heapq.heappop(self._deletions)[2]:
                 self._remove(path)
 
     def _remove(self, path: str) -> None:
@@ -173,12 +203,14 @@ class LogDirectory:
         }
         write_offsets(self._fs, join(self.path, name), offsets)
 
-    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int] | None:
+        """Return what a file says; None if there is none, or none that can be read."""
+        path = join(self.path, name)
         try:
-            return read_offsets(self._fs, join(self.path, name))
+            return read_offsets(self._fs, path) if self._fs.exists(path) else None
         except CorruptCheckpoint as error:
             logger.warning("%s: starting without it: %s", self.path, error)
-            return {}
+            return None
 
     # Life
 
@@ -202,6 +234,7 @@ class LogDirectory:
         recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_starts = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
         high_watermarks = self._read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
+        may_be_cleaned = self._partitions_once_cleaned()
         for name in sorted(entry.name for entry in self._fs.list_dir(self.path) if entry.is_dir):
             partition = self._live_partition(name)
             if partition is None:
@@ -210,12 +243,37 @@ class LogDirectory:
                 partition,
                 config_for(partition),
                 LoadOptions(
-                    log_start_offset=log_starts.get(partition, 0),
-                    recovery_point=recovery_points.get(partition, 0),
+                    log_start_offset=(log_starts or {}).get(partition, 0),
+                    recovery_point=(recovery_points or {}).get(partition, 0),
+                    recovery_point_known=recovery_points is not None,
+                    was_cleaned=may_be_cleaned(partition),
                     had_clean_shutdown=self.had_clean_shutdown,
                 ),
             )
-            log.update_high_watermark(high_watermarks.get(partition, 0))
+            log.update_high_watermark((high_watermarks or {}).get(partition, 0))
+        # The next start must not take a lost log's numbers for those of what comes in its place.
+        if self._is_stale(recovery_points, lambda log: log.recovery_point):
+            self.checkpoint_recovery_points()
+        if self._is_stale(log_starts, lambda log: log.log_start_offset):
+            self.checkpoint_log_start_offsets()
+        if self._is_stale(high_watermarks, lambda log: log.high_watermark):
+            self.checkpoint_high_watermarks()
+
+    def _partitions_once_cleaned(self) -> Callable[[TopicPartition], bool]:
+        path = join(self.path, CLEANER_OFFSET_CHECKPOINT)
+        found = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
+        if found is None and self._fs.exists(path):
+            return lambda _: True
+        return lambda partition: found is not None and partition in found
+
+    def _is_stale(
+        self, found: dict[TopicPartition, int] | None, value: Callable[[Log], int]
+    ) -> bool:
+        """Tell whether a file is missing, or says more than there is."""
+        return found is None or any(
+            partition not in self.logs or offset > value(self.logs[partition])
+            for partition, offset in found.items()
+        )
 
     def _live_partition(self, name: str) -> TopicPartition | None:
         try:
@@ -244,26 +302,21 @@ class LogDirectory:
     def _open_log(
         self, directory: str, partition: TopicPartition, config: LogConfig, options: LoadOptions
     ) -> Log:
-        return load_log(
-            self._fs,
-            directory,
-            partition,
-            config,
-            owner=self,
-            clock=self._clock,
-            rng=self._rng,
-            producer_config=self._producer_config,
-            options=options,
-        )
+        return load_log(self._context, directory, partition, config, options)
 
     def create_log(self, partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> Log:
         """Make a partition's folder; whose it is reaches the disk before any record can."""
-        self.ensure_online()
         with self.guarding(f"creating {partition}"):
             directory = join(self.path, partition_dir_name(partition))
             make_dirs_durably(self._fs, directory)
             write_partition_metadata(self._fs, directory, topic_id)
             return self._load_log(partition, config, LoadOptions(had_clean_shutdown=True))
+
+    def assign_topic_id(self, log: Log, topic_id: Uuid) -> None:
+        """Write down whose log it is, where a crash, or an old broker, has left that open."""
+        with self.guarding(f"naming the topic of {log.partition}"):
+            write_partition_metadata(self._fs, log.directory, topic_id)
+            log.topic_id = topic_id
 
     def open_internal(self, partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> Log:
         """Open, or make, a log that is not one of the broker's partitions: the metadata log.
@@ -281,20 +334,38 @@ class LogDirectory:
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Take a log away: its folder gets ``-delete`` now and goes after the delay."""
-        self.ensure_online()
         with self.guarding(f"deleting {partition}"):
-            log = self.logs.pop(partition)
-            unique = Uuid(self._rng.randbytes(16))
-            target = join(self.path, delete_dir_name(partition, unique))
-            self._fs.rename(log.directory, target)
-            self._fs.sync_dir(self.path)
-            log.moved_to(target)
-            log.close_files()
+            log = self.logs[partition]
+            target = self._take_out(log, delete_dir_name(partition, self._unique()))
             self.delete_later([target], log.config.file_delete_delay_ms)
-            # A partition of the same name may come again, and must not inherit these.
-            self.checkpoint_recovery_points()
-            self.checkpoint_log_start_offsets()
-            self.checkpoint_high_watermarks()
+
+    def mark_stray(self, partition: TopicPartition) -> None:
+        """Close a log that is not ours any more; its folder gets ``-stray`` and is kept."""
+        with self.guarding(f"putting {partition} aside"):
+            log = self.logs[partition]
+            log.close()
+            self._take_out(log, stray_dir_name(partition, self._unique()))
+
+    def _unique(self) -> Uuid:
+        return Uuid(self._rng.randbytes(16))
+
+    def _take_out(self, log: Log, name: str) -> str:
+        """Rename a log's folder and forget the log; return the folder's new path."""
+        del self.logs[log.partition]
+        self._flushes.forget(log)
+        target = join(self.path, name)
+        self._fs.rename(log.directory, target)
+        self._fs.sync_dir(self.path)
+        log.moved_to(target)
+        log.discard()
+        # A partition of the same name may come again, and must not inherit these.
+        self._checkpoint_all()
+        return target
+
+    def _checkpoint_all(self) -> None:
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
 
     def close(self, broker_epoch: int) -> None:
         """Close all logs, write the checkpoints, and last the mark of a clean stop."""
@@ -303,9 +374,7 @@ class LogDirectory:
                 with self.guarding("closing"):
                     for log in self.logs.values():
                         log.close()
-                    self.checkpoint_recovery_points()
-                    self.checkpoint_log_start_offsets()
-                    self.checkpoint_high_watermarks()
+                    self._checkpoint_all()
                     write_clean_shutdown(self._fs, self.path, broker_epoch)
         except KafkaError:
             logger.error("%s could not be closed cleanly", self.path)
@@ -315,10 +384,7 @@ class LogDirectory:
     def release(self) -> None:
         """Give descriptors and lock back without claiming a clean stop."""
         for log in self.logs.values():
-            log.close_files()
-        for _, _, _, segments in self._deletions:
-            for segment in segments:
-                segment.close()
+            log.discard()
         if self._lock is not None:
             self._lock.release()
             self._lock = None

@@ -1,14 +1,16 @@
 """All logs of a node: opening its directories, placing partitions, and the work that recurs.
 
-Nothing here runs by itself: the node's driver calls ``run_due`` when ``next_due_ms`` has come, and
-runs the jobs of ``due_flushes`` where blocking does no harm. Time comes from the clock seam, so a
-test walks through weeks of retention without waiting.
+Nothing here runs by itself. When ``next_due_ms`` has come, the node's driver calls ``run_due``, and
+for each of ``due_flushes``, where blocking does no harm, ``run``, then back on its own thread
+``complete``. Intervals go by the monotonic clock, ages of records by the wall clock; both come from
+the seam, so a test walks through weeks of retention without waiting.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dohle.core.errors import ErrorCode, KafkaError
@@ -47,23 +49,25 @@ class _Task:
 
     name: str
     interval_ms: int
-    run: Callable[[LogDirectory, int], None]
+    run: Callable[[LogDirectory], None]
     due_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class DueFlush:
-    """A flush that is due: ``job.run()`` may block; ``complete`` goes back to the log's owner."""
+    """A flush that is due. Its log is not handed out again before ``complete`` was called."""
 
     directory: LogDirectory
     log: Log
     job: FlushJob
 
     def run(self) -> None:
-        """Do both at once."""
-        with self.directory.guarding(f"flushing {self.log.partition}"):
-            self.job.run()
-        self.log.complete_flush(self.job)
+        """Sync the files, in any thread: nothing else is touched. OSError if that fails."""
+        self.job.run()
+
+    def complete(self, error: OSError | None = None) -> None:
+        """Move the recovery point, or take the directory offline. Only where the logs are used."""
+        self.directory.flushed(self.log, self.job, error)
 
 
 class LogManager:
@@ -76,6 +80,7 @@ class LogManager:
         clock: Clock,
         rng: Rng,
         config: LogManagerConfig | None = None,
+        index_memory: IndexMemory | None = None,
     ) -> None:
         self._fs = fs
         self._clock = clock
@@ -85,39 +90,39 @@ class LogManager:
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
             transaction_max_timeout_ms=self._config.transaction_max_timeout_ms,
         )
-        self._index_memory = IndexMemory()
+        self._index_memory = IndexMemory() if index_memory is None else index_memory
         self.directories: list[LogDirectory] = []
-        self.offline: dict[str, str] = {}
+        self._gone_offline: dict[str, str] = {}
         self._tasks = self._plan_tasks()
 
     def _plan_tasks(self) -> list[_Task]:
         config = self._config
-        first = self._clock.now_ms() + config.log_initial_task_delay_ms
+        first = self._clock.monotonic_ms() + config.log_initial_task_delay_ms
 
-        def task(name: str, interval_ms: int, run: Callable[[LogDirectory, int], None]) -> _Task:
+        def task(name: str, interval_ms: int, run: Callable[[LogDirectory], None]) -> _Task:
             return _Task(name, interval_ms, run, first)
 
         return [
             task(
                 "high watermark checkpoint",
                 config.replica_high_watermark_checkpoint_interval_ms,
-                lambda directory, _: directory.checkpoint_high_watermarks(),
+                LogDirectory.checkpoint_high_watermarks,
             ),
             task(
                 "recovery point checkpoint",
                 config.log_flush_offset_checkpoint_interval_ms,
-                lambda directory, _: directory.checkpoint_recovery_points(),
+                LogDirectory.checkpoint_recovery_points,
             ),
             task(
                 "log start checkpoint",
                 config.log_flush_start_offset_checkpoint_interval_ms,
-                lambda directory, _: directory.checkpoint_log_start_offsets(),
+                LogDirectory.checkpoint_log_start_offsets,
             ),
-            task("retention", config.log_retention_check_interval_ms, _delete_old_segments),
+            task("retention", config.log_retention_check_interval_ms, self._delete_old_segments),
             task(
                 "producer expiry",
                 config.producer_id_expiration_check_interval_ms,
-                _remove_expired_producers,
+                self._remove_expired_producers,
             ),
         ]
 
@@ -127,47 +132,37 @@ class LogManager:
         self,
         paths: Sequence[str],
         identity: Identity,
-        config_for: Callable[[TopicPartition], LogConfig] = lambda _: LogConfig(),
+        config_for: Callable[[TopicPartition], LogConfig],
     ) -> None:
-        """Lock, check, format where empty, and load every directory.
+        """Attach the directories and load what is in them."""
+        self.attach(paths, identity)
+        self.load(config_for)
+
+    def attach(self, paths: Sequence[str], identity: Identity) -> None:
+        """Lock, check, and format where empty; what is in the directories stays untouched.
 
         A directory whose disk fails is left offline. One that is another node's, or in use, is a
         mistake that must not be passed over; so is having no directory left.
         """
-        try:
-            self._make(paths)
-            ensemble = load_ensemble(self._fs, [path for path in paths if path not in self.offline])
-            for path, error in ensemble.failed_dirs.items():
-                if isinstance(error, InvalidMetaProperties):
-                    raise error
-                self._set_offline(path, str(error))
-            ensemble.verify(identity.cluster_id, identity.node_id)
+        with self._releasing_on_failure():
             for path in paths:
-                if path not in self.offline:
-                    self._open(path, ensemble.properties.get(path), identity, config_for)
-            if not self.online_directories:
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"none of the log directories can be used: {self.offline}",
-                )
-        except BaseException:
-            self.release()
-            raise
+                try:
+                    make_dirs_durably(self._fs, path)
+                except OSError as error:
+                    self._set_offline(path, str(error))
+            usable = [path for path in paths if path not in self._gone_offline]
+            ensemble = load_ensemble(self._fs, usable)
+            for path, problem in ensemble.failed_dirs.items():
+                if isinstance(problem, InvalidMetaProperties):
+                    raise problem
+                self._set_offline(path, str(problem))
+            ensemble.verify(identity.cluster_id, identity.node_id)
+            for path in usable:
+                if path not in self._gone_offline:
+                    self._attach(path, ensemble.properties.get(path), identity)
+            self._ensure_any_online()
 
-    def _make(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            try:
-                make_dirs_durably(self._fs, path)
-            except OSError as error:
-                self._set_offline(path, str(error))
-
-    def _open(
-        self,
-        path: str,
-        found: MetaProperties | None,
-        identity: Identity,
-        config_for: Callable[[TopicPartition], LogConfig],
-    ) -> None:
+    def _attach(self, path: str, found: MetaProperties | None, identity: Identity) -> None:
         directory_id = None if found is None else found.directory_id
         directory = LogDirectory(
             self._fs,
@@ -183,35 +178,54 @@ class LogManager:
             # From here on it is ours to release, whatever comes.
             self.directories.append(directory)
             if directory_id is None:
-                self._format(directory, identity)
-            with directory.guarding("loading"):
-                directory.load(config_for)
+                write_meta_properties(
+                    self._fs,
+                    path,
+                    MetaProperties(identity.cluster_id, identity.node_id, directory.directory_id),
+                    self._clock.now_ms(),
+                )
         except OSError as error:
-            self._set_offline(path, str(error))
-        except KafkaError as error:
-            if directory.failure is None:
-                raise
-            self._set_offline(path, str(error))
-        twice = [p for p in directory.logs if self._count(p) > 1]
-        if twice:
-            raise InvalidMetaProperties(
-                f"{twice[0]} is in {path} and in another log directory: remove the older copy"
-            )
+            directory.failed("being attached", error)
+            self._gone_offline[path] = str(error)
 
-    def _format(self, directory: LogDirectory, identity: Identity) -> None:
-        write_meta_properties(
-            self._fs,
-            directory.path,
-            MetaProperties(identity.cluster_id, identity.node_id, directory.directory_id),
-            self._clock.now_ms(),
-        )
+    def load(self, config_for: Callable[[TopicPartition], LogConfig]) -> None:
+        """Open every partition in the directories that were attached.
+
+        ``config_for`` must know of compacted topics: recovery treats them with more care.
+        """
+        with self._releasing_on_failure():
+            for directory in self.online_directories:
+                with _unless_offline(directory), directory.guarding("loading"):
+                    directory.load(config_for)
+                twice = [p for p in directory.logs if self._count(p) > 1]
+                if twice:
+                    raise InvalidMetaProperties(
+                        f"{twice[0]} is in {directory.path} and in another log directory:"
+                        " remove the older copy"
+                    )
+            self._ensure_any_online()
+
+    @contextmanager
+    def _releasing_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.release()
+            raise
+
+    def _ensure_any_online(self) -> None:
+        if not self.online_directories:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"none of the log directories can be used: {self.offline_directories}",
+            )
 
     def _count(self, partition: TopicPartition) -> int:
         return sum(partition in directory.logs for directory in self.directories)
 
     def _set_offline(self, path: str, reason: str) -> None:
         logger.error("log directory %s is offline: %s", path, reason)
-        self.offline[path] = reason
+        self._gone_offline[path] = reason
 
     # Logs
 
@@ -220,17 +234,23 @@ class LogManager:
         """The directories that work."""
         return [directory for directory in self.directories if directory.failure is None]
 
+    @property
+    def offline_directories(self) -> dict[str, str]:
+        """The directories that do not work, and why: those that failed at start, or since."""
+        since = {d.path: d.failure for d in self.directories if d.failure is not None}
+        return self._gone_offline | since
+
     def __iter__(self) -> Iterator[Log]:
         for directory in self.directories:
             yield from directory.logs.values()
 
     def get(self, partition: TopicPartition) -> Log | None:
         """Return a partition's log; it may be in a directory that is offline."""
-        for directory in self.directories:
-            log = directory.logs.get(partition)
-            if log is not None:
-                return log
-        return None
+        directory = self._directory_of(partition)
+        return None if directory is None else directory.logs[partition]
+
+    def _directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        return next((d for d in self.directories if partition in d.logs), None)
 
     def get_or_create(
         self, partition: TopicPartition, topic_id: Uuid, config: LogConfig, *, is_new: bool = False
@@ -239,16 +259,19 @@ class LogManager:
 
         Unless it is known to be new, it is not made while a directory is offline: it may be there.
         """
-        log = self.get(partition)
-        if log is not None:
-            if log.topic_id is not None and log.topic_id != topic_id:
+        directory = self._directory_of(partition)
+        if directory is not None:
+            log = directory.logs[partition]
+            if log.topic_id is None:
+                directory.assign_topic_id(log, topic_id)
+            elif log.topic_id != topic_id:
                 raise KafkaError(
                     ErrorCode.INCONSISTENT_TOPIC_ID,
                     f"{partition} on disk is of another topic of the same name",
                 )
             return log
         online = self.online_directories
-        if not online or (not is_new and (self.offline or len(online) < len(self.directories))):
+        if not online or (not is_new and self.offline_directories):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} may be in a directory that is offline"
             )
@@ -256,69 +279,99 @@ class LogManager:
 
     def delete(self, partition: TopicPartition) -> None:
         """Take a partition's log away."""
-        for directory in self.directories:
-            if partition in directory.logs:
-                directory.delete_log(partition)
+        if (directory := self._directory_of(partition)) is not None:
+            directory.delete_log(partition)
+
+    def mark_stray(self, partition: TopicPartition) -> None:
+        """Put a log aside that this node is not assigned any more: kept, but not loaded again."""
+        if (directory := self._directory_of(partition)) is not None:
+            directory.mark_stray(partition)
 
     # Work that recurs
 
     def next_due_ms(self) -> int:
-        """Return when ``run_due`` is next worth calling."""
+        """Return when ``run_due`` and ``due_flushes`` are next worth calling, in monotonic time."""
         due = [task.due_ms for task in self._tasks]
-        due += [
-            d.next_deletion_ms for d in self.online_directories if d.next_deletion_ms is not None
-        ]
+        due += [d.next_due_ms for d in self.online_directories if d.next_due_ms is not None]
         return min(due)
 
-    def run_due(self, now_ms: int) -> None:
+    def run_due(self) -> None:
         """Do what has come due; a directory that fails at it goes offline, the others go on."""
+        now_ms = self._clock.monotonic_ms()
         due = [task for task in self._tasks if task.due_ms <= now_ms]
         for task in due:
             task.due_ms = now_ms + task.interval_ms
         for directory in self.online_directories:
-            try:
+            with _unless_offline(directory):
                 with directory.guarding("deleting files"):
                     directory.run_deletions(now_ms)
                 for task in due:
                     with directory.guarding(task.name):
-                        task.run(directory, now_ms)
-            except KafkaError:
-                if directory.failure is None:
-                    raise
+                        task.run(directory)
 
-    def due_flushes(self, now_ms: int) -> list[DueFlush]:
-        """Return the flushes that a roll or ``flush.ms`` asks for."""
-        found = []
+    def due_flushes(self) -> list[DueFlush]:
+        """Return the flushes that a roll or ``flush.ms`` asks for, each log's once."""
+        now_ms = self._clock.monotonic_ms()
+        found: list[DueFlush] = []
         for directory in self.online_directories:
-            for log in directory.logs.values():
-                up_to = None
-                if now_ms - log.last_flush_ms >= log.config.flush_ms:
-                    up_to = log.log_end_offset
-                elif log.flush_wanted_up_to > log.recovery_point:
-                    up_to = log.flush_wanted_up_to
-                job = None if up_to is None else log.prepare_flush(up_to)
-                if job is not None:
+            with _unless_offline(directory):
+                for log, job in directory.take_due_flushes(now_ms):
                     found.append(DueFlush(directory, log, job))
         return found
+
+    def flush_due_now(self) -> None:
+        """Run and complete what is due, here and now."""
+        for due in self.due_flushes():
+            error: OSError | None = None
+            try:
+                due.run()
+            except OSError as failure:
+                error = failure
+            due.complete(error)
+
+    def _delete_old_segments(self, directory: LogDirectory) -> None:
+        now_ms = self._clock.now_ms()
+        _each_log(directory, "retention", lambda log: delete_old_segments(log, now_ms))
+
+    def _remove_expired_producers(self, directory: LogDirectory) -> None:
+        now_ms = self._clock.now_ms()
+        for log in directory.logs.values():
+            log.producer_state.remove_expired_producers(now_ms)
 
     def close(self, broker_epoch: int = -1) -> None:
         """Stop cleanly. What is offline stays as it is, for recovery."""
         for directory in self.directories:
             directory.close(broker_epoch)
-        self.directories = []
+        self._let_go()
 
     def release(self) -> None:
         """Let go without claiming a clean stop, as after a failed start."""
         for directory in self.directories:
             directory.release()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._gone_offline = self.offline_directories
         self.directories = []
 
 
-def _delete_old_segments(directory: LogDirectory, now_ms: int) -> None:
-    for log in directory.logs.values():
-        delete_old_segments(log, now_ms)
+@contextmanager
+def _unless_offline(directory: LogDirectory) -> Iterator[None]:
+    """Go on behind a failure that has taken the directory offline: its logs will tell."""
+    try:
+        yield
+    except KafkaError:
+        if directory.failure is None:
+            raise
 
 
-def _remove_expired_producers(directory: LogDirectory, now_ms: int) -> None:
-    for log in directory.logs.values():
-        log.producer_state.remove_expired_producers(now_ms)
+def _each_log(directory: LogDirectory, name: str, work: Callable[[Log], object]) -> None:
+    """Do something with every log; what is wrong with one is no reason to leave the others."""
+    for log in list(directory.logs.values()):
+        try:
+            work(log)
+        except KafkaError as error:
+            directory.ensure_online()
+            logger.error(
+                "%s of %s failed, and is tried again later: %s", name, log.partition, error
+            )

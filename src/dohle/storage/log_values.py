@@ -5,14 +5,11 @@ Those made for every append and every read are named tuples, which are the cheap
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from dohle.core.errors import KafkaError
-from dohle.storage.index import IndexMemory
-from dohle.storage.segment import LogSegment, LogSlice
+from dohle.storage.segment import LogSlice
 from dohle.storage.transaction_index import AbortedTransaction
 
 
@@ -46,28 +43,3 @@ class FetchData(NamedTuple):
     def size(self) -> int:
         """Bytes found."""
         return 0 if self.slice is None else self.slice.size
-
-
-class LogOwner(Protocol):
-    """What a log asks of the log directory it lives in."""
-
-    @property
-    def index_memory(self) -> IndexMemory:
-        """The bound that the logs' indexes share."""
-
-    def ensure_online(self) -> None:
-        """Raise KAFKA_STORAGE_ERROR if the directory is offline."""
-
-    def failed(self, doing: str, error: OSError) -> KafkaError:
-        """Take the directory offline; return the error to raise."""
-
-    def guarding(self, doing: str) -> AbstractContextManager[None]:
-        """Do nothing if the directory is offline; take it offline at an ``OSError``."""
-
-    def delete_later(
-        self, paths: Iterable[str], delay_ms: int, then_close: Iterable[LogSegment] = ()
-    ) -> None:
-        """Remove files, and close the segments they were of, after a delay."""
-
-    def checkpoint_recovery_points(self) -> None:
-        """Write the recovery points of all logs of the directory to disk."""

@@ -23,8 +23,8 @@ from typing import NamedTuple, NewType
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicPartition
-from dohle.records.batch import Batch
-from dohle.storage.producer_entry import NO_EPOCH, ProducerEntry, next_sequence
+from dohle.records.batch import Batch, sequence_after
+from dohle.storage.producer_entry import NO_EPOCH, ProducerEntry
 
 logger = logging.getLogger("dohle.storage")
 
@@ -211,7 +211,7 @@ def _check_sequence(
     known_epoch = entry.producer_epoch
     if known_epoch == NO_EPOCH:
         return
-    expected = next_sequence(entry.last_sequence) if epoch == known_epoch else 0
+    expected = sequence_after(entry.last_sequence, 1) if epoch == known_epoch else 0
     if sequence != expected:
         _refuse_sequence(entry, sequence, expected, offset, partition)
 

@@ -22,13 +22,6 @@ NO_SEQUENCE = -1
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
 
-SEQUENCE_MAX = 2**31 - 1
-
-
-def next_sequence(sequence: int) -> int:
-    """Return the sequence that follows; after none comes 0."""
-    return 0 if sequence == SEQUENCE_MAX else sequence + 1
-
 
 class BatchMetadata(NamedTuple):
     """A data batch that was appended."""
@@ -41,8 +34,7 @@ class BatchMetadata(NamedTuple):
     @property
     def first_sequence(self) -> int:
         """Return the sequence of the first record."""
-        first = self.last_sequence - self.offset_delta
-        return first if first >= 0 else first + SEQUENCE_MAX + 1
+        return (self.last_sequence - self.offset_delta) & 0x7FFF_FFFF
 
     @property
     def first_offset(self) -> int:

@@ -10,7 +10,6 @@ an older one and the log itself give the same state.
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Iterable
 
@@ -18,8 +17,6 @@ from crc32c import crc32c
 
 from dohle.storage.files import FileSystem, parent
 from dohle.storage.producer_entry import BatchMetadata, ProducerEntry
-
-logger = logging.getLogger("dohle.storage")
 
 SNAPSHOT_SUFFIX = ".snapshot"
 
@@ -129,16 +126,3 @@ def write_snapshot(
         file.close()
     if sync:
         fs.sync_dir(parent(path))
-
-
-def flush_snapshot(fs: FileSystem, path: str) -> None:
-    """Make a file that was written without sync durable; one that is gone by now is no error."""
-    try:
-        file = fs.open(path, write=True)
-        try:
-            file.sync()
-        finally:
-            file.close()
-        fs.sync_dir(parent(path))
-    except FileNotFoundError:
-        logger.debug("%s went before it was flushed", path)

@@ -44,6 +44,7 @@ from dohle.storage.producer_snapshot import (
     snapshot_offset,
     write_snapshot,
 )
+from dohle.storage.segment_files import DELETED_SUFFIX
 from dohle.storage.transaction_index import AbortedTransaction
 
 __all__ = [
@@ -59,8 +60,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger("dohle.storage")
-
-DELETED_SUFFIX = ".deleted"
 
 #: How long after the longest timeout a transaction counts as late.
 _LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
@@ -373,7 +372,7 @@ class ProducerState:
     def take_snapshot(self, *, sync: bool) -> str | None:
         """Write the state to a file; None if there is one for everything below the end already.
 
-        Without ``sync`` the file still has to be given to ``flush_snapshot``.
+        Without ``sync`` the file and its name still have to be synced: by the next flush.
         """
         offset = self.map_end_offset
         if offset <= self._last_snapshot_offset:

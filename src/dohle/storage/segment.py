@@ -14,37 +14,29 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dohle.core.seams import Clock
 from dohle.records.batch import Batch, CorruptBatch, RecordBatch
 from dohle.storage.config import LogConfig
-from dohle.storage.files import Buffer, File, FileSystem, file_name, join
+from dohle.storage.files import Buffer, File, file_name, join
 from dohle.storage.index import (
     MAX_RELATIVE_OFFSET,
     CorruptIndex,
-    IndexMemory,
     OffsetIndex,
     OffsetPosition,
     TimeIndex,
     TimestampOffset,
 )
+from dohle.storage.log_context import LogContext
 from dohle.storage.scan import BatchHead, find_batch, scan_batches, scan_checked, scan_heads
+from dohle.storage.segment_files import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    segment_file_name,
+)
 from dohle.storage.transaction_index import TransactionIndex
 
 logger = logging.getLogger("dohle.storage")
-
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TXN_INDEX_SUFFIX = ".txnindex"
-SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-DELETED_SUFFIX = ".deleted"
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
-
-
-def segment_file_name(base_offset: int, suffix: str) -> str:
-    """Return a segment file's name: twenty digits and the suffix."""
-    return f"{base_offset:020d}{suffix}"
 
 
 class LogSlice(NamedTuple):
@@ -69,25 +61,31 @@ class TimestampedOffset:
     leader_epoch: int
 
 
+class Recovered(NamedTuple):
+    """What a segment's recovery found."""
+
+    end_offset: int
+    #: Offsets are missing between its batches, as after a cleaning, here or at the leader's.
+    has_gaps: bool
+
+
 class LogSegment:
     """A segment, open for reading; the last one of a log also for appending."""
 
     def __init__(
         self,
-        fs: FileSystem,
+        context: LogContext,
         directory: str,
         base_offset: int,
         config: LogConfig,
         *,
-        clock: Clock,
-        index_memory: IndexMemory,
         size: int,
         jitter_ms: int = 0,
         suffix: str = "",
     ) -> None:
-        self._fs = fs
-        self._clock = clock
-        self._index_memory = index_memory
+        self._fs = fs = context.fs
+        self._clock = context.clock
+        self._index_memory = context.index_memory
         self.directory = directory
         self.base_offset = base_offset
         self.size = size
@@ -100,7 +98,7 @@ class LogSegment:
         self._indexes_loaded = False
         self._max_timestamp: TimestampOffset | None = None
         self._first_batch_timestamp: int | None = None
-        self._created_ms = clock.now_ms()
+        self._created_ms = context.clock.now_ms()
 
         def path(kind: str) -> str:
             return join(directory, segment_file_name(base_offset, kind + suffix))
@@ -114,30 +112,19 @@ class LogSegment:
     @classmethod
     def create(
         cls,
-        fs: FileSystem,
+        context: LogContext,
         directory: str,
         base_offset: int,
         config: LogConfig,
         *,
-        clock: Clock,
-        index_memory: IndexMemory,
         jitter_ms: int = 0,
     ) -> LogSegment:
         """Make the files of a new, empty segment; leftovers of the same name are removed."""
-        segment = cls(
-            fs,
-            directory,
-            base_offset,
-            config,
-            clock=clock,
-            index_memory=index_memory,
-            size=0,
-            jitter_ms=jitter_ms,
-        )
+        segment = cls(context, directory, base_offset, config, size=0, jitter_ms=jitter_ms)
         segment.txn_index.delete()
         segment.offset_index.create()
         segment.time_index.create()
-        file = fs.open(segment.path, write=True, create=True)
+        file = context.fs.open(segment.path, write=True, create=True)
         segment._file = file
         file.truncate(0)
         if config.preallocate:
@@ -340,25 +327,43 @@ class LogSegment:
 
     def _count_index_memory(self) -> None:
         size = self.offset_index.memory_bytes + self.time_index.memory_bytes
-        self._index_memory.loaded(size, self._unload_indexes)
+        self._index_memory.loaded(self, size)
 
-    def _unload_indexes(self) -> None:
+    def unload_indexes(self) -> None:
+        """Give the indexes' memory back, where the files have everything."""
         self.offset_index.unload()
         self.time_index.unload()
         self._indexes_loaded = False
 
     def rebuild_indexes(self, reason: str) -> None:
-        """Make the offset and time index anew from the batches' heads."""
+        """Make the offset and time index anew from the batches' heads.
+
+        The segment may lie below the recovery point, so that nobody looks at it after a crash: the
+        old files stay until the new ones are whole and on the disk.
+        """
         logger.warning("%s: rebuilding the indexes: %s", self.path, reason)
-        self.reset_indexes()
-        for head in self.heads():
-            self.index(head.position, head.last_offset, head.max_timestamp, head.size)
-        self.seal()
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._start_indexing()
+        try:
+            for head in self.heads():
+                self.index(head.position, head.last_offset, head.max_timestamp, head.size)
+        except BaseException:
+            self.offset_index.drop()
+            self.time_index.drop()
+            self._indexes_loaded, self._max_timestamp = False, None
+            raise
+        self.time_index.maybe_append(*self.max_timestamp)
+        self.offset_index.replace()
+        self.time_index.replace()
 
     def reset_indexes(self) -> None:
         """Empty the offset and time index, before a scan fills them."""
         self.offset_index.create()
         self.time_index.create()
+        self._start_indexing()
+
+    def _start_indexing(self) -> None:
         self._indexes_loaded = True
         self._max_timestamp = TimestampOffset(-1, self.base_offset)
         self._first_batch_timestamp = None
@@ -369,15 +374,15 @@ class LogSegment:
         latest_epoch: int,
         on_epoch: Callable[[int, int], object],
         on_producer: Callable[[RecordBatch], None],
-    ) -> int:
-        """Scan the file, index every batch anew, cut at the first bad one; return the end offset.
+    ) -> Recovered:
+        """Scan the file, index every batch anew, cut at the first bad one.
 
         ``on_epoch`` hears of every leader epoch above ``latest_epoch`` and the offset it begins at,
         ``on_producer`` of every batch that a producer's state depends on.
         """
         self.reset_indexes()
         self.txn_index.reset()
-        valid, previous = 0, self.base_offset - 1
+        valid, previous, has_gaps = 0, self.base_offset - 1, False
         offset_max = self.base_offset + MAX_RELATIVE_OFFSET
         # The same bookkeeping as in ``index``, without a call for each batch.
         top, since_entry, interval = TimestampOffset(-1, self.base_offset), 0, self._index_interval
@@ -388,6 +393,8 @@ class LogSegment:
                 position, size, base_offset, last_offset, max_timestamp, epoch, batch = checked
                 if not previous < last_offset <= offset_max:
                     raise CorruptBatch(f"offset {last_offset} is out of order", position)
+                if base_offset != previous + 1:
+                    has_gaps = True
                 if max_timestamp > top[0]:
                     top = TimestampOffset(max_timestamp, last_offset)
                 if since_entry > interval:
@@ -409,7 +416,7 @@ class LogSegment:
         self.offset_index.fill(entries)
         self.time_index.fill(time_entries)
         self.seal()
-        return previous + 1
+        return Recovered(previous + 1, has_gaps)
 
     def cut(self, size: int) -> None:
         """Cut the file, durably: bytes that were taken back must not return after a crash."""
@@ -462,21 +469,24 @@ class LogSegment:
         self.seal()
         self._count_index_memory()
 
-    def sync(self) -> None:
-        """Bring the log file and its indexes to the disk."""
-        self.offset_index.write_out()
-        self.time_index.write_out()
-        self.file.sync()
+    def sync_indexes(self) -> None:
+        """Bring the indexes' files to the disk."""
         self.offset_index.sync()
         self.time_index.sync()
         self.txn_index.sync()
 
     def close(self) -> None:
-        """Give the descriptors back."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Let go of the descriptors; a later use opens the files again.
+
+        The log file's own goes with the last slice that is being sent from it: see ``OsFile``.
+        """
+        self._file = None
         self.txn_index.close()
+
+    def discard(self) -> None:
+        """Give everything back, as the segment is taken out of its log."""
+        self.close()
+        self._index_memory.forget(self)
 
     def paths(self) -> list[str]:
         """Return the files that exist for this segment, in the order they are to be removed."""

@@ -1,4 +1,7 @@
-"""The faults of a simulated disk: which calls fail, where, how often and with what error."""
+"""The faults of a simulated disk: which calls fail, where, how often and with what error.
+
+And which are interrupted by another thread, as if it had run just then.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +63,26 @@ class Fault:
         if self._times is not None:
             self._times -= 1
         return True
+
+
+class Interruption:
+    """Something that another thread does within an operation, once."""
+
+    __slots__ = ("_matches", "_operation", "_step")
+
+    def __init__(
+        self, operation: Operation, matches: Callable[[str], bool], step: Callable[[], object]
+    ) -> None:
+        self._operation = operation
+        self._matches = matches
+        self._step: Callable[[], object] | None = step
+
+    def meet(self, operation: Operation, path: str) -> None:
+        """Take the step if this is the operation."""
+        step = self._step
+        if step is not None and operation is self._operation and self._matches(path):
+            self._step = None
+            step()
 
 
 def is_below(prefix: str) -> Callable[[str], bool]:

@@ -14,6 +14,7 @@ follows from the calls made and the seeds passed, so a failure can be repeated.
   This and every later call raises :class:`SimulatedCrash` until one of the above is called.
 - **Broken disk**: :meth:`~SimulatedFileSystem.fail`, :meth:`~SimulatedFileSystem.set_capacity`,
   :meth:`~SimulatedFileSystem.flip_bit`.
+- **Threads**: :meth:`~SimulatedFileSystem.interrupt` lets something happen within an operation.
 - **Forks**: :meth:`~SimulatedFileSystem.copy` is cheap, so that one workload can be crashed in
   thousands of ways.
 
@@ -31,7 +32,7 @@ from random import Random
 from dohle.core.seams import Clock, ManualClock
 from dohle.storage.files import Buffer, Entry, FileStat, Lock
 from dohle.testing.simulated_disk import Fate, Node, SimulatedFolder, SimulatedInode
-from dohle.testing.simulated_faults import HARMLESS, Fault, Operation, is_below
+from dohle.testing.simulated_faults import HARMLESS, Fault, Interruption, Operation, is_below
 
 _ENDLESS_BYTES = 1 << 40
 
@@ -166,6 +167,7 @@ class SimulatedFileSystem:
         self._life: object | None = object()
         self._locked: dict[int, SimulatedInode] = {}
         self._faults: list[Fault] = []
+        self._interruptions: list[Interruption] = []
         self._capacities: dict[str, int] = {}
         self._bytes_limit: int | None = None
         self._operations_limit: int | None = None
@@ -244,6 +246,13 @@ class SimulatedFileSystem:
         fault = Fault(frozenset(found), matches, error_number, partial_bytes, skip, times)
         self._faults.append(fault)
         return fault
+
+    def interrupt(
+        self, operation: Operation, where: str | Callable[[str], bool], step: Callable[[], object]
+    ) -> None:
+        """Take a step, as another thread may, when the next such operation has begun."""
+        matches = where if callable(where) else is_below(where)
+        self._interruptions.append(Interruption(operation, matches, step))
 
     def heal(self, fault: Fault | None = None) -> None:
         """Take away one fault, or all."""
@@ -425,6 +434,8 @@ class SimulatedFileSystem:
                 self._life = None
                 raise SimulatedCrash
             self.trace.append((operation, path))
+        for interruption in self._interruptions:
+            interruption.meet(operation, path)
         # A write meets its fault later: a part of it may get through.
         if self._faults and operation is not Operation.WRITE:
             fault = self._fault(operation, path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -56,11 +57,11 @@ def to_json(value: object) -> Json:
             return {"undecoded": value.reason, **bytes_to_json(value.raw)}
         case Headers():
             return [{"key": key, "value": to_json(header)} for key, header in value.pairs]
-        case dict():
+        case Mapping():
             return {str(key): to_json(item) for key, item in value.items()}
         case list() | tuple():
             return [to_json(item) for item in value]
-    raise TypeError(f"{value!r} is not a value that a dump shows")
+    raise TypeError(f"{value!r} is not a value that can be shown")
 
 
 def bytes_to_json(value: bytes) -> dict[str, Json]:
@@ -90,7 +91,7 @@ def to_text(value: object) -> str:
         case Headers():
             pairs = (f"{_quoted(key)}: {to_text(header)}" for key, header in value.pairs)
             return f"[{', '.join(pairs)}]"
-        case dict() | list() | tuple():
+        case Mapping() | list() | tuple():
             return _compact(to_json(value))
     return str(value)
 

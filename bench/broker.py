@@ -1,0 +1,21 @@
+"""The broker: throughput, requests, latency, start and memory, beside bare loops in the same run.
+
+The broker runs as a process of its own, and so do the bare loops (``ceiling``); what counts is the
+processor time of that process for the same bytes on 127.0.0.1. Data goes to the page cache of the
+folder given by ``TMPDIR``.
+"""
+
+from __future__ import annotations
+
+from bench import broker_growth, broker_loads, broker_raw
+from bench.processes import touch_memory
+from bench.report import Row
+
+#: What a broker and the bare loops beside it write before it is thrown away.
+_MEMORY_BYTES = 2_500_000_000
+
+
+def run(quick: bool = False) -> list[Row]:
+    """Measure all cases."""
+    touch_memory(_MEMORY_BYTES)
+    return [*broker_raw.rows(quick), *broker_loads.rows(quick), *broker_growth.rows(quick)]

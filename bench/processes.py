@@ -1,0 +1,185 @@
+"""The processes under test: started, measured from outside, and ended whatever happens."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from statistics import median
+from types import TracebackType
+from typing import NamedTuple, Self
+
+_START_S_MAX = 60
+_STOP_S_MAX = 120
+_MEMORY_FOLDER = "/dev/shm"
+
+
+class Sample(NamedTuple):
+    """What one load has cost: the time, and the processor time of the process that served it."""
+
+    seconds: float
+    cpu_s: float
+    size: float
+    requests: float
+
+    @property
+    def mb_per_s(self) -> float:
+        return self.size / self.seconds / 1e6
+
+    @property
+    def cpu_s_per_gb(self) -> float:
+        return self.cpu_s / self.size * 1e9
+
+    @property
+    def cpu_us_per_request(self) -> float:
+        return self.cpu_s / self.requests * 1e6
+
+    def __str__(self) -> str:
+        return f"{self.mb_per_s:,.0f} MB/s, {self.cpu_us_per_request:,.0f} µs/request"
+
+
+def middle(samples: list[Sample]) -> Sample:
+    """Return the median of every number."""
+    return Sample(*(median(column) for column in zip(*samples, strict=True)))
+
+
+def rounds_of(cases: dict[str, Callable[[], Sample]], rounds: int) -> dict[str, Sample]:
+    """Run the cases in turn, so that a slow minute hits all of them; return medians."""
+    found: dict[str, list[Sample]] = {name: [] for name in cases}
+    for _ in range(rounds):
+        for name, case in cases.items():
+            found[name].append(case())
+    return {name: middle(samples) for name, samples in found.items()}
+
+
+class Process:
+    """A Python module run as a process that prints one line, its address, when it serves."""
+
+    def __init__(self, module: str, *arguments: str, ends_cleanly: bool = False) -> None:
+        self._ends_cleanly = ends_cleanly
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            self.address = self._first_line()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _first_line(self) -> str:
+        out = self._process.stdout
+        assert out is not None
+        if not select.select([out], [], [], _START_S_MAX)[0]:
+            raise TimeoutError(f"nothing was heard of a process within {_START_S_MAX} s")
+        line = out.readline().strip()
+        if not line:
+            raise RuntimeError("a process that was to be measured has ended at once")
+        return line
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time of all its threads so far.
+
+        This is the sum that /proc/PID/stat has in hundredths of a second, in nanoseconds: the clock
+        that clock_getcpuclockid(3) names for another process.
+        """
+        return time.clock_gettime((~self.pid << 3) | 2)
+
+    @property
+    def rss_mb(self) -> float:
+        """The memory it has now."""
+        with open(f"/proc/{self.pid}/status") as status:
+            for line in status:
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1]) * 1024 / 1e6
+        raise RuntimeError("the process has no memory")
+
+    def measure(self, size: int, requests: int, load: Callable[[], object]) -> Sample:
+        """Apply a load and tell what it has cost."""
+        cpu, start = self.cpu_s, time.perf_counter()
+        load()
+        return Sample(time.perf_counter() - start, self.cpu_s - cpu, size, requests)
+
+    def stop(self) -> None:
+        """End it: at once, or if it shall leave its files in order, as it wants."""
+        process = self._process
+        if process.poll() is None:
+            if self._ends_cleanly:
+                process.terminate()
+            else:
+                process.kill()
+            try:
+                process.wait(_STOP_S_MAX)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+@contextmanager
+def folder(*, in_memory: bool = False) -> Iterator[str]:
+    """Make a folder that goes with the block; in memory, if there is such a place, no sync counts."""
+    place = _MEMORY_FOLDER if in_memory and os.path.isdir(_MEMORY_FOLDER) else None
+    path = tempfile.mkdtemp(prefix="dohle-bench-", dir=place)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def broker(**settings: str) -> Iterator[Process]:
+    """Run a broker in a folder of its own; dots in settings are ``_``."""
+    with folder() as own, broker_in(f"{own}/data", ends_cleanly=False, **settings) as found:
+        yield found
+
+
+def broker_in(path: str, *, ends_cleanly: bool = True, **settings: str) -> Process:
+    """Run a broker in a folder that stays."""
+    overrides = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
+    return Process("bench.run_broker", path, *overrides, ends_cleanly=ends_cleanly)
+
+
+@contextmanager
+def ceiling() -> Iterator[Process]:
+    """Run the bare loops."""
+    with folder() as path, Process("bench.ceiling", f"{path}/file") as found:
+        yield found
+
+
+def touch_memory(size: int) -> None:
+    """Fill this much of the page cache and give it back.
+
+    On a virtual machine the first use of a page of memory costs many times what the next does, and
+    would be charged to whoever happens to come first.
+    """
+    block = bytes(1 << 20)
+    with folder() as path, open(f"{path}/file", "wb", buffering=0) as file:
+        for _ in range(size >> 20):
+            file.write(block)

@@ -1,0 +1,108 @@
+"""``dohle cluster info``: who is there, what it can do."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from dohle.cli.options import Commands, add_client_options, add_command, add_family
+from dohle.cli.session import with_cluster
+
+if TYPE_CHECKING:
+    from dohle.client import Cluster
+
+_INFO = """\
+Show the cluster's id, its controller, its brokers and its features; with -v
+also which requests the broker answers, in which versions.
+"""
+_INFO_EXAMPLES = """\
+examples:
+  dohle cluster info
+  dohle -b kafka-1:9092,kafka-2:9092 cluster info -v
+  dohle cluster info --json | jq -r .clusterId
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Declare the ``cluster`` family."""
+    family = add_family(commands, "cluster", "look at a cluster", "Clusters.")
+    parser = add_command(
+        family, "info", "show id, controller, brokers and features", _INFO, _INFO_EXAMPLES
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="the requests that are answered too"
+    )
+    add_client_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask and print."""
+
+    async def work(cluster: Cluster) -> int:
+        _print(await _collect(cluster, verbose=args.verbose), as_json=args.json)
+        return 0
+
+    return with_cluster(args, work)
+
+
+async def _collect(cluster: Cluster, *, verbose: bool) -> dict[str, list[dict[str, object]]]:
+    """Return the tables to show, by their names; the first has one row about the whole."""
+    from dohle.client import Admin
+
+    admin = Admin(cluster)
+    described = await admin.describe_cluster(include_fenced=True)
+    features = await admin.describe_features()
+    found: dict[str, list[dict[str, object]]] = {
+        "cluster": [{"clusterId": described.cluster_id, "controllerId": described.controller_id}],
+        "brokers": [
+            {
+                "id": one.node_id,
+                "host": one.host,
+                "port": one.port,
+                "rack": one.rack,
+                "isFenced": one.is_fenced,
+            }
+            for one in described.brokers
+        ],
+        "features": [
+            {
+                "feature": name,
+                "finalized": features.finalized.get(name, (None, None))[1],
+                "minSupported": lowest,
+                "maxSupported": highest,
+            }
+            for name, (lowest, highest) in sorted(features.supported.items())
+        ],
+    }
+    if verbose:
+        found["apis"] = await _api_versions(cluster)
+    return found
+
+
+async def _api_versions(cluster: Cluster) -> list[dict[str, object]]:
+    from dohle.protocol.apis import APIS
+
+    answer = await (await cluster.any_connection()).ask_versions()
+    return [
+        {
+            "key": one.api_key,
+            "api": APIS[one.api_key].name if one.api_key in APIS else None,
+            "minVersion": one.min_version,
+            "maxVersion": one.max_version,
+        }
+        for one in sorted(answer.api_keys, key=lambda one: one.api_key)
+    ]
+
+
+def _print(found: dict[str, list[dict[str, object]]], *, as_json: bool) -> None:
+    from dohle.cli.output import print_fields, print_json, print_table
+
+    (about,) = found.pop("cluster")
+    if as_json:
+        print_json({**about, **found})
+        return
+    print_fields(about)
+    for name, rows in found.items():
+        print(f"\n{name}")
+        print_table(rows, if_empty="none")

@@ -1,0 +1,149 @@
+"""Options that several commands share, and the types of their values.
+
+``-b`` and ``--json`` may stand before the command or behind it: those behind are declared without
+a default, so that they leave alone what stood before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from typing import TypeAlias
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+BOOTSTRAP_VARIABLE = "DOHLE_BOOTSTRAP"
+BOOTSTRAP_DEFAULT = "localhost:9092"
+
+_INT32_MAX = (1 << 31) - 1
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.|$)", re.DOTALL)
+_CONTROL = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\", '"': b'"', "'": b"'"}
+
+
+def add_global_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that may stand before every command, with their defaults."""
+    parser.add_argument(
+        "-b",
+        "--bootstrap",
+        metavar="HOST:PORT",
+        default=os.environ.get(BOOTSTRAP_VARIABLE) or BOOTSTRAP_DEFAULT,
+        help="brokers to begin with, separated by commas (default: the environment's "
+        f"{BOOTSTRAP_VARIABLE}, or {BOOTSTRAP_DEFAULT})",
+    )
+    parser.add_argument("--json", action="store_true", help="JSON lines, for programs")
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--json`` once more, behind a command."""
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="JSON lines, for programs",
+    )
+
+
+def add_client_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the global options once more, behind a command that talks to a cluster."""
+    parser.add_argument(
+        "-b",
+        "--bootstrap",
+        metavar="HOST:PORT",
+        default=argparse.SUPPRESS,
+        help="brokers to begin with, separated by commas (default: the environment's "
+        f"{BOOTSTRAP_VARIABLE}, or {BOOTSTRAP_DEFAULT})",
+    )
+    add_json_option(parser)
+
+
+def add_family(commands: Commands, name: str, help: str, description: str) -> Commands:
+    """Declare a family of commands, such as ``topic``, and return where its members go."""
+    family = commands.add_parser(name, help=help, description=description)
+    return family.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+
+def add_command(
+    commands: Commands, name: str, help: str, description: str, epilog: str
+) -> argparse.ArgumentParser:
+    """Declare a command; description and epilog are shown as they are."""
+    return commands.add_parser(
+        name,
+        help=help,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_data_option(parser: argparse.ArgumentParser, default: str = "./data") -> None:
+    """Declare ``--data``; it is None if it was not given."""
+    parser.add_argument(
+        "--data",
+        action="append",
+        metavar="DIR",
+        help="a data directory (log.dirs in Kafka); give it more than once for several "
+        f"(default: {default})",
+    )
+
+
+def positive(text: str) -> int:
+    """Read a number above 0."""
+    return _number(text, 1, "a number above 0")
+
+
+def natural(text: str) -> int:
+    """Read a number from 0 on."""
+    return _number(text, 0, "a number from 0 on")
+
+
+def node_id(text: str) -> int:
+    """Read the id of a node."""
+    return _number(text, 0, f"a number from 0 to {_INT32_MAX}")
+
+
+def _number(text: str, least: int, what: str) -> int:
+    if text.isascii() and text.isdigit() and least <= int(text) <= _INT32_MAX:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Read ``name=value``; the value may be empty."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value")
+    return name.strip(), value
+
+
+def escaped(text: str) -> bytes:
+    """Read text with escapes: ``\\t``, ``\\n``, ``\\r``, ``\\0``, ``\\\\``, ``\\xFF``."""
+    try:
+        return unescape(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def unescape(text: str) -> bytes:
+    """Return the bytes of a text with escapes; a ValueError names one that is none."""
+    found = bytearray()
+    end = 0
+    for match in _ESCAPE.finditer(text):
+        found += os.fsencode(text[end : match.start()])
+        end = match.end()
+        escape = match[1]
+        if escape in _CONTROL:
+            found += _CONTROL[escape]
+        elif len(escape) == 3:
+            found.append(int(escape[1:], 16))
+        else:
+            raise ValueError(
+                f"\\{escape} is no escape: \\n, \\r, \\t, \\0, \\\\ and \\x with two digits are"
+            )
+    return bytes(found + os.fsencode(text[end:]))
+
+
+def as_dict(pairs: Sequence[tuple[str, str]] | None) -> dict[str, str]:
+    """Return pairs as a dictionary; the last one of a name counts."""
+    return dict(pairs or ())

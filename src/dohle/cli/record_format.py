@@ -1,0 +1,95 @@
+"""How consumed records are shown: kcat's format strings, and JSON.
+
+A format is compiled once into a list of pieces, since it is used for each record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dohle.cli.options import unescape
+from dohle.cli.values import Headers
+
+if TYPE_CHECKING:
+    from dohle.client import ConsumedRecord
+
+Piece = Callable[["ConsumedRecord"], bytes]
+
+_DIRECTIVE = re.compile(r"%(.|$)", re.DOTALL)
+_TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+
+
+def compile_format(text: str, *, null: bytes = b"") -> Callable[[ConsumedRecord], bytes]:
+    """Return what turns a record into bytes; a ValueError names what is not known.
+
+    ``null`` is shown for keys and values that are null.
+    """
+    pieces: list[Piece] = []
+    known = _directives(null)
+    end = 0
+    for match in _DIRECTIVE.finditer(text):
+        _add_literal(pieces, text[end : match.start()])
+        end = match.end()
+        letter = match[1]
+        if letter == "%":
+            _add_literal(pieces, "%")
+        elif letter in known:
+            pieces.append(known[letter])
+        else:
+            raise ValueError(
+                f"%{letter} is not known: {' '.join(f'%{one}' for one in known)} and %% are"
+            )
+    _add_literal(pieces, text[end:])
+    return lambda item: b"".join([piece(item) for piece in pieces])
+
+
+def _add_literal(pieces: list[Piece], text: str) -> None:
+    if text:
+        literal = unescape(text)
+        pieces.append(lambda _: literal)
+
+
+def _directives(null: bytes) -> dict[str, Piece]:
+    def shown(value: bytes | None) -> bytes:
+        return null if value is None else value
+
+    def length(value: bytes | None) -> int:
+        return -1 if value is None else len(value)
+
+    return {
+        "t": lambda item: item.topic.encode(),
+        "p": lambda item: b"%d" % item.partition,
+        "o": lambda item: b"%d" % item.record.offset,
+        "k": lambda item: shown(item.record.key),
+        "K": lambda item: b"%d" % length(item.record.key),
+        "s": lambda item: shown(item.record.value),
+        "S": lambda item: b"%d" % length(item.record.value),
+        "R": lambda item: length(item.record.value).to_bytes(4, "big", signed=True),
+        "T": lambda item: b"%d" % item.record.timestamp,
+        "h": _headers,
+    }
+
+
+def _headers(item: ConsumedRecord) -> bytes:
+    return b",".join(
+        name.encode() + b"=" + (b"NULL" if value is None else value)
+        for name, value in item.record.headers
+    )
+
+
+def to_fields(item: ConsumedRecord) -> dict[str, object]:
+    """Return a record as the fields of a JSON object."""
+    record = item.record
+    return {
+        "topic": item.topic,
+        "partition": item.partition,
+        "offset": record.offset,
+        "leaderEpoch": item.leader_epoch,
+        "timestampType": _TIMESTAMP_TYPES[item.timestamp_type],
+        "timestamp": record.timestamp,
+        "key": record.key,
+        "value": record.value,
+        "headers": Headers(record.headers),
+    }

@@ -1,0 +1,70 @@
+"""Commands that talk to a cluster: one loop, one client, and failures as one line.
+
+The first connection is tried once: a person who mistyped an address should not have to wait for
+retries to run out. Behind it the client tries again as it always does.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from dohle.cli.errors import CliError, UsageError, report_error
+
+if TYPE_CHECKING:
+    from dohle.client import Cluster, Results
+    from dohle.core.errors import KafkaError
+
+API_TIMEOUT_MS = 30_000
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def with_cluster(args: argparse.Namespace, work: Callable[[Cluster], Awaitable[int]]) -> int:
+    """Connect to the cluster of ``-b``, do the work and return its exit code."""
+    from dohle.client import ClientConfig, Cluster, ConnectionClosed, run
+    from dohle.core.errors import KafkaError
+
+    async def session() -> int:
+        config = ClientConfig(client_id="dohle-cli", api_timeout_ms=API_TIMEOUT_MS)
+        try:
+            cluster = Cluster(args.bootstrap, config)
+        except ValueError as error:
+            raise UsageError(f"-b {args.bootstrap}: {error}") from None
+        async with cluster:
+            try:
+                await cluster.refresh(())
+            except ConnectionClosed as error:
+                raise CliError(
+                    f"{error.args[0]}; `dohle start` starts a broker, -b tells where one is"
+                ) from None
+            return await work(cluster)
+
+    try:
+        return run(session())
+    except KafkaError as error:
+        raise CliError(describe_kafka_error(error)) from None
+
+
+def no_such_topic(name: str) -> str:
+    """Return what to say of a topic that is not there."""
+    return f"there is no topic {name}; `dohle topic list` shows all"
+
+
+def describe_kafka_error(error: KafkaError) -> str:
+    """Return what went wrong, and the name that Kafka's documentation has for it."""
+    return f"{error.args[0]} ({error.code.name})"
+
+
+def report_failures(results: Results[_Key, _Value]) -> Mapping[_Key, _Value]:
+    """Report what failed, one line each, and return what was done."""
+    for error in results.errors.values():
+        report_error(describe_kafka_error(error))
+    return results.done
+
+
+def exit_code(results: Results[_Key, _Value]) -> int:
+    """Return 1 if anything failed."""
+    return 1 if results.errors else 0

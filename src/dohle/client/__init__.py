@@ -1,0 +1,94 @@
+"""The client: connections, metadata, producer, consumer and admin, for asyncio.
+
+Start from :class:`Cluster`; the other parts share its connections. A program without a loop of its
+own uses :func:`run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from dohle.client.admin import Admin
+from dohle.client.admin_values import (
+    AlterOp,
+    BrokerDescription,
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    CreatedTopic,
+    Features,
+    LogDirDescription,
+    NewTopic,
+    ResourceType,
+)
+from dohle.client.cluster import Cluster
+from dohle.client.config import (
+    ClientConfig,
+    ConsumerConfig,
+    IsolationLevel,
+    OffsetReset,
+    ProducerConfig,
+)
+from dohle.client.consumer import Consumer
+from dohle.client.errors import ClientClosed, ConnectionClosed, TimedOut
+from dohle.client.fetched import ConsumedRecord
+from dohle.client.metadata import Broker, ClusterMetadata, PartitionInfo, TopicInfo
+from dohle.client.offsets import OffsetInfo
+from dohle.client.producer import Producer
+from dohle.client.producer_batch import RecordMetadata
+from dohle.client.results import Results
+from dohle.client.starts import At, Beginning, End, MaxTimestamp, Since, Start, Tail
+
+__all__ = [
+    "Admin",
+    "AlterOp",
+    "At",
+    "Beginning",
+    "Broker",
+    "BrokerDescription",
+    "ClientClosed",
+    "ClientConfig",
+    "Cluster",
+    "ClusterDescription",
+    "ClusterMetadata",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "ConnectionClosed",
+    "ConsumedRecord",
+    "Consumer",
+    "ConsumerConfig",
+    "CreatedTopic",
+    "End",
+    "Features",
+    "IsolationLevel",
+    "LogDirDescription",
+    "MaxTimestamp",
+    "NewTopic",
+    "OffsetInfo",
+    "OffsetReset",
+    "PartitionInfo",
+    "Producer",
+    "ProducerConfig",
+    "RecordMetadata",
+    "ResourceType",
+    "Results",
+    "Since",
+    "Start",
+    "Tail",
+    "TimedOut",
+    "TopicInfo",
+    "run",
+]
+
+_Result = TypeVar("_Result")
+
+
+def run(call: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run one call to its end in a loop of its own, and return what it returns."""
+    return asyncio.run(call)

@@ -1,0 +1,75 @@
+"""How an admin's requests reach a broker that can answer them, and how answers are sorted out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from dohle.client.cluster import Cluster
+from dohle.client.connection import Connection
+from dohle.client.errors import answered_error
+from dohle.client.results import Results
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+_Result = TypeVar("_Result")
+
+Ask = Callable[[Connection], Awaitable[_Result]]
+#: Key, error code, what it is about, the broker's message, and the value if there is no error.
+Entry = tuple[_Key, int, str, str | None, _Value]
+
+
+def sort_out(entries: Iterable[Entry[_Key, _Value]]) -> Results[_Key, _Value]:
+    """Make results of an answer's entries.
+
+    That the broker asked is not the controller concerns all of them, and is raised.
+    """
+    done: dict[_Key, _Value] = {}
+    errors: dict[_Key, KafkaError] = {}
+    for key, code, about, message, value in entries:
+        if code == ErrorCode.NOT_CONTROLLER:
+            raise answered_error(code, about, message)
+        if code:
+            errors[key] = answered_error(code, about, message)
+        else:
+            done[key] = value
+    return Results(done, errors)
+
+
+class AdminRequests:
+    """Sends requests to the controller, to one broker or to any, and again while it may help."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def _ask_any(self, what: str, ask: Ask[_Result]) -> _Result:
+        async def attempt() -> _Result:
+            return await ask(await self._cluster.any_connection())
+
+        return await self._cluster.retry(what, attempt)
+
+    async def _ask_broker(self, node_id: BrokerId, what: str, ask: Ask[_Result]) -> _Result:
+        async def attempt() -> _Result:
+            known = self._cluster.metadata.brokers
+            if node_id not in known:
+                known = (await self._cluster.refresh(())).brokers
+            if node_id not in known:
+                raise KafkaError(
+                    ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node_id} is not in the cluster"
+                )
+            return await ask(await self._cluster.connection(node_id))
+
+        return await self._cluster.retry(what, attempt)
+
+    async def _ask_controller(self, what: str, ask: Ask[_Result]) -> _Result:
+        async def attempt() -> _Result:
+            try:
+                return await ask(await self._cluster.controller_connection())
+            except KafkaError as error:
+                if error.code is ErrorCode.NOT_CONTROLLER:
+                    await self._cluster.refresh(())
+                raise
+
+        return await self._cluster.retry(what, attempt)

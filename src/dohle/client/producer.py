@@ -1,0 +1,187 @@
+"""The producer: takes records, and gives for each of them a future with its offset.
+
+``send`` waits only for what it needs to accept a record: the topic's metadata and room in the
+buffer. From then on the record is on its way, and its future tells what became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Self
+
+from dohle.client.accumulator import Accumulator, record_bytes_max
+from dohle.client.buffer_memory import BufferMemory
+from dohle.client.cluster import Cluster
+from dohle.client.config import ProducerConfig
+from dohle.client.errors import ClientClosed, TimedOut
+from dohle.client.metadata import TopicInfo
+from dohle.client.partitioner import StickyPartitioner, partition_of_key
+from dohle.client.producer_batch import RecordMetadata
+from dohle.client.sender import Sender
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName, TopicPartition
+from dohle.core.seams import Clock, SystemClock
+from dohle.records.record import Header
+
+
+class Producer:
+    """Sends records to topics; made and used within a running loop.
+
+    Leaving it as a context manager flushes, unless it is left by a cancellation or an interrupt.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config or ProducerConfig()
+        self._cluster = cluster
+        self._clock = clock or SystemClock()
+        self._memory = BufferMemory(self.config.buffer_memory)
+        self._accumulator = Accumulator(self.config)
+        self._sender = Sender(cluster, self.config, self._accumulator, self._memory)
+        self._sticky = StickyPartitioner(cluster.rng)
+        #: The partitions with a leader, and the topic's metadata they were taken from.
+        self._available: dict[TopicName, tuple[TopicInfo, Sequence[int]]] = {}
+        self._should_yield = False
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        await self.close(flush=kind is None or issubclass(kind, Exception))
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Sequence[Header] = (),
+    ) -> asyncio.Future[RecordMetadata]:
+        """Accept a record and return the future of where it is written.
+
+        The partition is the one given, else that of the key, else one that gathers records
+        without keys. The timestamp is in milliseconds, by default now.
+        """
+        if self._should_yield:
+            # Without this a caller that never waits would keep full batches from being sent.
+            self._should_yield = False
+            await asyncio.sleep(0)
+        self._check_open()
+        name = TopicName(topic)
+        size = record_bytes_max(key, value, headers)
+        self._check_size(size)
+        info = self._cluster.known_topic(name)
+        is_known = info is not None and (partition is None or partition in info.partitions)
+        if info is None or not is_known or not self._memory.try_take(size):
+            info = await self._wait_for(name, partition, size)
+        # Nothing waits from here on: the room is taken and the order of calls is kept.
+        try:
+            self._check_open()
+            where = self._choose(info, key, partition, size)
+            if timestamp is None:
+                timestamp = self._clock.now_ms()
+            now_ms = self._sender.now_ms()
+            future, look = self._accumulator.append(
+                where, timestamp, key, value, headers, size, now_ms
+            )
+        except BaseException:
+            self._memory.give(size)
+            raise
+        if look:
+            self._should_yield = True
+            self._sender.wake()
+        return future
+
+    async def flush(self) -> None:
+        """Send all records without lingering and wait until each has its outcome.
+
+        What failed is told by the records' futures.
+        """
+        await self._sender.flush()
+
+    async def close(self, *, flush: bool = True) -> None:
+        """Take no more records, flush unless told not to, and stop."""
+        self._is_closed = True
+        try:
+            if flush:
+                await self._sender.flush()
+        finally:
+            await self._sender.stop()
+
+    async def _wait_for(self, name: TopicName, partition: int | None, size: int) -> TopicInfo:
+        """Wait for the topic and for room, together at most ``max_block_ms``."""
+        timeout_ms = self.config.max_block_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                info = await self._cluster.retry(
+                    f"metadata of {name}",
+                    lambda: self._topic_with(name, partition),
+                    timeout_ms=2 * timeout_ms,
+                )
+                if not self._memory.try_take(size):
+                    self._sender.wake()
+                    await self._memory.take(size)
+        except TimeoutError:
+            raise TimedOut(
+                f"a record for {name} was not accepted within {timeout_ms} ms: the topic is not "
+                f"known or the buffer of {self._memory.limit} bytes is full"
+            ) from None
+        return info
+
+    async def _topic_with(self, name: TopicName, partition: int | None) -> TopicInfo:
+        info = await self._cluster.topic(
+            name, allow_auto_topic_creation=self.config.allow_auto_create_topics
+        )
+        if partition is not None and partition not in info.partitions:
+            await self._cluster.refresh((name,))
+            info = await self._cluster.topic(name)
+        if partition is not None and partition not in info.partitions:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"{name} has {len(info.partitions)} partitions and no partition {partition}",
+            )
+        return info
+
+    def _choose(
+        self, info: TopicInfo, key: bytes | None, partition: int | None, size: int
+    ) -> TopicPartition:
+        """Choose the partition of a record."""
+        name = info.name
+        if partition is not None:
+            return TopicPartition(name, partition)
+        if key is not None:
+            return TopicPartition(name, partition_of_key(key, len(info.partitions)))
+        known = self._available.get(name)
+        if known is None or known[0] is not info:
+            led = [each.partition for each in info.partitions.values() if each.leader_id >= 0]
+            known = self._available[name] = (info, led or list(info.partitions))
+        available = known[1]
+        where = TopicPartition(name, self._sticky.current(name, available))
+        if self._accumulator.has_room(where, size):
+            return where
+        # A new batch is due, here or elsewhere: this is when to move on.
+        if self._accumulator.seal(where):
+            self._sender.wake()
+        return TopicPartition(name, self._sticky.move(name, available))
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("the producer is closed")
+
+    def _check_size(self, size: int) -> None:
+        limit = min(self.config.max_request_size, self.config.buffer_memory)
+        if size > limit:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of up to {size} bytes is larger than {limit}: raise max_request_size "
+                "(and the topic's max.message.bytes), or send less",
+            )

@@ -1,0 +1,57 @@
+"""Places in a partition, by what one knows of them: an offset, a time, an end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The first offset that is still there."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The offset after the last record that the isolation level lets one see."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """An offset."""
+
+    offset: int
+
+    def __post_init__(self) -> None:
+        if self.offset < 0:
+            raise ValueError(f"{self.offset} is not an offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """The first record of this time or a later one; the end if there is none."""
+
+    timestamp_ms: int
+
+    def __post_init__(self) -> None:
+        if self.timestamp_ms < 0:
+            raise ValueError(f"{self.timestamp_ms} is not a timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """So many offsets before the end, or the beginning if there are not as many."""
+
+    offsets: int
+
+    def __post_init__(self) -> None:
+        if self.offsets < 0:
+            raise ValueError(f"{self.offsets} offsets cannot be before the end")
+
+
+@dataclass(frozen=True, slots=True)
+class MaxTimestamp:
+    """The record with the largest timestamp."""
+
+
+Start = Beginning | End | At | Since | Tail
+EndStart = Beginning | End | Since | MaxTimestamp

@@ -1,0 +1,347 @@
+"""The life of a broker: it registers, is unfenced, shuts down, is fenced, or goes for good.
+
+A broker is fenced from its registration until it has read the log as far as that. Its epoch is
+the offset at which it registered. Each step tells, in the same batch, who leads the partitions
+that it concerns: whoever goes leaves its ISRs first, and whoever comes is unfenced first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId, Uuid
+from dohle.core.uuid import is_reserved, uuid_to_text
+from dohle.metadata.context import ControllerContext
+from dohle.metadata.decision import Decision, VersionedRecord
+from dohle.metadata.draft import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
+from dohle.metadata.elections import Availability, leader_updates, leads_any
+from dohle.metadata.image import BrokerRegistration, ClusterImage, Endpoint
+from dohle.metadata.metadata_version import METADATA_VERSION, supports_directories
+from dohle.metadata.snapshot import registration_record
+from dohle.protocol.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from dohle.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from dohle.protocol.messages.records.cluster_metadata import (
+    BrokerRegistrationChangeRecord,
+    UnregisterBrokerRecord,
+)
+from dohle.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from dohle.protocol.schema import VersionRange
+
+_OFFSET_MAX = 2**63 - 1
+
+Records = tuple[VersionedRecord, ...]
+
+
+class BrokerState(Enum):
+    """What the controller tells a broker to be."""
+
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    SHUTDOWN_NOW = "shutdown now"
+
+
+def register_broker(
+    image: ClusterImage,
+    request: BrokerRegistrationRequest,
+    context: ControllerContext,
+    *,
+    next_offset: int,
+    session_alive: bool = False,
+) -> Decision[BrokerRegistrationResponse]:
+    """Register a broker, or a new life of it, or new addresses of the same one.
+
+    ``next_offset`` is that of the next record to be written, and ``session_alive`` whether the
+    broker of this id that is registered now has been heard of lately.
+    """
+    level = _level(image)
+    existing = image.broker(request.broker_id)
+    is_same_life = existing is not None and existing.incarnation_id == request.incarnation_id
+    try:
+        if request.cluster_id != context.cluster_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"Expected cluster ID {context.cluster_id}, but got {request.cluster_id}.",
+            )
+        if existing is not None and session_alive and not is_same_life:
+            raise KafkaError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"Another broker {request.broker_id} is alive. If it was just restarted, this "
+                "passes once the session of its former life has run out.",
+            )
+        _check_directories(image, request, level)
+        _check_features(image, request)
+    except KafkaError as error:
+        reply = BrokerRegistrationResponse(error_code=error.code)
+        return Decision((), reply, reason=str(error))
+    registration = _registration(request, next_offset, supports_directories(level))
+    cleanup: Records = ()
+    if is_same_life:
+        assert existing is not None
+        registration = replace(
+            registration,
+            epoch=existing.epoch,
+            fenced=existing.fenced,
+            in_controlled_shutdown=existing.in_controlled_shutdown,
+        )
+    else:
+        is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
+        cleanup = _after_former_life(image, context, request.broker_id, is_clean)
+    return Decision(
+        (*cleanup, registration_record(registration, level)),
+        BrokerRegistrationResponse(broker_epoch=registration.epoch),
+    )
+
+
+def unfence_broker(image: ClusterImage, broker_id: int, context: ControllerContext) -> Records:
+    """Let a broker take part; it now leads what nobody else could."""
+    broker = _registered(image, broker_id)
+    if not broker.fenced:
+        return ()
+    unfenced = _change(broker, 0, fenced=UNFENCE)
+    if broker.in_controlled_shutdown:
+        return (unfenced,)  # it leads nothing any more before it registers again
+    return (unfenced, *leader_updates(image, context, Availability(joins=broker_id)))
+
+
+def fence_broker(image: ClusterImage, broker_id: int, context: ControllerContext) -> Records:
+    """Take a broker out: others lead where they can."""
+    broker = _registered(image, broker_id)
+    if broker.fenced:
+        return ()
+    elections = leader_updates(image, context, Availability(leaves=broker_id))
+    return (*elections, _change(broker, 0, fenced=FENCE))
+
+
+def begin_controlled_shutdown(
+    image: ClusterImage, broker_id: int, context: ControllerContext
+) -> Records:
+    """Move leadership away from a broker that will stop, while it still serves."""
+    broker = _registered(image, broker_id)
+    elections = leader_updates(image, context, Availability(leaves=broker_id))
+    if broker.in_controlled_shutdown:
+        return tuple(elections)
+    change = _change(broker, 1, in_controlled_shutdown=ENTER_CONTROLLED_SHUTDOWN)
+    return (change, *elections)
+
+
+def unregister_broker(
+    image: ClusterImage, request: UnregisterBrokerRequest, context: ControllerContext
+) -> Decision[UnregisterBrokerResponse]:
+    """Forget a broker that will not come back."""
+    try:
+        broker = _registered(image, request.broker_id)
+    except KafkaError as error:
+        message = str(error.args[0])
+        return Decision((), UnregisterBrokerResponse(error_code=error.code, error_message=message))
+    elections = leader_updates(image, context, Availability(leaves=broker.id))
+    record = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
+    return Decision(
+        (*elections, VersionedRecord(record, 0)), UnregisterBrokerResponse(error_message=None)
+    )
+
+
+def broker_heartbeat(
+    image: ClusterImage,
+    request: BrokerHeartbeatRequest,
+    context: ControllerContext,
+    *,
+    controlled_shutdown_offset: int | None = None,
+    lowest_active_offset: int = _OFFSET_MAX,
+) -> Decision[BrokerHeartbeatResponse]:
+    """Answer a broker's sign of life, and grant what it asks for when the time has come.
+
+    ``controlled_shutdown_offset`` is that of the last record written when its controlled shutdown
+    began, None if it did not, and ``lowest_active_offset`` how far all other active brokers have
+    read: it may stop once they all know that it does not lead any more.
+    """
+    try:
+        broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
+    except KafkaError as error:
+        return Decision((), BrokerHeartbeatResponse(error_code=error.code), reason=str(error))
+    records: list[VersionedRecord] = []
+    if controlled_shutdown_offset is not None and not broker.fenced:
+        moved = not leads_any(image, broker.id)
+        done = moved and controlled_shutdown_offset <= lowest_active_offset
+        state = BrokerState.SHUTDOWN_NOW if done else BrokerState.CONTROLLED_SHUTDOWN
+    else:
+        state = _next_state(image, broker, request)
+        if state is BrokerState.UNFENCED:
+            records += unfence_broker(image, broker.id, context)
+        elif state is BrokerState.CONTROLLED_SHUTDOWN:
+            records += begin_controlled_shutdown(image, broker.id, context)
+    if state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW):
+        records += fence_broker(image, broker.id, context)
+    if supports_directories(_level(image)):
+        records += _after_lost_directories(image, context, broker, request.offline_log_dirs)
+    return Decision(
+        tuple(records),
+        BrokerHeartbeatResponse(
+            is_caught_up=request.current_metadata_offset >= broker.epoch,
+            is_fenced=state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+            should_shut_down=state is BrokerState.SHUTDOWN_NOW,
+        ),
+    )
+
+
+def check_broker_epoch(image: ClusterImage, broker_id: int, epoch: int) -> BrokerRegistration:
+    """Return the registration; STALE_BROKER_EPOCH if it is not, or no more, of this epoch."""
+    broker = image.broker(broker_id)
+    if broker is None:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Broker {broker_id} is not registered.")
+    if broker.epoch != epoch:
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Expected the broker epoch {broker.epoch}, but got {epoch}.",
+        )
+    return broker
+
+
+def _next_state(
+    image: ClusterImage, broker: BrokerRegistration, request: BrokerHeartbeatRequest
+) -> BrokerState:
+    if broker.fenced:
+        if request.want_shut_down:
+            return BrokerState.SHUTDOWN_NOW
+        caught_up = request.current_metadata_offset >= broker.epoch
+        return BrokerState.UNFENCED if caught_up and not request.want_fence else BrokerState.FENCED
+    if request.want_shut_down:
+        leads = not request.want_fence and leads_any(image, broker.id)
+        return BrokerState.CONTROLLED_SHUTDOWN if leads else BrokerState.SHUTDOWN_NOW
+    return BrokerState.FENCED if request.want_fence else BrokerState.UNFENCED
+
+
+def _level(image: ClusterImage) -> int:
+    if image.metadata_version is None:
+        raise ValueError("the cluster has not been bootstrapped: see activation_records")
+    return image.metadata_version
+
+
+def _registered(image: ClusterImage, broker_id: int) -> BrokerRegistration:
+    broker = image.broker(broker_id)
+    if broker is None:
+        raise KafkaError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not registered."
+        )
+    return broker
+
+
+def _change(
+    broker: BrokerRegistration,
+    version: int,
+    *,
+    fenced: int = 0,
+    in_controlled_shutdown: int = 0,
+    log_dirs: tuple[Uuid, ...] = (),
+) -> VersionedRecord:
+    return VersionedRecord(
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.id,
+            broker_epoch=broker.epoch,
+            fenced=fenced,
+            in_controlled_shutdown=in_controlled_shutdown,
+            log_dirs=log_dirs,
+        ),
+        version,
+    )
+
+
+def _after_former_life(
+    image: ClusterImage, context: ControllerContext, broker_id: BrokerId, is_clean: bool
+) -> Records:
+    if image.is_elr_enabled and not is_clean:
+        change = Availability(crashed=broker_id)
+    else:
+        change = Availability(leaves=broker_id)
+    return tuple(leader_updates(image, context, change))
+
+
+def _after_lost_directories(
+    image: ClusterImage,
+    context: ControllerContext,
+    broker: BrokerRegistration,
+    offline: tuple[Uuid, ...],
+) -> Records:
+    lost = tuple(directory for directory in broker.log_dirs if directory in offline)
+    if not lost:
+        return ()
+    change = Availability(leaves=broker.id, lost_directories=lost)
+    left = tuple(directory for directory in broker.log_dirs if directory not in lost)
+    return (*leader_updates(image, context, change), _change(broker, 2, log_dirs=left))
+
+
+def _registration(
+    request: BrokerRegistrationRequest, epoch: int, has_directories: bool
+) -> BrokerRegistration:
+    return BrokerRegistration(
+        id=request.broker_id,
+        epoch=epoch,
+        incarnation_id=request.incarnation_id,
+        endpoints={
+            each.name: Endpoint(each.name, each.host, each.port, each.security_protocol)
+            for each in request.listeners
+        },
+        rack=request.rack,
+        features={
+            each.name: VersionRange(each.min_supported_version, each.max_supported_version)
+            for each in request.features
+        },
+        log_dirs=request.log_dirs if has_directories else (),
+    )
+
+
+def _check_directories(image: ClusterImage, request: BrokerRegistrationRequest, level: int) -> None:
+    if request.is_migrating_zk_broker:
+        raise KafkaError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, "Brokers of a ZooKeeper cluster cannot register."
+        )
+    if not supports_directories(level):
+        return
+    if not request.log_dirs:
+        raise _invalid_registration("No log directories are given.")
+    if any(is_reserved(directory) for directory in request.log_dirs):
+        raise _invalid_registration("A log directory has a reserved id.")
+    if len(set(request.log_dirs)) != len(request.log_dirs):
+        raise _invalid_registration("A log directory is given twice.")
+    for broker in image.brokers.values():
+        if broker.id == request.broker_id:
+            continue
+        for directory in request.log_dirs:
+            if directory in broker.log_dirs:
+                text = uuid_to_text(directory)
+                raise _invalid_registration(
+                    f"Broker {broker.id} is already registered with directory {text}."
+                )
+
+
+def _check_features(image: ClusterImage, request: BrokerRegistrationRequest) -> None:
+    supported = {
+        each.name: VersionRange(each.min_supported_version, each.max_supported_version)
+        for each in request.features
+    }
+    if METADATA_VERSION not in supported:
+        raise _invalid_registration(f"The features given do not contain '{METADATA_VERSION}'.")
+    for name in supported.keys() | image.features.keys():
+        finalized = image.features.get(name, 0)
+        versions = supported.get(name, VersionRange(0, 0))
+        if not versions.covers(finalized):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"The broker does not support the finalized version {finalized} of {name}. It "
+                f"wants a version between {versions.lowest} and {versions.highest}, inclusive.",
+            )
+
+
+def _invalid_registration(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REGISTRATION, message)

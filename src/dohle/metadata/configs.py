@@ -1,0 +1,281 @@
+"""AlterConfigs and IncrementalAlterConfigs: what differs from the defaults, kept in the log.
+
+A resource is altered whole or not at all, and each resource of a request has its own result. The
+old API replaces all configs of a resource; the incremental one (KIP-339) sets, deletes, and adds
+to or takes from lists. Topics take what the table of topic configs has, brokers and the cluster
+default, whose name is "", what can be altered while a broker runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import IntEnum
+from typing import TypeVar
+
+from dohle.core.broker_configs import BROKER_CONFIGS
+from dohle.core.config import ConfigKey, ConfigType
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName
+from dohle.core.static_config import validate_broker_overrides
+from dohle.core.topic_configs import TOPIC_CONFIGS, validate_topic_overrides
+from dohle.metadata.context import MIN_INSYNC_REPLICAS, ControllerContext
+from dohle.metadata.decision import (
+    NO_ERROR,
+    RECORDS_PER_REQUEST_MAX,
+    ApiError,
+    Decision,
+    VersionedRecord,
+    too_many_records,
+)
+from dohle.metadata.image import ClusterImage, ConfigResource, ResourceType
+from dohle.metadata.topic_names import topic_name_error
+from dohle.protocol.messages import alter_configs as legacy
+from dohle.protocol.messages import incremental_alter_configs as incremental
+from dohle.protocol.messages.records.cluster_metadata import ClearElrRecord, ConfigRecord
+
+#: A longer value does not fit the requests that would read it back.
+VALUE_LENGTH_MAX = 32767
+
+AnyResource = TypeVar("AnyResource", legacy.AlterConfigsResource, incremental.AlterConfigsResource)
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does to a config."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def alter_configs(
+    image: ClusterImage, request: legacy.AlterConfigsRequest, context: ControllerContext
+) -> Decision[legacy.AlterConfigsResponse]:
+    """Replace all the configs of each resource."""
+
+    def alter(resource: legacy.AlterConfigsResource) -> list[VersionedRecord]:
+        after = {}
+        for config in resource.configs:
+            if config.value is None:
+                raise _null_value(config.name)
+            after[config.name] = config.value
+        target = _target(resource)
+        removed = [name for name in image.config(target) if name not in after]
+        return _altered(image, context, target, after, [*after, *removed])
+
+    records, errors = _each(request.resources, alter)
+    reply = legacy.AlterConfigsResponse(
+        responses=tuple(
+            legacy.AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, error in zip(request.resources, errors, strict=True)
+        )
+    )
+    return Decision(() if request.validate_only else records, reply)
+
+
+def incremental_alter_configs(
+    image: ClusterImage,
+    request: incremental.IncrementalAlterConfigsRequest,
+    context: ControllerContext,
+) -> Decision[incremental.IncrementalAlterConfigsResponse]:
+    """Change some configs of each resource."""
+
+    def alter(resource: incremental.AlterConfigsResource) -> list[VersionedRecord]:
+        target = _target(resource)
+        after = dict(image.config(target))
+        for config in resource.configs:
+            value = _operated(target, config, after.get(config.name))
+            if value is None:
+                after.pop(config.name, None)
+            else:
+                after[config.name] = value
+        return _altered(image, context, target, after, [config.name for config in resource.configs])
+
+    records, errors = _each(request.resources, alter)
+    reply = incremental.IncrementalAlterConfigsResponse(
+        responses=tuple(
+            incremental.AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, error in zip(request.resources, errors, strict=True)
+        )
+    )
+    return Decision(() if request.validate_only else records, reply)
+
+
+def new_topic_config_records(
+    image: ClusterImage, name: TopicName, configs: Mapping[str, str]
+) -> list[VersionedRecord]:
+    """Return the records of a new topic's configs; INVALID_CONFIG if one will not do."""
+    _check_lengths(configs)
+    validate_topic_overrides(configs)
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    return _records(image, resource, {}, configs, configs)
+
+
+def _each(
+    resources: tuple[AnyResource, ...], alter: Callable[[AnyResource], list[VersionedRecord]]
+) -> tuple[tuple[VersionedRecord, ...], list[ApiError]]:
+    counts = Counter((each.resource_type, each.resource_name) for each in resources)
+    records: list[VersionedRecord] = []
+    errors = []
+    for resource in resources:
+        try:
+            if counts[resource.resource_type, resource.resource_name] > 1:
+                raise _invalid_request("Each resource must appear at most once.")
+            names = Counter(config.name for config in resource.configs)
+            if len(names) < len(resource.configs):
+                raise _invalid_request("Error due to duplicate config keys")
+            altered = alter(resource)
+            if len(records) + len(altered) > RECORDS_PER_REQUEST_MAX:
+                raise too_many_records()
+            records += altered
+            errors.append(NO_ERROR)
+        except KafkaError as error:
+            errors.append(ApiError.of(error))
+    return tuple(records), errors
+
+
+def _target(
+    resource: legacy.AlterConfigsResource | incremental.AlterConfigsResource,
+) -> ConfigResource:
+    if resource.resource_type not in (ResourceType.TOPIC, ResourceType.BROKER):
+        raise _invalid_request(f"Unknown resource type {resource.resource_type}")
+    return ConfigResource(resource.resource_type, resource.resource_name)
+
+
+def _operated(
+    target: ConfigResource, config: incremental.AlterableConfig, current: str | None
+) -> str | None:
+    """Return what a config is after an operation; None if it is no more."""
+    if config.config_operation == Operation.DELETE:
+        return None
+    if config.value is None:
+        raise _null_value(config.name)
+    if config.config_operation == Operation.SET:
+        return config.value
+    if config.config_operation not in (Operation.APPEND, Operation.SUBTRACT):
+        raise _invalid_request(f"Unknown operations type {config.config_operation}")
+    key = _table(target).get(config.name)
+    if key is None or key.type is not ConfigType.LIST:
+        operation = Operation(config.config_operation).name
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {operation} to key {config.name} because its type is not LIST.",
+        )
+    text = key.default_text if current is None else current
+    items = [item for item in (text or "").split(",") if item]
+    for item in config.value.split(","):
+        if config.config_operation == Operation.SUBTRACT:
+            if item in items:
+                items.remove(item)
+        elif item not in items:
+            items.append(item)
+    return ",".join(items)
+
+
+def _altered(
+    image: ClusterImage,
+    context: ControllerContext,
+    target: ConfigResource,
+    after: Mapping[str, str],
+    names: Collection[str],
+) -> list[VersionedRecord]:
+    _check_lengths(after)
+    table = _table(target)
+    # What another release has set and this one does not know stands in nobody's way.
+    checked = {name: after[name] for name in after if name in table or name in names}
+    if target.type == ResourceType.TOPIC:
+        _check_topic(image, target.name)
+        validate_topic_overrides(checked)
+    else:
+        _check_broker(image, target.name, context)
+        validate_broker_overrides(checked, cluster_wide=not target.name)
+    return _records(image, target, image.config(target), after, names)
+
+
+def _records(
+    image: ClusterImage,
+    resource: ConfigResource,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    names: Iterable[str],
+) -> list[VersionedRecord]:
+    records = []
+    for name in names:
+        value = after.get(name)
+        # KAFKA-14136: to set a broker's config to what it is makes the broker load it again.
+        if value == before.get(name) and resource.type != ResourceType.BROKER:
+            continue
+        record = ConfigRecord(
+            resource_type=resource.type, resource_name=resource.name, name=name, value=value
+        )
+        records.append(VersionedRecord(record, 0))
+        if name == MIN_INSYNC_REPLICAS and image.is_elr_enabled:
+            records.append(_clear_elr(resource, value))
+    return records
+
+
+def _clear_elr(resource: ConfigResource, value: str | None) -> VersionedRecord:
+    # Who is eligible follows from the minimum: a new one makes the old ELR meaningless.
+    if resource.type == ResourceType.TOPIC:
+        return VersionedRecord(ClearElrRecord(topic_name=TopicName(resource.name)), 0)
+    if resource.name or value is None:
+        level = "Broker-level" if resource.name else "Cluster-level"
+        action = "altered" if resource.name else "removed"
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{level} {MIN_INSYNC_REPLICAS} cannot be {action} while ELR is enabled.",
+        )
+    return VersionedRecord(ClearElrRecord(), 0)
+
+
+def _check_topic(image: ClusterImage, name: str) -> None:
+    if not name:
+        raise _invalid_request("Default topic resources are not allowed.")
+    reason = topic_name_error(name)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    if image.topic(TopicName(name)) is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+        )
+
+
+def _check_broker(image: ClusterImage, name: str, context: ControllerContext) -> None:
+    if not name:
+        return
+    if not (name.isascii() and name.removeprefix("-").isdigit()):
+        raise _invalid_request(f"Node id must be an integer, but it is: {name}")
+    if image.broker(int(name)) is None and int(name) != context.node_id:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
+
+
+def _check_lengths(configs: Mapping[str, str]) -> None:
+    for name, value in configs.items():
+        if len(value) > VALUE_LENGTH_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"The value of {name} is longer than the maximum of {VALUE_LENGTH_MAX}.",
+            )
+
+
+def _table(resource: ConfigResource) -> Mapping[str, ConfigKey]:
+    return TOPIC_CONFIGS if resource.type == ResourceType.TOPIC else BROKER_CONFIGS
+
+
+def _null_value(name: str) -> KafkaError:
+    return _invalid_request(f"Null value not supported for : {name}")
+
+
+def _invalid_request(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

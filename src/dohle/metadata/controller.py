@@ -1,0 +1,54 @@
+"""The commands of the controller in one place.
+
+Each takes the image and a request, and gives a :class:`~dohle.metadata.decision.Decision`, or just
+records where no request asks for it. The driver appends the records as one batch, replays them,
+and answers once they are committed; the next command sees the image after that replay.
+"""
+
+from __future__ import annotations
+
+from dohle.metadata.bootstrap import activation_records, default_bootstrap_records
+from dohle.metadata.brokers import (
+    begin_controlled_shutdown,
+    broker_heartbeat,
+    fence_broker,
+    register_broker,
+    unfence_broker,
+    unregister_broker,
+)
+from dohle.metadata.configs import alter_configs, incremental_alter_configs
+from dohle.metadata.context import ControllerContext
+from dohle.metadata.decision import Decision, VersionedRecord
+from dohle.metadata.features import (
+    SUPPORTED_FEATURES,
+    registration_features,
+    unsupported_features,
+    update_features,
+)
+from dohle.metadata.producer_ids import allocate_producer_ids
+from dohle.metadata.topic_changes import create_partitions, delete_topics
+from dohle.metadata.topics import create_topics
+
+__all__ = [
+    "SUPPORTED_FEATURES",
+    "ControllerContext",
+    "Decision",
+    "VersionedRecord",
+    "activation_records",
+    "allocate_producer_ids",
+    "alter_configs",
+    "begin_controlled_shutdown",
+    "broker_heartbeat",
+    "create_partitions",
+    "create_topics",
+    "default_bootstrap_records",
+    "delete_topics",
+    "fence_broker",
+    "incremental_alter_configs",
+    "register_broker",
+    "registration_features",
+    "unfence_broker",
+    "unregister_broker",
+    "unsupported_features",
+    "update_features",
+]

@@ -1,0 +1,195 @@
+"""Who leads a partition when brokers come and go, as the records that say so.
+
+A leader must be online and in the ISR, or, with eligible leader replicas (KIP-966), in the ELR
+when the ISR is empty. The leader stays if it may; else the first replica in the order of the
+assignment that may. With nobody left, and ELR on, the last leader known is taken if it is back;
+else, where the topic allows unclean elections, the first replica that is online; else nobody
+leads, and without ELR the last ISR is kept for the day when one of them returns.
+
+ELR: when the ISR falls below the minimum, those who leave it move to the ELR, unless they went
+down uncleanly; when it is back at the minimum, the ELR is emptied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dohle.core.ids import BrokerId, Uuid
+from dohle.metadata.context import ControllerContext
+from dohle.metadata.decision import VersionedRecord
+from dohle.metadata.image import ClusterImage, TopicImage
+from dohle.metadata.metadata_version import (
+    bumps_leader_epoch_on_isr_shrink,
+    partition_record_version,
+)
+from dohle.metadata.partition import (
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    LeaderRecoveryState,
+    PartitionImage,
+)
+from dohle.protocol.messages.records.cluster_metadata import PartitionChangeRecord
+
+Replicas = tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """What happens to a broker, beyond what the image already says of it; -1 is nobody."""
+
+    #: It goes: it leaves the ISR and cannot lead.
+    leaves: int = NO_LEADER
+    #: It comes: it may lead, though the image still has it fenced.
+    joins: int = NO_LEADER
+    #: It comes back after a crash: what it held may be lost, so it leaves the ELR as well.
+    crashed: int = NO_LEADER
+    #: If any, it goes only where it has its replica in one of these.
+    lost_directories: tuple[Uuid, ...] = ()
+
+
+def leader_updates(
+    image: ClusterImage, context: ControllerContext, change: Availability
+) -> Iterator[VersionedRecord]:
+    """Return the changes of all the partitions that a change of one broker concerns."""
+    for topic in image.topics.values():
+        rules: _Rules | None = None
+        for index, partition in topic.partitions.items():
+            if not _concerns(change, partition):
+                continue
+            rules = rules or _rules_of(image, context, topic, change)
+            left = (change.leaves, change.crashed)
+            isr = tuple(replica for replica in partition.isr if replica not in left)
+            record = _partition_change(partition, topic.id, index, isr, rules)
+            if record is not None:
+                yield record
+
+
+def leads_any(image: ClusterImage, broker_id: int) -> bool:
+    """Tell whether the broker leads a partition."""
+    return any(
+        partition.leader == broker_id
+        for topic in image.topics.values()
+        for partition in topic.partitions.values()
+    )
+
+
+def _concerns(change: Availability, partition: PartitionImage) -> bool:
+    if change.joins != NO_LEADER:
+        return partition.leader == NO_LEADER
+    if change.lost_directories:
+        return (
+            change.leaves in partition.replicas
+            and partition.directory_of(change.leaves) in change.lost_directories
+        )
+    return (
+        change.leaves in partition.isr
+        or change.crashed in partition.isr
+        or change.crashed in partition.elr
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    level: int
+    elr_enabled: bool
+    min_isr: int
+    allows_unclean: bool
+    crashed: int
+    may_lead: Callable[[PartitionImage, BrokerId], bool]
+
+
+def _rules_of(
+    image: ClusterImage, context: ControllerContext, topic: TopicImage, change: Availability
+) -> _Rules:
+    def may_lead(partition: PartitionImage, replica: BrokerId) -> bool:
+        broker = image.broker(replica)
+        if broker is None or replica in (change.leaves, change.crashed):
+            return False
+        if replica not in partition.replicas:
+            return False
+        online = broker.has_online_dir(partition.directory_of(replica))
+        return online and (replica == change.joins or broker.is_active)
+
+    assert image.metadata_version is not None
+    replication_factor = len(next(iter(topic.partitions.values())).replicas)
+    return _Rules(
+        level=image.metadata_version,
+        elr_enabled=image.is_elr_enabled,
+        min_isr=min(context.min_insync_replicas(image, topic.name), replication_factor),
+        allows_unclean=context.allows_unclean_election(image, topic.name),
+        crashed=change.crashed,
+        may_lead=may_lead,
+    )
+
+
+def _partition_change(
+    partition: PartitionImage, topic_id: Uuid, index: int, isr: Replicas, rules: _Rules
+) -> VersionedRecord | None:
+    elr = _eligible(partition, isr, rules)
+    leader, unclean = _elect(partition, isr, elr, rules)
+    new_leader = leader if leader != partition.leader else NO_LEADER_CHANGE
+    recovery = -1
+    if new_leader >= 0:
+        if leader in elr:
+            isr, elr = (leader,), tuple(replica for replica in elr if replica != leader)
+        if unclean:
+            isr, elr = (leader,), ()
+            if partition.leader_recovery_state != LeaderRecoveryState.RECOVERING:
+                recovery = LeaderRecoveryState.RECOVERING
+    new_isr = isr if isr != partition.isr and (isr or rules.elr_enabled) else None
+    shrinks = new_isr is not None and not set(partition.isr) <= set(new_isr)
+    if shrinks and new_leader == NO_LEADER_CHANGE and bumps_leader_epoch_on_isr_shrink(rules.level):
+        new_leader = partition.leader
+    record = PartitionChangeRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        isr=new_isr,
+        leader=new_leader,
+        leader_recovery_state=recovery,
+        eligible_leader_replicas=elr if elr != partition.elr else None,
+        last_known_elr=_last_known_leader(partition, new_leader, rules),
+    )
+    if record == PartitionChangeRecord(partition_id=index, topic_id=topic_id):
+        return None
+    return VersionedRecord(record, partition_record_version(rules.level))
+
+
+def _eligible(partition: PartitionImage, isr: Replicas, rules: _Rules) -> Replicas:
+    if not rules.elr_enabled or len(isr) >= rules.min_isr:
+        return ()
+    candidates = dict.fromkeys((*partition.elr, *partition.isr))
+    return tuple(
+        replica for replica in candidates if replica not in isr and replica != rules.crashed
+    )
+
+
+def _elect(
+    partition: PartitionImage, isr: Replicas, elr: Replicas, rules: _Rules
+) -> tuple[BrokerId, bool]:
+    """Return the leader, and whether it may lack records that were acknowledged."""
+    eligible = isr or elr
+    for replica in (partition.leader, *partition.replicas):
+        if replica in eligible and rules.may_lead(partition, replica):
+            return replica, False
+    if rules.elr_enabled and not eligible and len(partition.last_known_elr) == 1:
+        last_leader = partition.last_known_elr[0]
+        if rules.may_lead(partition, last_leader):
+            return last_leader, True
+    if rules.allows_unclean:
+        for replica in partition.replicas:
+            if rules.may_lead(partition, replica):
+                return replica, True
+    return NO_LEADER, False
+
+
+def _last_known_leader(
+    partition: PartitionImage, new_leader: BrokerId, rules: _Rules
+) -> Replicas | None:
+    if not rules.elr_enabled:
+        return None
+    if new_leader == NO_LEADER and not partition.last_known_elr:
+        return (partition.leader,)
+    if new_leader >= 0 and partition.last_known_elr:
+        return ()
+    return None

@@ -1,0 +1,345 @@
+"""What a broker answers from its image: Metadata, DescribeCluster, DescribeTopicPartitions.
+
+Addresses are those of the listener that the request came by. A broker does not create a topic
+here because somebody asked for it: the answer says which ones are missing, and the server decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId, TopicName, Uuid
+from dohle.core.uuid import ZERO_UUID
+from dohle.metadata.image import BrokerRegistration, ClusterImage, TopicImage
+from dohle.metadata.partition import NO_LEADER, PartitionImage
+from dohle.metadata.topic_names import is_internal, topic_name_error
+from dohle.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from dohle.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from dohle.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+#: The first versions of Metadata where a null list and not an empty one asks for all topics,
+#: where a leader without the listener is told apart from no leader, and that take topic ids.
+_NULL_IS_ALL = 1
+_TELLS_MISSING_LISTENER = 6
+_TAKES_TOPIC_IDS = 12
+
+_BROKER_ENDPOINTS, _CONTROLLER_ENDPOINTS = 1, 2
+
+_Location = tuple[tuple[BrokerId, ...], tuple[Uuid, ...]]
+
+
+class MetadataAnswer(NamedTuple):
+    """The response, in which each missing topic already stands with its error."""
+
+    response: MetadataResponse
+    #: Names that a topic could have, but none has.
+    missing: tuple[TopicName, ...]
+
+
+def metadata(
+    image: ClusterImage,
+    request: MetadataRequest,
+    *,
+    version: int,
+    listener: str,
+    cluster_id: str,
+    controller_id: int,
+) -> MetadataAnswer:
+    """Answer who the brokers are and who leads the partitions."""
+    view = _View(image, listener, version)
+    missing: list[TopicName] = []
+    if request.topics is None or (not request.topics and version < _NULL_IS_ALL):
+        topics = [view.topic(topic) for topic in image.topics.values()]
+    else:
+        _check_topics(request, version)
+        ids = dict.fromkeys(each.topic_id for each in request.topics if each.topic_id != ZERO_UUID)
+        if ids:
+            topics = [view.topic_of_id(topic_id) for topic_id in ids]
+        else:
+            topics = []
+            for name in dict.fromkeys(each.name for each in request.topics):
+                assert name is not None
+                found = image.topic(name)
+                if found is not None:
+                    topics.append(view.topic(found))
+                    continue
+                invalid = topic_name_error(name) is not None
+                topics.append(view.no_topic(name, invalid))
+                if not invalid:
+                    missing.append(name)
+    response = MetadataResponse(
+        brokers=view.brokers(),
+        cluster_id=cluster_id,
+        controller_id=BrokerId(controller_id),
+        topics=tuple(topics),
+    )
+    return MetadataAnswer(response, tuple(missing))
+
+
+def describe_cluster(
+    image: ClusterImage,
+    request: DescribeClusterRequest,
+    *,
+    version: int,
+    listener: str,
+    cluster_id: str,
+    controller_id: int,
+) -> DescribeClusterResponse:
+    """Answer who the brokers are. Controllers are described by controllers."""
+    if request.endpoint_type != _BROKER_ENDPOINTS:
+        if request.endpoint_type == _CONTROLLER_ENDPOINTS:
+            code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            message = "The request was sent to a broker, but it wants an endpoint of a controller."
+        else:
+            code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+            message = f"Unsupported endpoint type {request.endpoint_type}"
+        if version == 0:
+            code = ErrorCode.INVALID_REQUEST
+        return DescribeClusterResponse(error_code=code, error_message=message)
+    brokers = tuple(
+        DescribeClusterBroker(
+            broker_id=broker.id,
+            host=broker.endpoints[listener].host,
+            port=broker.endpoints[listener].port,
+            rack=broker.rack,
+            is_fenced=broker.fenced,
+        )
+        for broker in image.brokers.values()
+        if listener in broker.endpoints and (request.include_fenced_brokers or not broker.fenced)
+    )
+    known = any(broker.broker_id == controller_id for broker in brokers)
+    return DescribeClusterResponse(
+        cluster_id=cluster_id,
+        controller_id=BrokerId(controller_id if known else -1),
+        brokers=brokers,
+    )
+
+
+def describe_topic_partitions(
+    image: ClusterImage,
+    request: DescribeTopicPartitionsRequest,
+    *,
+    listener: str,
+    partition_limit: int,
+) -> DescribeTopicPartitionsResponse:
+    """Answer as many partitions as allowed, by name of topic, from a cursor on (KIP-966)."""
+    cursor = request.cursor
+    from_name = TopicName("") if cursor is None else cursor.topic_name
+    asked: Iterable[TopicName] = {topic.name for topic in request.topics} or image.topics.keys()
+    names = sorted(name for name in asked if name >= from_name)
+    if cursor is not None:
+        if request.topics and cursor.topic_name not in names:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"The cursor's topic {cursor.topic_name} is not among the topics asked for.",
+            )
+        if cursor.partition_index < 0:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"The cursor's partition {cursor.partition_index} cannot be negative.",
+            )
+    view = _View(image, listener, DescribeTopicPartitionsRequest.VERSIONS.highest)
+    left = max(min(partition_limit, request.response_partition_limit), 1)
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        if left == 0:
+            return _page(topics, name, 0)
+        topic = image.topic(name)
+        if topic is None:
+            if request.topics:
+                topics.append(_no_such_topic(name))
+            continue
+        start = cursor.partition_index if cursor is not None and name == from_name else 0
+        indexes = [index for index in topic.partitions if index >= start]
+        topics.append(view.described_topic(topic, indexes[:left]))
+        if len(indexes) > left:
+            return _page(topics, name, indexes[left])
+        left -= len(indexes)
+    return DescribeTopicPartitionsResponse(topics=tuple(topics))
+
+
+class _View:
+    """An image as clients see it who come by one listener."""
+
+    def __init__(self, image: ClusterImage, listener: str, version: int) -> None:
+        self._image = image
+        self._listener = listener
+        self._filters_replicas = version == 0
+        self._tells_missing_listener = version >= _TELLS_MISSING_LISTENER
+        self._brokers: dict[BrokerId, BrokerRegistration] = dict(image.brokers.items())
+        self._reachable = {
+            broker.id
+            for broker in self._brokers.values()
+            if not broker.fenced and listener in broker.endpoints
+        }
+        # Thousands of partitions lie on few sets of brokers.
+        self._leader_errors: dict[BrokerId, ErrorCode] = {}
+        self._offline_replicas: dict[_Location, tuple[BrokerId, ...]] = {}
+
+    def brokers(self) -> tuple[MetadataResponseBroker, ...]:
+        """Return where the brokers are that can be reached."""
+        found = []
+        for broker_id in sorted(self._reachable):
+            broker = self._brokers[broker_id]
+            endpoint = broker.endpoints[self._listener]
+            found.append(
+                MetadataResponseBroker(
+                    node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+            )
+        return tuple(found)
+
+    def topic(self, topic: TopicImage) -> MetadataResponseTopic:
+        """Return a topic that is there."""
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=is_internal(topic.name),
+            partitions=tuple(
+                self._partition(index, partition) for index, partition in topic.partitions.items()
+            ),
+        )
+
+    def topic_of_id(self, topic_id: Uuid) -> MetadataResponseTopic:
+        """Return the topic of an id, which may not be there."""
+        topic = self._image.topic_by_id(topic_id)
+        if topic is not None:
+            return self.topic(topic)
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+        )
+
+    def no_topic(self, name: TopicName, invalid: bool) -> MetadataResponseTopic:
+        """Return a topic that is not there."""
+        return MetadataResponseTopic(
+            error_code=(
+                ErrorCode.INVALID_TOPIC_EXCEPTION
+                if invalid
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            ),
+            name=name,
+            is_internal=is_internal(name),
+        )
+
+    def described_topic(
+        self, topic: TopicImage, indexes: list[int]
+    ) -> DescribeTopicPartitionsResponseTopic:
+        """Return some partitions of a topic for DescribeTopicPartitions."""
+        return DescribeTopicPartitionsResponseTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=is_internal(topic.name),
+            partitions=tuple(
+                self._described_partition(index, topic.partitions[index]) for index in indexes
+            ),
+        )
+
+    def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+        replicas, isr = partition.replicas, partition.isr
+        error = self._leader_error(partition.leader)
+        leader = partition.leader if error is ErrorCode.NONE else NO_LEADER
+        if self._filters_replicas:
+            replicas = tuple(replica for replica in replicas if replica in self._reachable)
+            isr = tuple(replica for replica in isr if replica in self._reachable)
+            hidden = len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)
+            if hidden and error is ErrorCode.NONE:
+                error = ErrorCode.REPLICA_NOT_AVAILABLE
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=self._offline(partition),
+        )
+
+    def _described_partition(
+        self, index: int, partition: PartitionImage
+    ) -> DescribeTopicPartitionsResponsePartition:
+        error = self._leader_error(partition.leader)
+        return DescribeTopicPartitionsResponsePartition(
+            partition_index=index,
+            leader_id=partition.leader if error is ErrorCode.NONE else NO_LEADER,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=partition.replicas,
+            isr_nodes=partition.isr,
+            eligible_leader_replicas=partition.elr,
+            last_known_elr=partition.last_known_elr,
+            offline_replicas=self._offline(partition),
+        )
+
+    def _leader_error(self, leader_id: BrokerId) -> ErrorCode:
+        error = self._leader_errors.get(leader_id)
+        if error is not None:
+            return error
+        leader = self._brokers.get(leader_id)
+        if leader is not None and self._listener in leader.endpoints:
+            error = ErrorCode.NONE
+        elif leader is not None and self._tells_missing_listener:
+            error = ErrorCode.LISTENER_NOT_FOUND
+        else:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+        self._leader_errors[leader_id] = error
+        return error
+
+    def _offline(self, partition: PartitionImage) -> tuple[BrokerId, ...]:
+        location = (partition.replicas, partition.directories)
+        offline = self._offline_replicas.get(location)
+        if offline is None:
+            offline = self._offline_replicas[location] = tuple(
+                replica
+                for replica, directory in zip(*location, strict=True)
+                if replica not in self._reachable
+                or not self._brokers[replica].has_online_dir(directory)
+            )
+        return offline
+
+
+def _check_topics(request: MetadataRequest, version: int) -> None:
+    for topic in request.topics or ():
+        if version < _TAKES_TOPIC_IDS and topic.topic_id != ZERO_UUID:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Topic IDs are not supported in requests for version {version}",
+            )
+        if topic.name is None and topic.topic_id == ZERO_UUID:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Topic name can not be null for version {version}"
+            )
+
+
+def _no_such_topic(name: TopicName) -> DescribeTopicPartitionsResponseTopic:
+    invalid = topic_name_error(name) is not None
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=(
+            ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        ),
+        name=name,
+        is_internal=is_internal(name),
+    )
+
+
+def _page(
+    topics: list[DescribeTopicPartitionsResponseTopic], name: TopicName, index: int
+) -> DescribeTopicPartitionsResponse:
+    cursor = Cursor(topic_name=name, partition_index=index)
+    return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=cursor)

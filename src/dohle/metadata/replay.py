@@ -1,0 +1,71 @@
+"""Replaying the metadata log: an image and the next records give the next image.
+
+This is the only way in which an image changes, at the controller as at the brokers, when the log
+is loaded as when it grows. Records between BeginTransaction and EndTransaction wait for the end
+before they show (KIP-868); AbortTransaction drops them. What cannot follow from the image, such
+as a change of a partition that is not there, is an error: the log is damaged, or not ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dohle.metadata.delta import Delta, difference, difference_in
+from dohle.metadata.draft import Draft, InvalidMetadataLog
+from dohle.metadata.image import ClusterImage, OpenTransaction
+from dohle.protocol.messages.records.cluster_metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+)
+from dohle.protocol.schema import MetadataRecord
+
+__all__ = ["InvalidMetadataLog", "apply", "difference"]
+
+
+def apply(
+    image: ClusterImage, records: Sequence[MetadataRecord], offset: int, epoch: int
+) -> tuple[ClusterImage, Delta]:
+    """Replay records that follow each other, and tell what they changed.
+
+    ``offset`` is that of the last record and ``epoch`` the one it was written in.
+    """
+    draft = Draft(image)
+    first_offset = offset - len(records) + 1
+    transaction = image.transaction
+    waiting: list[MetadataRecord] = []
+    for position, record in enumerate(records):
+        match record:
+            case BeginTransactionRecord():
+                if transaction is not None:
+                    raise InvalidMetadataLog(
+                        f"a transaction begins at offset {first_offset + position}, but that of "
+                        f"offset {transaction.start_offset} has not ended"
+                    )
+                transaction = OpenTransaction(first_offset + position, record.name)
+            case EndTransactionRecord() | AbortTransactionRecord():
+                if transaction is None:
+                    raise InvalidMetadataLog(
+                        f"{type(record).__name__} at offset {first_offset + position}, but no "
+                        "transaction is open"
+                    )
+                if isinstance(record, EndTransactionRecord):
+                    for earlier in (*transaction.records(), *waiting):
+                        draft.replay(earlier)
+                transaction = None
+                waiting.clear()
+            case _ if transaction is not None:
+                waiting.append(record)
+            case _:
+                draft.replay(record)
+    if transaction is not None:
+        transaction = transaction.extended(tuple(waiting))
+    after = draft.finish(offset, epoch, transaction)
+    changes = difference_in(
+        image,
+        after,
+        topic_ids=draft.topics.keys(),
+        resources=draft.configs.keys(),
+        broker_ids=draft.brokers.keys(),
+    )
+    return after, changes

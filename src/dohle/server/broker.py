@@ -1,0 +1,203 @@
+"""What handlers work with: the image, the partitions here, and the requests that wait.
+
+Also where a change of the image takes effect (``publish``), and where the appends of a read event
+become one write per partition (``write_held``).
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Mapping
+
+from dohle.core.config import ConfigValues
+from dohle.core.errors import KafkaError
+from dohle.core.ids import TopicName, TopicPartition
+from dohle.core.seams import Clock, Rng
+from dohle.core.static_config import BrokerConfig, effective_broker_config
+from dohle.core.topic_configs import effective_topic_config
+from dohle.metadata.delta import Delta
+from dohle.metadata.image import ClusterImage, ResourceType, TopicImage
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.api_versions import ApiVersionsResponse
+from dohle.replication.fetch_sessions import FetchSessionCache
+from dohle.replication.waiting import Waiting
+from dohle.server.controller import Controller
+from dohle.server.dispatch import Handler
+from dohle.server.handlers.api_versions import unsupported_version_response
+from dohle.server.parked_fetch import ParkedFetch
+from dohle.server.partitions import Partition, Partitions
+from dohle.server.producer_ids import ProducerIds
+from dohle.storage.log_manager import LogManager
+
+logger = logging.getLogger("dohle.server")
+
+
+class Broker:
+    """One broker's state, all of it touched on the loop only."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        config: BrokerConfig,
+        cluster_id: str,
+        *,
+        clock: Clock,
+        rng: Rng,
+        logs: LogManager,
+        controller: Controller,
+        handlers: Mapping[ApiKey, Handler],
+    ) -> None:
+        self.loop = loop
+        self.config = config
+        self.node_id = config.node_id
+        self.cluster_id = cluster_id
+        self.clock = clock
+        self.rng = rng
+        self.logs = logs
+        self.controller = controller
+        self.handlers = handlers
+        self.partitions = Partitions(config.node_id, logs)
+        self.producer_ids = ProducerIds(controller, config.node_id)
+        self.fetch_sessions = FetchSessionCache(
+            slots=config.get_int("max.incremental.fetch.session.cache.slots"), rng=rng
+        )
+        self.waiting: Waiting[TopicPartition, ParkedFetch] = Waiting()
+        self._broker_values: ConfigValues | None = None
+        self._held: dict[TopicPartition, Partition] = {}
+        self._expiry: TimerHandle | None = None
+        self._expiry_ms = 0
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as of the last committed record."""
+        return self.controller.image
+
+    # Settings
+
+    def broker_values(self) -> ConfigValues:
+        """Return the broker settings in force, with what was altered while running."""
+        if self._broker_values is None:
+            self._broker_values = effective_broker_config(
+                self.config, self.image.broker_config(self.node_id), self.image.cluster_config()
+            )
+        return self._broker_values
+
+    def topic_values(self, name: TopicName) -> ConfigValues:
+        """Return a topic's settings in force."""
+        image = self.image
+        return effective_topic_config(
+            image.topic_config(name),
+            self.config,
+            image.broker_config(self.node_id),
+            image.cluster_config(),
+        )
+
+    # Changes of the image
+
+    def load(self) -> None:
+        """Take in all partitions of the image, at start."""
+        for topic in self.image.topics.values():
+            self._add_partitions(topic, is_new=False)
+
+    def publish(self, image: ClusterImage, delta: Delta) -> None:
+        """Let a change of the image take effect here."""
+        for topic in delta.deleted_topics:
+            self._forget_topic(topic)
+        for name in {change.topic for change in delta.changed_partitions}:
+            topic_image = image.topic(name)
+            if topic_image is not None:
+                self._add_partitions(topic_image, is_new=True)
+        for change in delta.changed_configs:
+            resource = change.resource
+            if resource.type == ResourceType.TOPIC:
+                self._reconfigure({TopicName(resource.name)})
+            elif resource.type == ResourceType.BROKER:
+                self._broker_values = None
+                self._reconfigure({partition.key.topic for partition in self.partitions})
+
+    def _add_partitions(self, topic: TopicImage, *, is_new: bool) -> None:
+        values: ConfigValues | None = None
+        here = self.partitions.of_topic(topic.name)
+        for index, partition in topic.partitions.items():
+            if self.node_id not in partition.replicas:
+                continue
+            known = here.get(index)
+            if known is not None and known.image is partition:
+                continue
+            if values is None:
+                values = self.topic_values(topic.name)
+            try:
+                self.partitions.add(
+                    TopicPartition(topic.name, index), topic.id, partition, values, is_new=is_new
+                )
+            except KafkaError as error:
+                logger.error("%s-%d cannot be opened: %s", topic.name, index, error)
+
+    def _forget_topic(self, topic: TopicImage) -> None:
+        keys = [TopicPartition(topic.name, index) for index in topic.partitions]
+        try:
+            self.partitions.remove_topic(topic.name, topic.id)
+        except KafkaError as error:
+            logger.error("topic %s cannot be deleted from disk: %s", topic.name, error)
+        for key in keys:
+            self._held.pop(key, None)
+            self._recheck(key, None)
+
+    def _reconfigure(self, names: set[TopicName]) -> None:
+        for name in names:
+            partitions = self.partitions.of_topic(name)
+            if partitions:
+                values = self.topic_values(name)
+                for partition in partitions.values():
+                    partition.configure(values)
+
+    # Appends and those who wait for them
+
+    def hold(self, partition: Partition) -> None:
+        """Take note that a partition has appends that are not written yet."""
+        self._held[partition.key] = partition
+
+    def write_held(self) -> None:
+        """Write what was appended since the last time: one system call for each partition."""
+        if not self._held:
+            return
+        held, self._held = self._held, {}
+        for key, partition in held.items():
+            log = partition.log
+            try:
+                log.write_held()
+            except KafkaError:
+                continue  # the directory is offline now, and its produce requests are told so
+            before = log.high_watermark
+            log.update_high_watermark(log.log_end_offset)
+            if log.high_watermark > before and len(self.waiting):
+                self._recheck(key, None)
+
+    def _recheck(self, key: TopicPartition, amount: int | None) -> None:
+        for parked in self.waiting.progress(key, amount):
+            parked.request.recheck()
+
+    def expire_waiting_at(self, deadline_ms: int) -> None:
+        """See to it that a request that waits until then is answered then."""
+        if self._expiry is not None:
+            if deadline_ms >= self._expiry_ms:
+                return
+            self._expiry.cancel()
+        self._expiry_ms = deadline_ms
+        delay_ms = max(0, deadline_ms - self.clock.monotonic_ms())
+        self._expiry = self.loop.call_later(delay_ms / 1000, self._expire_waiting)
+
+    def _expire_waiting(self) -> None:
+        self._expiry = None
+        for parked in self.waiting.expire(self.clock.monotonic_ms()):
+            parked.request.expire()
+        following = self.waiting.next_deadline_ms()
+        if following is not None:
+            self.expire_waiting_at(following)
+
+    # Answers that need no handler
+
+    def unsupported_api_versions(self) -> ApiVersionsResponse:
+        """Answer an ApiVersions request of a version that is not known."""
+        return unsupported_version_response(self.handlers)

@@ -1,0 +1,92 @@
+"""Running the controller: decide, write, sync, replay, publish, answer; one command at a time.
+
+A command is a pure function of the image (``dohle.metadata.controller``). What it decides is
+written as one batch; when that is on the disk it is replayed into the image, the broker is told
+what changed, and only then is the command answered. The sync happens in a thread, so that a slow
+disk does not hold up produce and fetch.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import AbstractEventLoop, Lock
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.seams import Clock
+from dohle.metadata.context import ControllerContext
+from dohle.metadata.decision import Decision, VersionedRecord
+from dohle.metadata.delta import Delta
+from dohle.metadata.image import ClusterImage
+from dohle.protocol.schema import Response
+from dohle.server.metadata_log import MetadataLog
+
+logger = logging.getLogger("dohle.server")
+
+R = TypeVar("R", bound=Response)
+
+
+class Controller:
+    """The active controller of a quorum of one."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        log: MetadataLog,
+        context: ControllerContext,
+        clock: Clock,
+        *,
+        publish: Callable[[ClusterImage, Delta], None],
+        on_fatal: Callable[[str], None],
+    ) -> None:
+        self.context = context
+        self.log = log
+        self._loop = loop
+        self._clock = clock
+        self._publish = publish
+        self._on_fatal = on_fatal
+        self._turn = Lock()
+        self._failure: str | None = None
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as of the last committed record."""
+        return self.log.image
+
+    async def submit(self, decide: Callable[[ClusterImage, ControllerContext], Decision[R]]) -> R:
+        """Run a command; its reply comes when what it decided is committed and has taken effect."""
+        async with self._turn:
+            self._ensure_usable()
+            decision = decide(self.image, self.context)
+            if decision.records:
+                await self._commit(decision.records)
+            return decision.reply
+
+    async def write(self, records: Sequence[VersionedRecord]) -> None:
+        """Commit records that the node itself has decided on."""
+        async with self._turn:
+            self._ensure_usable()
+            if records:
+                await self._commit(records)
+
+    def _ensure_usable(self) -> None:
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+
+    async def _commit(self, records: Sequence[VersionedRecord]) -> None:
+        try:
+            self.log.append(records)
+            job = self.log.prepare_flush()
+            if job is not None:
+                await self._loop.run_in_executor(None, job.run)
+        except (OSError, KafkaError) as error:
+            # What is on the disk is not known: only a start from there can tell. Nothing may be
+            # decided on top of it.
+            self._failure = f"the metadata log cannot be written: {error}"
+            self._on_fatal(self._failure)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error
+        delta = self.log.commit(job, records)
+        self._publish(self.image, delta)
+        if self.log.snapshot_due(self._clock.now_ms()):
+            self.log.write_snapshot()

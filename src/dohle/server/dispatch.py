@@ -1,0 +1,143 @@
+"""From a frame to its handler and from the answer back to a frame.
+
+Handlers register here with the versions they serve, and ApiVersions tells clients exactly that. A
+request of an unknown kind or version has no answer that its sender could read: the connection is
+closed, as Kafka does. Only ApiVersions is answered whatever its version.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import AbstractEventLoop, Future, iscoroutine
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from dohle.protocol.apis import ApiKey, find_api
+from dohle.protocol.errors import UnsupportedVersion
+from dohle.protocol.framing import encode_response, parse_request_header
+from dohle.protocol.schema import Request, Response
+from dohle.server.connection import Connection
+from dohle.server.outcome import Answer, CloseConnection, Frame
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+
+request_log = logging.getLogger("dohle.request")
+
+
+class RequestContext(NamedTuple):
+    """Who asks, and how. One is made for every request, so it is the cheapest kind of value."""
+
+    connection: Connection
+    version: int
+    client_id: str
+
+
+HandlerFunction = Callable[
+    ["Broker", RequestContext, Any], Answer | Coroutine[Any, Any, Response | None]
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function that serves an API, and the versions it does so for.
+
+    ``joins`` marks the one kind of request whose appends are written together with those of the
+    requests around it; before any other request they are written.
+    """
+
+    function: HandlerFunction
+    lowest: int
+    highest: int
+    joins: bool = False
+    #: What ApiVersions says, where that differs (Produce).
+    advertised_lowest: int | None = None
+
+
+def serves(
+    api_key: ApiKey, function: HandlerFunction, *, lowest: int | None = None
+) -> tuple[ApiKey, Handler]:
+    """Serve an API at all versions of the release, or from ``lowest`` on."""
+    versions = find_api(api_key).release_versions
+    highest = versions.highest - find_api(api_key).latest_version_unstable
+    return api_key, Handler(function, versions.lowest if lowest is None else lowest, highest)
+
+
+class Dispatcher:
+    """What connections hand their frames to."""
+
+    def __init__(
+        self, loop: AbstractEventLoop, broker: Broker, handlers: Mapping[ApiKey, Handler]
+    ) -> None:
+        self._loop = loop
+        self._broker = broker
+        self._handlers: dict[int, Handler] = {int(key): value for key, value in handlers.items()}
+        self._requests: dict[int, type[Request]] = {}
+        # How to answer when a future is done: version and correlation id.
+        self._awaited: dict[Future[Any], tuple[int, int]] = {}
+
+    def handle(
+        self, frame: memoryview, connection: Connection
+    ) -> Frame | Callable[[], Frame] | Future[Any]:
+        """Handle one request."""
+        try:
+            head = parse_request_header(frame)
+        except UnsupportedVersion as error:
+            raise CloseConnection(str(error)) from None
+        api_key, version, correlation_id, client_id, body_offset = head
+        handler = self._handlers.get(api_key)
+        if handler is None:
+            raise CloseConnection(f"api key {api_key} is not served")
+        if not handler.joins:
+            self._broker.write_held()
+        if not handler.lowest <= version <= handler.highest:
+            if api_key != ApiKey.API_VERSIONS:
+                raise CloseConnection(f"{ApiKey(api_key).name} version {version} is not served")
+            return _frame(self._broker.unsupported_api_versions(), 0, correlation_id)
+        request, _ = self._request_class(api_key).decode(version, frame, body_offset)
+        if request_log.isEnabledFor(logging.DEBUG):
+            request_log.debug(
+                "%s %s v%d %s %s",
+                connection.peer,
+                client_id,
+                version,
+                type(request).__name__,
+                request,
+            )
+        context = RequestContext(connection, version, client_id or "")
+        answer = handler.function(self._broker, context, request)
+        if iscoroutine(answer):
+            answer = self._loop.create_task(answer)
+        if isinstance(answer, Future):
+            self._awaited[answer] = (version, correlation_id)
+            return answer
+        if answer is None or isinstance(answer, Response):
+            return _frame(answer, version, correlation_id)
+        late = answer
+        return lambda: _frame(late(), version, correlation_id)
+
+    def _request_class(self, api_key: int) -> type[Request]:
+        found = self._requests.get(api_key)
+        if found is None:
+            found = self._requests[api_key] = find_api(api_key).request()
+        return found
+
+    def settle(self) -> None:
+        """Write what the requests handled so far have appended."""
+        self._broker.write_held()
+
+    def complete(self, answered: Future[Any]) -> Frame:
+        """Encode the answer that a future has brought."""
+        version, correlation_id = self._awaited.pop(answered)
+        return _frame(answered.result(), version, correlation_id)
+
+    def forget(self, future: Future[Any]) -> None:
+        """Let go of a request whose client has gone."""
+        self._awaited.pop(future, None)
+
+
+def _frame(response: Response | None, version: int, correlation_id: int) -> Frame:
+    if response is None:
+        return []
+    return cast("Frame", encode_response(response, version, correlation_id))

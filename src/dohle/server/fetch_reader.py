@@ -1,0 +1,188 @@
+"""Reading what a fetch asks for: bounds, limits and errors, partition by partition.
+
+Limits go in the order of the request. The first partition that has anything returns at least one
+whole batch, even if it is larger than every limit (KIP-74); after that a partition whose first
+batch does not fit gets nothing. An error in any partition, or a diverging epoch, ends the waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import ProducerId, TopicPartition
+from dohle.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from dohle.protocol.schema import Records
+from dohle.records.batch import Codec
+from dohle.records.conversion import down_convert
+from dohle.replication.fetch_sessions import FetchContext, SessionPartition, group_by_topic
+from dohle.server.outcome import FileRecords
+from dohle.server.partitions import Partition
+from dohle.storage.log_values import FetchData, Isolation
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+
+#: Below this, copying is cheaper than another system call.
+SENDFILE_BYTES_MIN = 16 * 1024
+
+_READ_COMMITTED = 1
+_NO_EPOCH = EpochEndOffset()
+
+
+class FetchReader:
+    """One fetch request being served; ``read`` may be called again until there is enough."""
+
+    def __init__(
+        self, broker: Broker, request: FetchRequest, version: int, context: FetchContext
+    ) -> None:
+        self._broker = broker
+        self._version = version
+        self._context = context
+        self._partitions: Sequence[SessionPartition] = list(context.partitions)
+        self._min_bytes = request.min_bytes
+        self._max_bytes = min(request.max_bytes, broker.config.get_int("fetch.max.bytes"))
+        if request.isolation_level == _READ_COMMITTED:
+            self._isolation = Isolation.TXN_COMMITTED
+        else:
+            self._isolation = Isolation.HIGH_WATERMARK
+        self._results: list[tuple[SessionPartition, PartitionData]] = []
+        self._bytes = 0
+        self._at_once = False
+
+    @property
+    def keys(self) -> list[TopicPartition]:
+        """The partitions that are asked for and known."""
+        return [
+            TopicPartition(part.topic, part.partition)
+            for part in self._partitions
+            if part.topic is not None
+        ]
+
+    @property
+    def is_enough(self) -> bool:
+        """Tell whether to answer without waiting."""
+        return self._at_once or not self._partitions or self._bytes >= self._min_bytes
+
+    def response(self) -> FetchResponse:
+        """Return the answer with what was read last."""
+        reply = self._context.finish(self._results, self._broker.clock.monotonic_ms())
+        return FetchResponse(
+            error_code=reply.error,
+            session_id=reply.session_id,
+            responses=group_by_topic(reply.results),
+        )
+
+    def read(self) -> None:
+        """Read every partition as far as the limits go."""
+        self._results, self._bytes, self._at_once = [], 0, False
+        left = self._max_bytes
+        for part in self._partitions:
+            try:
+                result, size = self._read_partition(part, left)
+            except KafkaError as error:
+                self._at_once = True
+                result, size = _failed(part.partition, error.code), 0
+            if result is not None:
+                self._results.append((part, result))
+            self._bytes += size
+            left -= size
+
+    def _find(self, part: SessionPartition) -> Partition:
+        if part.topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        partition = self._broker.partitions.get(part.topic, part.partition)
+        if partition is None:
+            image = self._broker.image.partition(part.topic, part.partition)
+            if image is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no replica of it is here")
+        if self._version >= 13 and partition.topic_id != part.topic_id:
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, "the log is of another topic")
+        return partition
+
+    def _read_partition(
+        self, part: SessionPartition, left: int
+    ) -> tuple[PartitionData | None, int]:
+        partition, asked = self._find(part), part.request
+        partition.check_epoch(asked.current_leader_epoch)
+        log = partition.log
+        diverging = self._diverging_epoch(partition, asked.last_fetched_epoch, asked.fetch_offset)
+        if diverging is not None:
+            self._at_once = True
+            return self._data(partition, part, FetchData(), diverging), 0
+        limit = max(0, min(asked.partition_max_bytes, left))
+        is_first = self._bytes == 0 and self._version > 2
+        found = log.read(asked.fetch_offset, limit, self._isolation, min_one_batch=is_first)
+        if found.first_batch_incomplete and self._version > 2:
+            found = found._replace(slice=None)
+        if found.slice is None and self._context.may_omit(
+            part, log.high_watermark, log.log_start_offset
+        ):
+            return None, 0
+        return self._data(partition, part, found, _NO_EPOCH), found.size
+
+    def _diverging_epoch(
+        self, partition: Partition, last_fetched_epoch: int, fetch_offset: int
+    ) -> EpochEndOffset | None:
+        """Tell where a client's history parts from ours, if it does (KIP-595, KIP-320)."""
+        if last_fetched_epoch < 0:
+            return None
+        log = partition.log
+        end = log.leader_epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
+        if end.end_offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "no epoch is known up to the asked one")
+        if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset:
+            return EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+        return None
+
+    def _data(
+        self,
+        partition: Partition,
+        part: SessionPartition,
+        found: FetchData,
+        diverging: EpochEndOffset,
+    ) -> PartitionData:
+        log = partition.log
+        aborted = found.aborted_transactions
+        return PartitionData(
+            partition_index=part.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            diverging_epoch=diverging,
+            aborted_transactions=None
+            if aborted is None
+            else tuple(
+                AbortedTransaction(
+                    producer_id=ProducerId(txn.producer_id), first_offset=txn.first_offset
+                )
+                for txn in aborted
+            ),
+            records=self._records(partition, found, part.request.fetch_offset),
+        )
+
+    def _records(self, partition: Partition, found: FetchData, fetch_offset: int) -> Records:
+        piece = found.slice
+        if piece is None or piece.size == 0:
+            return b""
+        if self._version < 4:
+            to_magic = 0 if self._version < 2 else 1
+            return down_convert(piece.read(), to_magic, first_offset=fetch_offset)
+        if self._version < 10 and partition.rules.codec is Codec.ZSTD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs fetch version 10")
+        if piece.size < SENDFILE_BYTES_MIN:
+            return piece.read()
+        # It has a length like bytes have, and the connection knows how to send it.
+        return cast("Records", FileRecords(piece))
+
+
+def _failed(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")

@@ -1,0 +1,75 @@
+"""ApiVersions (18), v0-4.
+
+- Lists exactly the APIs that have a handler, with the versions they serve.
+- The response header is always v0. A version that is not known gets a v0 answer with error 35 that
+  names this API's own range (``unsupported_version_response``).
+- v3+: the client's software name and version must be of the form Kafka asks for, else 42.
+- v3+: supported and finalized features; below v4 those whose minimum is 0 are left out, since old
+  Java clients refuse them (KAFKA-17492).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dohle.core.errors import ErrorCode
+from dohle.metadata.features import SUPPORTED_FEATURES
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+    from dohle.server.dispatch import Handler, RequestContext
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle_api_versions(
+    broker: Broker, context: RequestContext, request: ApiVersionsRequest
+) -> ApiVersionsResponse:
+    """Tell what this broker serves."""
+    if context.version >= 3:
+        names = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE.fullmatch(name) for name in names):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    supported = tuple(
+        SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
+        for name, levels in sorted(SUPPORTED_FEATURES.items())
+        if context.version >= 4 or levels.lowest > 0
+    )
+    image = broker.image
+    finalized = tuple(
+        FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+        for name, level in sorted(image.features.items())
+        # A log that Kafka wrote may have finalized what does not work here yet.
+        if name in SUPPORTED_FEATURES
+    )
+    return ApiVersionsResponse(
+        api_keys=_served(broker.handlers),
+        supported_features=supported,
+        finalized_features_epoch=image.offset,
+        finalized_features=finalized,
+    )
+
+
+def _served(handlers: Mapping[ApiKey, Handler]) -> tuple[ApiVersion, ...]:
+    return tuple(_range(key, handlers[key]) for key in sorted(handlers))
+
+
+def _range(key: ApiKey, handler: Handler) -> ApiVersion:
+    lowest = handler.lowest if handler.advertised_lowest is None else handler.advertised_lowest
+    return ApiVersion(api_key=key, min_version=lowest, max_version=handler.highest)
+
+
+def unsupported_version_response(handlers: Mapping[ApiKey, Handler]) -> ApiVersionsResponse:
+    """Answer a version that is not known: in v0, with this API's own range."""
+    own = _range(ApiKey.API_VERSIONS, handlers[ApiKey.API_VERSIONS])
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(own,))

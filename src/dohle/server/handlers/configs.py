@@ -1,0 +1,332 @@
+"""DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44), ListConfigResources (74).
+
+Versions 1-4, 0-2, 0-1 and 0-1.
+
+- Resources: topics, this broker (by its id), all brokers (a broker without a name), and this
+  broker's loggers. Groups and client metrics have no configs here: describing one gives none.
+- Another broker's id: 42, as only that broker can tell and check its configs. No such topic: 3.
+- DescribeConfigs: v1 synonyms, v3 types and documentation, each if asked for. One resource of an
+  unknown type spoils the whole request.
+- The alterations are decided by the controller (``dohle.metadata.configs``), each resource whole or
+  not at all, and take effect before they are answered. Loggers are altered on the spot and only
+  incrementally; they are as before after a restart.
+- ListConfigResources: v0 client metrics only; v1 the types asked for, or all. Another type: 35.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from dohle.core.describe_configs import (
+    DescribedConfig,
+    describe_broker,
+    describe_cluster_default,
+    describe_topic,
+)
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName
+from dohle.metadata.controller import alter_configs, incremental_alter_configs
+from dohle.metadata.decision import NO_ERROR, ApiError
+from dohle.metadata.image import ResourceType
+from dohle.metadata.topic_names import topic_name_error
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages import alter_configs as legacy
+from dohle.protocol.messages import incremental_alter_configs as incremental
+from dohle.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from dohle.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from dohle.server.dispatch import Handler, serves
+from dohle.server.handlers.broker_loggers import alter_loggers, describe_loggers
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+    from dohle.server.dispatch import RequestContext
+
+_DESCRIBABLE = frozenset(ResourceType) - {ResourceType.UNKNOWN}
+_ID_DIGITS_MAX = 10
+_LISTED_SINCE = ((ResourceType.CLIENT_METRICS,), tuple(sorted(_DESCRIBABLE)))
+
+_AnyResource = TypeVar(
+    "_AnyResource", legacy.AlterConfigsResource, incremental.AlterConfigsResource
+)
+_AnyResult = legacy.AlterConfigsResourceResponse | incremental.AlterConfigsResourceResponse
+
+
+# Describing
+
+
+def handle_describe_configs(
+    broker: Broker, context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    """Tell the configs of resources."""
+    unknown = [r.resource_type for r in request.resources if r.resource_type not in _DESCRIBABLE]
+    if unknown:
+        error = _invalid(f"there are no resources of type {unknown[0]}")
+        return DescribeConfigsResponse(
+            results=tuple(_not_described(resource, error) for resource in request.resources)
+        )
+    return DescribeConfigsResponse(
+        results=tuple(_result(broker, request, resource) for resource in request.resources)
+    )
+
+
+def _result(
+    broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    try:
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            configs = _logger_configs(broker, resource)
+        else:
+            configs = tuple(
+                _entry(config, request.include_synonyms, request.include_documentation)
+                for config in _described(broker, resource)
+            )
+    except KafkaError as error:
+        return _not_described(resource, error)
+    return DescribeConfigsResult(
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=configs,
+    )
+
+
+def _not_described(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConfigsResult:
+    shown = ApiError.of(error)
+    return DescribeConfigsResult(
+        error_code=shown.code,
+        error_message=shown.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _described(broker: Broker, resource: DescribeConfigsResource) -> list[DescribedConfig]:
+    image, names = broker.image, resource.configuration_keys
+    dynamic_broker, dynamic_default = image.broker_config(broker.node_id), image.cluster_config()
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            name = TopicName(resource.resource_name)
+            _check_topic(broker, name)
+            return describe_topic(
+                image.topic_config(name), broker.config, dynamic_broker, dynamic_default, names
+            )
+        case ResourceType.BROKER if not resource.resource_name:
+            return describe_cluster_default(dynamic_default, names)
+        case ResourceType.BROKER:
+            _check_broker(broker, resource.resource_name)
+            return describe_broker(broker.config, dynamic_broker, dynamic_default, names)
+        case _:
+            if not resource.resource_name:
+                raise _invalid("the name of the resource must not be empty")
+            return []
+
+
+def _entry(
+    config: DescribedConfig, with_synonyms: bool, with_documentation: bool
+) -> DescribeConfigsResourceResult:
+    synonyms = config.synonyms if with_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=config.name,
+        value=config.value,
+        read_only=config.read_only,
+        config_source=config.source,
+        is_sensitive=config.is_sensitive,
+        synonyms=tuple(
+            DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source)
+            for one in synonyms
+        ),
+        config_type=config.type,
+        documentation=config.documentation if with_documentation else None,
+    )
+
+
+def _logger_configs(
+    broker: Broker, resource: DescribeConfigsResource
+) -> tuple[DescribeConfigsResourceResult, ...]:
+    if not resource.resource_name:
+        raise _invalid("Broker id must not be empty")
+    _check_broker(broker, resource.resource_name)
+    return describe_loggers(resource.configuration_keys)
+
+
+def _check_topic(broker: Broker, name: TopicName) -> None:
+    reason = topic_name_error(name)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    if broker.image.topic(name) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+
+
+def _check_broker(broker: Broker, name: str) -> None:
+    """Accept the name of this broker only."""
+    digits = name[1:] if name[:1] in ("+", "-") else name
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _ID_DIGITS_MAX):
+        raise _invalid(f"Broker id must be an integer, but it is: {name}")
+    if int(name) != broker.node_id:
+        raise _invalid(f"Unexpected broker id, expected {broker.node_id}, but received {name}")
+
+
+# Altering
+
+
+async def handle_alter_configs(
+    broker: Broker, context: RequestContext, request: legacy.AlterConfigsRequest
+) -> legacy.AlterConfigsResponse:
+    """Replace the configs of resources."""
+
+    def prepare(resource: legacy.AlterConfigsResource) -> bool:
+        _check_altered_broker(broker, resource)
+        return False
+
+    async def submit(resources: tuple[legacy.AlterConfigsResource, ...]) -> list[_AnyResult]:
+        left = request.replace(resources=resources)
+        reply = await broker.controller.submit(
+            lambda image, controller: alter_configs(image, left, controller)
+        )
+        return list(reply.responses)
+
+    errors = await _alter(request.resources, prepare, submit)
+    return legacy.AlterConfigsResponse(
+        responses=tuple(
+            legacy.AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, error in zip(request.resources, errors, strict=True)
+        )
+    )
+
+
+async def handle_incremental_alter_configs(
+    broker: Broker,
+    context: RequestContext,
+    request: incremental.IncrementalAlterConfigsRequest,
+) -> incremental.IncrementalAlterConfigsResponse:
+    """Change configs of resources."""
+
+    def prepare(resource: incremental.AlterConfigsResource) -> bool:
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            _check_broker(broker, resource.resource_name)
+            alter_loggers(resource.configs, validate_only=request.validate_only)
+            return True
+        _check_altered_broker(broker, resource)
+        return False
+
+    async def submit(resources: tuple[incremental.AlterConfigsResource, ...]) -> list[_AnyResult]:
+        left = request.replace(resources=resources)
+        reply = await broker.controller.submit(
+            lambda image, controller: incremental_alter_configs(image, left, controller)
+        )
+        return list(reply.responses)
+
+    errors = await _alter(request.resources, prepare, submit)
+    return incremental.IncrementalAlterConfigsResponse(
+        responses=tuple(
+            incremental.AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, error in zip(request.resources, errors, strict=True)
+        )
+    )
+
+
+async def _alter(
+    resources: tuple[_AnyResource, ...],
+    prepare: Callable[[_AnyResource], bool],
+    submit: Callable[[tuple[_AnyResource, ...]], Awaitable[list[_AnyResult]]],
+) -> list[ApiError]:
+    """Let the controller decide about what ``prepare`` neither refuses nor has done itself."""
+    done: dict[tuple[int, str], ApiError] = {}
+    counts = Counter(map(_key, resources))
+    for resource in resources:
+        key = _key(resource)
+        try:
+            # The controller says what is wrong with a resource that comes twice.
+            if counts[key] == 1 and prepare(resource):
+                done[key] = NO_ERROR
+        except KafkaError as error:
+            done[key] = ApiError.of(error)
+    left = tuple(resource for resource in resources if _key(resource) not in done)
+    if left:
+        try:
+            for result in await submit(left):
+                done[_key(result)] = ApiError(ErrorCode(result.error_code), result.error_message)
+        except KafkaError as failure:
+            done |= {_key(resource): ApiError.of(failure) for resource in left}
+    return [done[_key(resource)] for resource in resources]
+
+
+def _key(
+    resource: legacy.AlterConfigsResource | incremental.AlterConfigsResource | _AnyResult,
+) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
+
+
+def _check_altered_broker(
+    broker: Broker, resource: legacy.AlterConfigsResource | incremental.AlterConfigsResource
+) -> None:
+    if resource.resource_type == ResourceType.BROKER and resource.resource_name:
+        _check_broker(broker, resource.resource_name)
+
+
+# Listing
+
+
+def handle_list_config_resources(
+    broker: Broker, context: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    """Tell which resources have configs."""
+    listed = _LISTED_SINCE[context.version]
+    asked = request.resource_types or listed
+    if not set(asked) <= set(listed):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        config_resources=tuple(
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in listed
+            if kind in asked
+            for name in _names(broker, context, kind)
+        )
+    )
+
+
+def _names(broker: Broker, context: RequestContext, kind: ResourceType) -> list[str]:
+    image = broker.image
+    match kind:
+        case ResourceType.TOPIC:
+            return list(image.topics)
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+            listener = context.connection.listener
+            return [str(one.id) for one in image.brokers.values() if listener in one.endpoints]
+        case _:
+            return [resource.name for resource in image.configs if resource.type == kind]
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
+    serves(ApiKey.DESCRIBE_CONFIGS, handle_describe_configs),
+    serves(ApiKey.ALTER_CONFIGS, handle_alter_configs),
+    serves(ApiKey.INCREMENTAL_ALTER_CONFIGS, handle_incremental_alter_configs),
+    serves(ApiKey.LIST_CONFIG_RESOURCES, handle_list_config_resources),
+)

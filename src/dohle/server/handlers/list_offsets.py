@@ -1,0 +1,188 @@
+"""ListOffsets (2), v0-11, and OffsetForLeaderEpoch (23), v2-4.
+
+- -1 latest (bounded by isolation level), -2 earliest, -3 the record with the largest timestamp
+  (v7), -4 earliest local (v8), -5 last tiered (v9), -6 first not yet tiered (v11); nothing is
+  tiered, so the last two find nothing. A special value that the version does not know gets 35.
+- A timestamp finds the first record that is not older, offset and timestamp; none is -1/-1, no
+  error.
+- v0 answers with a list of offsets at which segments begin, newest first.
+- The same partition twice gets 42.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicPartition
+from dohle.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from dohle.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from dohle.server.partitions import Partition
+from dohle.storage.log import Log
+from dohle.storage.segment import TimestampedOffset
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+    from dohle.server.dispatch import RequestContext
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+#: Special timestamps and the version that brought them.
+_SINCE = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+_READ_COMMITTED = 1
+_NOTHING = TimestampedOffset(-1, -1, -1)
+
+
+def handle_list_offsets(
+    broker: Broker, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    """Find offsets by time."""
+    times = Counter(
+        (topic.name, asked.partition_index)
+        for topic in request.topics
+        for asked in topic.partitions
+    )
+    committed = request.isolation_level == _READ_COMMITTED
+    topics = []
+    for topic in request.topics:
+        found = []
+        for asked in topic.partitions:
+            try:
+                if times[topic.name, asked.partition_index] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for twice")
+                key = TopicPartition(topic.name, asked.partition_index)
+                found.append(_find(broker, context.version, key, asked, committed))
+            except KafkaError as error:
+                found.append(
+                    ListOffsetsPartitionResponse(
+                        partition_index=asked.partition_index, error_code=error.code
+                    )
+                )
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(found)))
+    return ListOffsetsResponse(topics=tuple(topics))
+
+
+def _partition(broker: Broker, key: TopicPartition) -> Partition:
+    partition = broker.partitions.get(*key)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
+    return partition
+
+
+def _find(
+    broker: Broker,
+    version: int,
+    key: TopicPartition,
+    asked: ListOffsetsPartition,
+    committed: bool,
+) -> ListOffsetsPartitionResponse:
+    timestamp = asked.timestamp
+    if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not known")
+    partition = _partition(broker, key)
+    partition.check_epoch(asked.current_leader_epoch)
+    log = partition.log
+    log.owner.ensure_online()
+    if version == 0:
+        offsets = _segment_offsets(log, timestamp, broker.clock.now_ms(), asked.max_num_offsets)
+        return ListOffsetsPartitionResponse(
+            partition_index=key.partition, old_style_offsets=tuple(offsets)
+        )
+    found = _lookup(log, timestamp, log.last_stable_offset if committed else log.high_watermark)
+    return ListOffsetsPartitionResponse(
+        partition_index=key.partition,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )
+
+
+def _lookup(log: Log, timestamp: int, bound: int) -> TimestampedOffset:
+    epochs = log.leader_epochs
+    if timestamp == LATEST:
+        latest = epochs.latest_epoch
+        return TimestampedOffset(-1, bound, -1 if latest is None else latest)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        earliest = epochs.earliest_entry
+        known = earliest is not None and earliest.start_offset <= log.log_start_offset
+        return TimestampedOffset(
+            -1, log.log_start_offset, earliest.epoch if earliest is not None and known else -1
+        )
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _NOTHING
+    found = (
+        log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_by_timestamp(timestamp)
+    )
+    return found if found is not None and found.offset < bound else _NOTHING
+
+
+def _segment_offsets(log: Log, timestamp: int, now_ms: int, count: int) -> list[int]:
+    """Serve v0: where segments that were last written before a time begin, newest first."""
+    if timestamp == EARLIEST:
+        return [log.log_start_offset][:count]
+    starts = [
+        (max(segment.base_offset, log.log_start_offset), log.fs.stat(segment.path).mtime_ms)
+        for segment in log.segments
+    ]
+    starts.append((log.high_watermark, now_ms))
+    if timestamp != LATEST:
+        starts = [start for start in starts if start[1] <= timestamp]
+    return sorted({offset for offset, _ in starts}, reverse=True)[: max(0, count)]
+
+
+def handle_offset_for_leader_epoch(
+    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Tell where an epoch ended."""
+    return OffsetForLeaderEpochResponse(
+        topics=tuple(
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=tuple(
+                    _epoch_end(broker, TopicPartition(topic.topic, asked.partition), asked)
+                    for asked in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _epoch_end(
+    broker: Broker, key: TopicPartition, asked: OffsetForLeaderPartition
+) -> EpochEndOffset:
+    try:
+        partition = _partition(broker, key)
+        partition.check_epoch(asked.current_leader_epoch)
+    except KafkaError as error:
+        return EpochEndOffset(partition=key.partition, error_code=error.code)
+    log = partition.log
+    end = log.leader_epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
+    return EpochEndOffset(
+        partition=key.partition, leader_epoch=end.epoch, end_offset=end.end_offset
+    )

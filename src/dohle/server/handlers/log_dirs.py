@@ -1,0 +1,100 @@
+"""DescribeLogDirs (35), v1-4.
+
+- One result for each entry of ``log.dirs``, with the partitions in it that were asked for; null
+  asks for all. A directory that is offline: 56, and nothing about its partitions.
+- The size of a partition is that of its segments, without indexes. There are no future replicas,
+  and no current one lags behind itself.
+- v4: how large the volume is, and how much of it can still be used.
+"""
+
+from __future__ import annotations
+
+import logging
+import os.path
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName, TopicPartition
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from dohle.server.dispatch import Handler, serves
+from dohle.storage.log_directory import LogDirectory
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+    from dohle.server.dispatch import RequestContext
+
+logger = logging.getLogger("dohle.server")
+
+
+def handle_describe_log_dirs(
+    broker: Broker, context: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    """Tell what is in the log directories."""
+    asked: set[TopicPartition] | None = None
+    if request.topics is not None:
+        asked = {
+            TopicPartition(topic.topic, index)
+            for topic in request.topics
+            for index in topic.partitions
+        }
+    online = {one.path: one for one in broker.logs.online_directories}
+    return DescribeLogDirsResponse(
+        results=tuple(
+            _result(broker, path, online.get(path), asked)
+            for path in dict.fromkeys(broker.config.log_dirs)
+        )
+    )
+
+
+def _result(
+    broker: Broker,
+    path: str,
+    directory: LogDirectory | None,
+    asked: set[TopicPartition] | None,
+) -> DescribeLogDirsResult:
+    shown = os.path.abspath(path)
+    if directory is None:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=shown)
+    try:
+        with directory.guarding("looking for free space"):
+            total, usable = broker.controller.log.log.fs.free_bytes(path)
+    except KafkaError as error:
+        logger.warning("%s cannot be described: %s", shown, error)
+        return DescribeLogDirsResult(error_code=error.code, log_dir=shown)
+    return DescribeLogDirsResult(
+        log_dir=shown,
+        topics=_topics(directory, asked),
+        total_bytes=total,
+        usable_bytes=usable,
+    )
+
+
+def _topics(
+    directory: LogDirectory, asked: set[TopicPartition] | None
+) -> tuple[DescribeLogDirsTopic, ...]:
+    found: defaultdict[TopicName, list[DescribeLogDirsPartition]] = defaultdict(list)
+    for key, log in directory.logs.items():
+        if asked is None or key in asked:
+            described = DescribeLogDirsPartition(
+                partition_index=key.partition,
+                partition_size=log.size,
+                offset_lag=max(0, log.high_watermark - log.log_end_offset),
+            )
+            found[key.topic].append(described)
+    return tuple(
+        DescribeLogDirsTopic(name=topic, partitions=tuple(partitions))
+        for topic, partitions in found.items()
+    )
+
+
+HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
+    serves(ApiKey.DESCRIBE_LOG_DIRS, handle_describe_log_dirs),
+)

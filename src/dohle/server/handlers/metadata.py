@@ -1,0 +1,106 @@
+"""Metadata (3), v0-13, and DescribeTopicPartitions (75), v0.
+
+- A topic that does not exist is created if the client allows it (v4+; older ones always do) and
+  ``auto.create.topics.enable`` is on. It is in the same answer then: the controller is in this
+  process, so there is no need to send the client away with UNKNOWN_TOPIC_OR_PARTITION to ask again.
+- Everything else is read off the image (``dohle.metadata.queries``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName
+from dohle.metadata import queries
+from dohle.metadata.controller import create_topics
+from dohle.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from dohle.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from dohle.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from dohle.server.handlers.cluster import CLUSTER_OPERATIONS
+from dohle.server.outcome import CloseConnection
+
+#: Read, write, create, delete, alter, describe, describe configs, alter configs, as bits.
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+    from dohle.server.dispatch import RequestContext
+
+
+def handle_metadata(
+    broker: Broker, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    """Tell about topics, their leaders and the brokers."""
+    answer = _answer(broker, context, request)
+    allowed = context.version < 4 or request.allow_auto_topic_creation
+    if answer.missing and allowed and broker.broker_values().get_bool("auto.create.topics.enable"):
+        return _create_and_answer(broker, context, request, answer.missing)
+    return _with_operations(request, answer.response)
+
+
+def _answer(
+    broker: Broker, context: RequestContext, request: MetadataRequest
+) -> queries.MetadataAnswer:
+    try:
+        return queries.metadata(
+            broker.image,
+            request,
+            version=context.version,
+            listener=context.connection.listener,
+            cluster_id=broker.cluster_id,
+            controller_id=broker.node_id,
+        )
+    except KafkaError as error:
+        raise CloseConnection(str(error)) from error
+
+
+async def _create_and_answer(
+    broker: Broker,
+    context: RequestContext,
+    request: MetadataRequest,
+    names: tuple[TopicName, ...],
+) -> MetadataResponse:
+    topics = tuple(
+        CreatableTopic(name=name, num_partitions=-1, replication_factor=-1) for name in names
+    )
+    create = CreateTopicsRequest(topics=topics)
+    await broker.controller.submit(lambda image, control: create_topics(image, create, control))
+    return _with_operations(request, _answer(broker, context, request).response)
+
+
+def _with_operations(request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:
+    """Tell what the client may do, if it asks (v8+): everything, as there are no ACLs."""
+    if request.include_cluster_authorized_operations:
+        response = response.replace(cluster_authorized_operations=CLUSTER_OPERATIONS)
+    if request.include_topic_authorized_operations:
+        topics = tuple(
+            topic
+            if topic.error_code
+            else topic.replace(topic_authorized_operations=TOPIC_OPERATIONS)
+            for topic in response.topics
+        )
+        response = response.replace(topics=topics)
+    return response
+
+
+def handle_describe_topic_partitions(
+    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Tell about partitions, page by page."""
+    try:
+        return queries.describe_topic_partitions(
+            broker.image,
+            request,
+            listener=context.connection.listener,
+            partition_limit=broker.config.get_int("max.request.partition.size.limit"),
+        )
+    except KafkaError as error:
+        # There is no place for an error of the whole request.
+        if error.code is ErrorCode.INVALID_REQUEST:
+            raise CloseConnection(str(error)) from error
+        raise

@@ -1,0 +1,169 @@
+"""Produce (0), v0-13; advertised from 0.
+
+- v0-2 carry message formats 0 and 1, which are converted to batches. (librdkafka up to 2.8 drops
+  compression if Produce is not advertised from 0; KAFKA-18659.)
+- v3 transactional id; v7 zstd; v8 errors of single records; v10 the current leader in errors; v13
+  topic ids.
+- The order of checks is Kafka's: request, partition, batch, records, producer state.
+- The appends of all produce requests of one read event are written together; the answer is made
+  after that, so nothing is acknowledged that was not written.
+- acks=0 gets no answer; if anything failed the connection is closed, which is all that such a
+  client can notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from dohle.records.batch import RecordBatch
+from dohle.records.conversion import to_v2
+from dohle.records.validation import RecordErrors, produced_batch, validate_batch
+from dohle.server.outcome import CloseConnection
+from dohle.server.partitions import Partition
+from dohle.storage.log_values import AppendInfo
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+    from dohle.server.dispatch import RequestContext
+
+_ADMIN_CLIENT = "__admin_client"
+_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+#: A partition and what was appended to it, which may still fail to be written.
+_Appended = tuple[Partition, AppendInfo]
+
+
+def handle_produce(
+    broker: Broker, context: RequestContext, request: ProduceRequest
+) -> Callable[[], ProduceResponse | None]:
+    """Append to every partition of the request; answer when that is written."""
+    results = [
+        (
+            topic,
+            [
+                (data, _append(broker, context, request, topic, data))
+                for data in topic.partition_data
+            ],
+        )
+        for topic in request.topic_data
+    ]
+
+    def answer() -> ProduceResponse | None:
+        responses = tuple(
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=tuple(
+                    _partition_response(data, outcome) for data, outcome in outcomes
+                ),
+            )
+            for topic, outcomes in results
+        )
+        if request.acks == 0:
+            _close_on_error(responses)
+            return None
+        return ProduceResponse(responses=responses)
+
+    return answer
+
+
+def _append(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+) -> _Appended | KafkaError:
+    try:
+        partition = _find(broker, context, request, topic, data)
+        if context.version < 3:
+            batch = RecordBatch(memoryview(to_v2(memoryview(data.records or b""))))
+        else:
+            batch = produced_batch(data.records, context.version)
+        if request.acks not in (-1, 0, 1):
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.acks} is not known")
+        if topic.name in _INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is internal")
+        if partition.image.leader != broker.node_id:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead it")
+        if request.acks == -1 and len(partition.image.isr) < partition.min_insync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(partition.image.isr)} replicas are in sync, not the"
+                f" {partition.min_insync_replicas} of min.insync.replicas",
+            )
+        batch = validate_batch(batch, partition.rules, broker.clock.now_ms())
+        info = partition.log.append_as_leader(batch.buffer, partition.leader_epoch, hold=True)
+        broker.hold(partition)
+        if info.is_duplicate and not partition.rules.log_append_time:
+            info = info._replace(log_append_time_ms=-1)
+        return partition, info
+    except KafkaError as error:
+        return error
+
+
+def _find(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+) -> Partition:
+    if context.version >= 13:
+        partition = broker.partitions.get_by_id(topic.topic_id, data.index)
+        if partition is None and broker.image.topic_by_id(topic.topic_id) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+    else:
+        partition = broker.partitions.get(topic.name, data.index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
+    return partition
+
+
+def _partition_response(
+    data: PartitionProduceData, outcome: _Appended | KafkaError
+) -> PartitionProduceResponse:
+    if not isinstance(outcome, KafkaError):
+        partition, info = outcome
+        try:
+            # The write itself may have taken the directory offline.
+            partition.log.owner.ensure_online()
+        except KafkaError as error:
+            outcome = error
+        else:
+            return PartitionProduceResponse(
+                index=data.index,
+                base_offset=info.first_offset,
+                log_append_time_ms=info.log_append_time_ms,
+                log_start_offset=partition.log.log_start_offset,
+            )
+    record_errors = outcome.record_errors if isinstance(outcome, RecordErrors) else ()
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=outcome.code,
+        base_offset=-1,
+        record_errors=tuple(
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+            for index, text in record_errors
+        ),
+        error_message=str(outcome.args[0]),
+    )
+
+
+def _close_on_error(responses: tuple[TopicProduceResponse, ...]) -> None:
+    for topic in responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                name = ErrorCode(partition.error_code).name
+                raise CloseConnection(f"produce with acks=0 to {topic.name} failed: {name}")

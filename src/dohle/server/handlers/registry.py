@@ -1,0 +1,46 @@
+"""Which function serves which API. What is not here is not served, and not advertised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dohle.protocol.apis import ApiKey
+from dohle.server.dispatch import Handler, serves
+from dohle.server.handlers import (
+    cluster,
+    configs,
+    coordinators,
+    delete_records,
+    log_dirs,
+    producers,
+    topics,
+)
+from dohle.server.handlers.api_versions import handle_api_versions
+from dohle.server.handlers.fetch import handle_fetch
+from dohle.server.handlers.list_offsets import handle_list_offsets, handle_offset_for_leader_epoch
+from dohle.server.handlers.metadata import handle_describe_topic_partitions, handle_metadata
+from dohle.server.handlers.produce import handle_produce
+
+
+def all_handlers() -> dict[ApiKey, Handler]:
+    """Return the handlers of a broker."""
+    handlers = dict(
+        [
+            serves(ApiKey.PRODUCE, handle_produce, lowest=0),
+            serves(ApiKey.FETCH, handle_fetch, lowest=0),
+            serves(ApiKey.LIST_OFFSETS, handle_list_offsets, lowest=0),
+            serves(ApiKey.METADATA, handle_metadata),
+            serves(ApiKey.API_VERSIONS, handle_api_versions),
+            serves(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle_offset_for_leader_epoch),
+            serves(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle_describe_topic_partitions),
+            *cluster.HANDLERS,
+            *configs.HANDLERS,
+            *coordinators.HANDLERS,
+            *delete_records.HANDLERS,
+            *log_dirs.HANDLERS,
+            *producers.HANDLERS,
+            *topics.HANDLERS,
+        ]
+    )
+    handlers[ApiKey.PRODUCE] = replace(handlers[ApiKey.PRODUCE], joins=True)
+    return handlers

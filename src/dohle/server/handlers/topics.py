@@ -1,0 +1,113 @@
+"""CreateTopics (19) v2-7, DeleteTopics (20) v1-6, CreatePartitions (37) v0-3.
+
+- The controller decides about each topic by itself (``dohle.metadata``), and the answer comes when
+  what it decided is on the disk and has taken effect here: a topic that was answered as created
+  takes records at once.
+- CreateTopics: manual assignments, configs, and with ``validate_only`` everything but the writing.
+  v5 tells the resulting numbers and configs, v7 the topic id.
+- DeleteTopics: by name, from v6 also by id. ``delete.topic.enable=false`` refuses: 73, below v3 42.
+- CreatePartitions: the new total, optionally with the assignments of the added ones.
+- If the metadata log cannot be written, every topic of the request is answered with that error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dohle.core.errors import KafkaError
+from dohle.metadata.controller import create_partitions, create_topics, delete_topics
+from dohle.metadata.decision import ApiError
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from dohle.protocol.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from dohle.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from dohle.server.dispatch import Handler, serves
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+    from dohle.server.dispatch import RequestContext
+
+
+async def handle_create_topics(
+    broker: Broker, context: RequestContext, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    """Create topics."""
+    try:
+        return await broker.controller.submit(
+            lambda image, controller: create_topics(image, request, controller)
+        )
+    except KafkaError as failure:
+        error = ApiError.of(failure)
+        return CreateTopicsResponse(
+            topics=tuple(
+                CreatableTopicResult(
+                    name=topic.name, error_code=error.code, error_message=error.message
+                )
+                for topic in request.topics
+            )
+        )
+
+
+async def handle_delete_topics(
+    broker: Broker, context: RequestContext, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
+    """Delete topics."""
+    version = context.version
+    try:
+        return await broker.controller.submit(
+            lambda image, controller: delete_topics(image, request, controller, version=version)
+        )
+    except KafkaError as failure:
+        error = ApiError.of(failure)
+        named = (*(DeleteTopicState(name=name) for name in request.topic_names), *request.topics)
+        return DeleteTopicsResponse(
+            responses=tuple(
+                DeletableTopicResult(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    error_code=error.code,
+                    error_message=error.message,
+                )
+                for topic in named
+            )
+        )
+
+
+async def handle_create_partitions(
+    broker: Broker, context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """Add partitions to topics."""
+    try:
+        return await broker.controller.submit(
+            lambda image, controller: create_partitions(image, request, controller)
+        )
+    except KafkaError as failure:
+        error = ApiError.of(failure)
+        return CreatePartitionsResponse(
+            results=tuple(
+                CreatePartitionsTopicResult(
+                    name=topic.name, error_code=error.code, error_message=error.message
+                )
+                for topic in request.topics
+            )
+        )
+
+
+HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
+    serves(ApiKey.CREATE_TOPICS, handle_create_topics),
+    serves(ApiKey.DELETE_TOPICS, handle_delete_topics),
+    serves(ApiKey.CREATE_PARTITIONS, handle_create_partitions),
+)

@@ -1,0 +1,309 @@
+"""Starting and stopping a node: directories, metadata log, partitions, listeners, in this order.
+
+A node is controller and broker in one process and one loop. It takes its directories, replays the
+metadata log, leads its quorum of one, loads the partitions of the image, registers itself with the
+addresses it listens on, and only then accepts connections. A stop goes the other way round and
+leaves the files as a clean stop does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from dohle.core.config import ConfigValues
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName, TopicPartition, Uuid
+from dohle.core.listeners import Listener
+from dohle.core.seams import Clock, Rng, SystemClock, system_rng
+from dohle.core.static_config import BrokerConfig
+from dohle.core.topic_configs import effective_topic_config
+from dohle.core.uuid import random_uuid, uuid_to_text
+from dohle.metadata.context import ControllerContext
+from dohle.metadata.controller import (
+    activation_records,
+    begin_controlled_shutdown,
+    register_broker,
+    unfence_broker,
+)
+from dohle.metadata.features import registration_features, unsupported_features
+from dohle.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+)
+from dohle.protocol.messages.broker_registration import (
+    Listener as RegisteredListener,
+)
+from dohle.server.broker import Broker
+from dohle.server.controller import Controller
+from dohle.server.dispatch import Dispatcher
+from dohle.server.handlers.registry import all_handlers
+from dohle.server.listener import ConnectionLimits, ListeningSocket
+from dohle.server.metadata_log import MetadataLog
+from dohle.server.partitions import log_config
+from dohle.storage.config import LogConfig, LogManagerConfig
+from dohle.storage.files import FileSystem, OsFileSystem
+from dohle.storage.log_directory import LogDirectory
+from dohle.storage.log_manager import DueFlush, Identity, LogManager
+from dohle.storage.meta_properties import load_ensemble
+
+logger = logging.getLogger("dohle.server")
+
+_PLAINTEXT = 0
+_MAINTENANCE_MS_MAX = 1_000
+
+
+class Node:
+    """A running node. ``await start()``, then ``await stop()``."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+        on_fatal: Callable[[str], None] | None = None,
+    ) -> None:
+        self.config = config
+        self._fs = fs or OsFileSystem()
+        self._clock = clock or SystemClock()
+        self._rng = rng or system_rng()
+        self._on_fatal = on_fatal or (lambda reason: logger.critical("stopping: %s", reason))
+        self._maintenance: asyncio.TimerHandle | None = None
+        self._flushes: set[asyncio.Future[None]] = set()
+        self.listeners: list[ListeningSocket] = []
+
+    # Start
+
+    async def start(self) -> None:
+        """Return when clients are served; whatever fails before that leaves nothing open."""
+        self._loop = asyncio.get_running_loop()
+        self.cluster_id = self._find_cluster_id()
+        self.logs = LogManager(
+            self._fs, clock=self._clock, rng=self._rng, config=_log_manager_config(self.config)
+        )
+        try:
+            self.logs.attach(self.config.log_dirs, Identity(self.cluster_id, self.config.node_id))
+            self._start_controller()
+            self._start_broker()
+            self._bind()
+            await self._register()
+        except BaseException:
+            for listener in self.listeners:
+                listener.close()
+            self.logs.release()
+            raise
+        for listener in self.listeners:
+            listener.start()
+        self._maintain_later()
+        logger.info(
+            "node %d of cluster %s serves %s", self.config.node_id, self.cluster_id, self.bootstrap
+        )
+
+    def _find_cluster_id(self) -> str:
+        found = load_ensemble(self._fs, self.config.log_dirs).cluster_id
+        return found or uuid_to_text(random_uuid(self._rng))
+
+    def _start_controller(self) -> None:
+        metadata_log = MetadataLog(
+            self._fs, self._metadata_directory(), self.config.node_id, self.config, self._clock
+        )
+        problems = unsupported_features(metadata_log.image)
+        if problems:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "; ".join(problems))
+        context = ControllerContext(self.config, self.cluster_id, self._rng)
+        records = activation_records(metadata_log.image, metadata_log.bootstrap_records())
+        if records:
+            metadata_log.write_now(records)
+        self.controller = Controller(
+            self._loop,
+            metadata_log,
+            context,
+            self._clock,
+            publish=lambda image, delta: self.broker.publish(image, delta),
+            on_fatal=self._on_fatal,
+        )
+
+    def _metadata_directory(self) -> LogDirectory:
+        wanted = self.config.metadata_log_dir
+        for directory in self.logs.directories:
+            if directory.path == wanted:
+                return directory
+        raise ValueError(f"metadata.log.dir {wanted} must be one of log.dirs")
+
+    def _start_broker(self) -> None:
+        handlers = all_handlers()
+        self.broker = Broker(
+            self._loop,
+            self.config,
+            self.cluster_id,
+            clock=self._clock,
+            rng=self._rng,
+            logs=self.logs,
+            controller=self.controller,
+            handlers=handlers,
+        )
+        self.logs.load(self._log_config_of)
+        self._set_strays_aside()
+        self.broker.load()
+        self._dispatcher = Dispatcher(self._loop, self.broker, handlers)
+
+    def _log_config_of(self, partition: TopicPartition) -> LogConfig:
+        return log_config(self._topic_values(partition.topic))
+
+    def _topic_values(self, name: TopicName) -> ConfigValues:
+        image = self.controller.image
+        return effective_topic_config(
+            image.topic_config(name),
+            self.config,
+            image.broker_config(self.config.node_id),
+            image.cluster_config(),
+        )
+
+    def _set_strays_aside(self) -> None:
+        """Keep, but do not serve, logs that the image does not give to this broker."""
+        image = self.controller.image
+        for log in list(self.logs):
+            topic = image.topic(log.partition.topic)
+            partition = None if topic is None else topic.partitions.get(log.partition.partition)
+            mine = partition is not None and self.config.node_id in partition.replicas
+            if not mine or topic is None or (log.topic_id is not None and log.topic_id != topic.id):
+                logger.warning("%s is not assigned to this broker: set aside", log.partition)
+                self.logs.mark_stray(log.partition)
+
+    def _bind(self) -> None:
+        limits = ConnectionLimits(self.broker.broker_values)
+        for listener in self.config.broker_listeners:
+            try:
+                bound = ListeningSocket(
+                    self._loop,
+                    listener,
+                    self._dispatcher,
+                    limits,
+                    backlog=self.config.get_int("socket.listen.backlog.size"),
+                    request_bytes_max=self.config.get_int("socket.request.max.bytes"),
+                    idle_ms_max=self.config.get_int("connections.max.idle.ms"),
+                )
+            except OSError as error:
+                where = f"{listener.host or '0.0.0.0'}:{listener.port}"
+                raise OSError(
+                    error.errno, f"cannot listen on {where} ({error.strerror}); is it in use?"
+                ) from error
+            self.listeners.append(bound)
+
+    def _advertised(self) -> list[Listener]:
+        """Return where clients reach us; port 0 and an empty host become what was really bound."""
+        bound = {listening.listener.name: listening for listening in self.listeners}
+        found = []
+        for listener in self.config.advertised_listeners:
+            listening = bound[listener.name]
+            host = listener.host
+            if host in ("", "0.0.0.0", "::"):
+                host = "localhost"
+            found.append(listener._replace(host=host, port=listener.port or listening.port))
+        return found
+
+    async def _register(self) -> None:
+        directory_ids: tuple[Uuid, ...] = tuple(
+            directory.directory_id for directory in self.logs.directories
+        )
+        request = BrokerRegistrationRequest(
+            broker_id=self.config.node_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=random_uuid(self._rng),
+            listeners=tuple(
+                RegisteredListener(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=_PLAINTEXT,
+                )
+                for listener in self._advertised()
+            ),
+            features=registration_features(self.controller.image),
+            rack=self.config.rack,
+            log_dirs=directory_ids,
+        )
+        reply = await self.controller.submit(
+            lambda image, context: register_broker(
+                image, request, context, next_offset=self.controller.log.log.log_end_offset
+            )
+        )
+        if reply.error_code:
+            raise RuntimeError(f"this broker cannot be registered: error {reply.error_code}")
+        await self.controller.write(
+            unfence_broker(self.controller.image, self.config.node_id, self.controller.context)
+        )
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect, as ``host:port``, comma-separated."""
+        return ",".join(f"{listener.host}:{listener.port}" for listener in self._advertised())
+
+    # Work that recurs
+
+    def _maintain_later(self) -> None:
+        delay_ms = min(self.logs.next_due_ms() - self._clock.monotonic_ms(), _MAINTENANCE_MS_MAX)
+        self._maintenance = self._loop.call_later(max(delay_ms, 10) / 1000, self._maintain)
+
+    def _maintain(self) -> None:
+        self.logs.run_due()
+        for flush in self.logs.due_flushes():
+            task = self._loop.create_task(self._flush(flush))
+            self._flushes.add(task)
+            task.add_done_callback(self._flushes.discard)
+        if self.controller.log.snapshot_due(self._clock.now_ms()):
+            self.controller.log.write_snapshot()
+        self._maintain_later()
+
+    async def _flush(self, flush: DueFlush) -> None:
+        try:
+            await self._loop.run_in_executor(None, flush.run)
+        except OSError as error:
+            flush.complete(error)
+        else:
+            flush.complete(None)
+
+    # Stop
+
+    async def stop(self) -> None:
+        """Stop serving, then close everything cleanly."""
+        for listener in self.listeners:
+            listener.stop_accepting()
+        if self._maintenance is not None:
+            self._maintenance.cancel()
+        if self._flushes:
+            await asyncio.wait(self._flushes)
+        self.broker.write_held()
+        for listener in self.listeners:
+            listener.close()
+        node_id, image = self.config.node_id, self.controller.image
+        registration = image.brokers.get(node_id)
+        try:
+            await self.controller.write(
+                begin_controlled_shutdown(image, node_id, self.controller.context)
+            )
+            self.controller.log.close()
+        except KafkaError as error:
+            logger.error("the metadata log could not be closed cleanly: %s", error)
+        self.logs.close(-1 if registration is None else registration.epoch)
+
+
+def _log_manager_config(config: BrokerConfig) -> LogManagerConfig:
+    def of(name: str) -> int:
+        return config.get_int(name)
+
+    return LogManagerConfig(
+        log_flush_offset_checkpoint_interval_ms=of("log.flush.offset.checkpoint.interval.ms"),
+        log_flush_start_offset_checkpoint_interval_ms=of(
+            "log.flush.start.offset.checkpoint.interval.ms"
+        ),
+        log_initial_task_delay_ms=of("log.initial.task.delay.ms"),
+        log_retention_check_interval_ms=of("log.retention.check.interval.ms"),
+        producer_id_expiration_check_interval_ms=of("producer.id.expiration.check.interval.ms"),
+        producer_id_expiration_ms=of("producer.id.expiration.ms"),
+        replica_high_watermark_checkpoint_interval_ms=of(
+            "replica.high.watermark.checkpoint.interval.ms"
+        ),
+    )

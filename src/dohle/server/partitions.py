@@ -1,0 +1,167 @@
+"""The partitions this broker has, kept in step with the cluster image.
+
+A partition binds its place in the image (leader, epochs) to its log and to what its topic's
+settings ask of records. Looking one up by name or by topic id costs two dictionary look-ups,
+however many there are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from dohle.core.config import ConfigValues
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
+from dohle.metadata.partition import PartitionImage
+from dohle.records.compression import Codec
+from dohle.records.validation import ValidationRules
+from dohle.storage.config import LogConfig
+from dohle.storage.log import Log
+from dohle.storage.log_manager import LogManager
+
+logger = logging.getLogger("dohle.server")
+
+
+def log_config(values: ConfigValues) -> LogConfig:
+    """Turn a topic's effective settings into those of its logs."""
+    return LogConfig(
+        cleanup_policy=frozenset(values.get_list("cleanup.policy")),
+        file_delete_delay_ms=values.get_int("file.delete.delay.ms"),
+        flush_messages=values.get_int("flush.messages"),
+        flush_ms=values.get_int("flush.ms"),
+        index_interval_bytes=values.get_int("index.interval.bytes"),
+        max_message_bytes=values.get_int("max.message.bytes"),
+        message_timestamp_type_log_append=_is_log_append_time(values),
+        preallocate=values.get_bool("preallocate"),
+        retention_bytes=values.get_int("retention.bytes"),
+        retention_ms=values.get_int("retention.ms"),
+        segment_bytes=values.get_int("segment.bytes"),
+        segment_index_bytes=values.get_int("segment.index.bytes"),
+        segment_jitter_ms=values.get_int("segment.jitter.ms"),
+        segment_ms=values.get_int("segment.ms"),
+    )
+
+
+def _is_log_append_time(values: ConfigValues) -> bool:
+    return values.get_str("message.timestamp.type") == "LogAppendTime"
+
+
+def validation_rules(values: ConfigValues) -> ValidationRules:
+    """Turn a topic's effective settings into what is asked of a producer's batch."""
+    compression = values.get_str("compression.type")
+    codec: Codec | None = None
+    level: int | None = None
+    if compression == "uncompressed":
+        codec = Codec.NONE
+    elif compression != "producer":
+        codec = Codec[compression.upper()]
+        if codec is not Codec.SNAPPY:
+            level = values.get_int(f"compression.{compression}.level")
+    return ValidationRules(
+        compacted="compact" in values.get_list("cleanup.policy"),
+        log_append_time=_is_log_append_time(values),
+        timestamp_before_max_ms=values.get_int("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=values.get_int("message.timestamp.after.max.ms"),
+        codec=codec,
+        level=level,
+        max_message_bytes=values.get_int("max.message.bytes"),
+    )
+
+
+class Partition:
+    """A partition whose replica is on this broker."""
+
+    __slots__ = ("image", "key", "log", "min_insync_replicas", "rules", "topic_id")
+
+    def __init__(
+        self, key: TopicPartition, topic_id: Uuid, image: PartitionImage, log: Log
+    ) -> None:
+        self.key = key
+        self.topic_id = topic_id
+        self.image = image
+        self.log = log
+        self.rules = ValidationRules()
+        self.min_insync_replicas = 1
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the leader that the image names."""
+        return self.image.leader_epoch
+
+    def configure(self, values: ConfigValues) -> None:
+        """Let new settings take effect."""
+        self.log.update_config(log_config(values))
+        self.rules = validation_rules(values)
+        self.min_insync_replicas = values.get_int("min.insync.replicas")
+
+    def check_epoch(self, asked: int) -> None:
+        """Refuse a client that knows another leader than we do; with -1 it does not say."""
+        if asked == -1 or asked == self.leader_epoch:
+            return
+        if asked < self.leader_epoch:
+            raise KafkaError(
+                ErrorCode.FENCED_LEADER_EPOCH,
+                f"epoch {asked} is past, now it is {self.leader_epoch}",
+            )
+        raise KafkaError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {asked} is not known, only {self.leader_epoch}"
+        )
+
+
+class Partitions:
+    """All partitions of this broker."""
+
+    def __init__(self, node_id: BrokerId, logs: LogManager) -> None:
+        self._node_id = node_id
+        self._logs = logs
+        self._by_name: dict[str, dict[int, Partition]] = {}
+        self._by_id: dict[Uuid, dict[int, Partition]] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._by_name.values():
+            yield from partitions.values()
+
+    def of_topic(self, name: TopicName) -> dict[int, Partition]:
+        """Return a topic's partitions here."""
+        return self._by_name.get(name, {})
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """Return a partition by its topic's name."""
+        partitions = self._by_name.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def get_by_id(self, topic_id: Uuid, index: int) -> Partition | None:
+        """Return a partition by its topic's id."""
+        partitions = self._by_id.get(topic_id)
+        return None if partitions is None else partitions.get(index)
+
+    def add(
+        self,
+        key: TopicPartition,
+        topic_id: Uuid,
+        image: PartitionImage,
+        values: ConfigValues,
+        *,
+        is_new: bool,
+    ) -> None:
+        """Take in a partition that the image gives to this broker, or a change of it."""
+        known = self.get(*key)
+        if known is not None and known.topic_id == topic_id:
+            known.image = image
+        else:
+            log = self._logs.get_or_create(key, topic_id, log_config(values), is_new=is_new)
+            known = Partition(key, topic_id, image, log)
+            known.configure(values)
+            # A single replica has everything that every replica has.
+            log.update_high_watermark(log.log_end_offset)
+            self._by_name.setdefault(key.topic, {})[key.partition] = known
+            self._by_id.setdefault(topic_id, {})[key.partition] = known
+        if image.leader == self._node_id:
+            known.log.leader_epochs.assign(image.leader_epoch, known.log.log_end_offset)
+
+    def remove_topic(self, name: TopicName, topic_id: Uuid) -> None:
+        """Delete a topic's logs."""
+        self._by_id.pop(topic_id, None)
+        for partition in self._by_name.pop(name, {}).values():
+            self._logs.delete(partition.key)

@@ -1,0 +1,58 @@
+"""Running a node in the foreground until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from dohle.core.static_config import BrokerConfig
+from dohle.server.node import Node
+
+logger = logging.getLogger("dohle.server")
+
+
+def run_loop(main: Coroutine[Any, Any, int]) -> int:
+    """Run on uvloop if it is installed, else on asyncio's own loop."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+async def serve(config: BrokerConfig, on_started: Callable[[Node], None]) -> int:
+    """Start a node, and stop it at SIGTERM or SIGINT; return the exit code."""
+    raise_descriptor_limit()
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    failures: list[str] = []
+
+    def fatal(reason: str) -> None:
+        logger.critical("stopping: %s", reason)
+        failures.append(reason)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    node = Node(config, on_fatal=fatal)
+    await node.start()
+    # What is there now lives as long as the node: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    on_started(node)
+    await stopping.wait()
+    await node.stop()
+    return 1 if failures else 0
+
+
+def raise_descriptor_limit() -> None:
+    """Take all the descriptors we may have: connections and open segments need one each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,78 @@
+"""Finding what a fetch is to get: a slice of one segment, and the aborted transactions in it.
+
+Nothing is decoded: a lookup in the sparse index and a short walk over batch heads give the position
+of the first batch, the same again the position of the first that the reader may not see.
+"""
+
+from __future__ import annotations
+
+from dohle.storage.log_values import FetchData
+from dohle.storage.segment import LogSegment, LogSlice
+from dohle.storage.segments import Segments
+from dohle.storage.transaction_index import AbortedTransaction
+
+
+def read_segments(
+    segments: Segments,
+    log_end_offset: int,
+    start_offset: int,
+    max_bytes: int,
+    bound: int,
+    *,
+    min_one_batch: bool,
+    committed: bool,
+) -> FetchData:
+    """Find the bytes from the batch that holds ``start_offset`` on, up to the offset ``bound``.
+
+    ``committed`` asks for the aborted transactions too.
+    """
+    nothing = FetchData(aborted_transactions=[] if committed else None)
+    if start_offset >= bound:
+        return nothing
+    for segment in segments.from_offset(start_offset):
+        if segment.base_offset >= bound:
+            break
+        head = segment.find(start_offset)
+        if head is None:
+            continue
+        limit = max(max_bytes, head.size) if min_one_batch else max_bytes
+        end = segment.size if bound >= log_end_offset else _end_position(segment, bound)
+        piece = segment.slice(head, limit, end)
+        if piece.size == 0:
+            break
+        aborted = None
+        if committed:
+            upper = _offset_behind(segments, segment, piece, log_end_offset)
+            aborted = aborted_transactions(segments, start_offset, upper)
+        return FetchData(piece, limit < head.size, aborted)
+    return nothing
+
+
+def _end_position(segment: LogSegment, bound: int) -> int:
+    """Return where in a segment the first batch begins that a reader may not see."""
+    head = segment.find(bound)
+    return segment.size if head is None else head.position
+
+
+def _offset_behind(
+    segments: Segments, segment: LogSegment, piece: LogSlice, log_end_offset: int
+) -> int:
+    """Return an offset that the slice does not reach, as near as the index can tell."""
+    upper = segment.offset_index.first_offset_at_or_after(piece.position + piece.size)
+    if upper is not None:
+        return upper
+    following = segments.from_offset(segment.base_offset)[1:]
+    return following[0].base_offset if following else log_end_offset
+
+
+def aborted_transactions(
+    segments: Segments, start_offset: int, upper: int
+) -> list[AbortedTransaction]:
+    """Return the aborted transactions with records in ``[start_offset, upper)``."""
+    found: list[AbortedTransaction] = []
+    for segment in segments.from_offset(start_offset):
+        entries, complete = segment.txn_index.collect_aborted(start_offset, upper)
+        found.extend(entries)
+        if complete:
+            break
+    return found

@@ -1,0 +1,95 @@
+"""A broker inside the test's own process: ``with Broker() as broker: broker.bootstrap``.
+
+It runs on a thread and a loop of its own, listens on a free port of 127.0.0.1 and keeps its data in
+a temporary folder that goes with it, unless ``data`` names one that stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from dohle.core.static_config import SINGLE_NODE, BrokerConfig
+from dohle.server.node import Node
+
+_START_TIMEOUT_S = 30
+
+
+class Broker:
+    """A real broker, made for the length of a test."""
+
+    def __init__(self, config: Mapping[str, str] | None = None, *, data: str | None = None) -> None:
+        self._overrides = dict(config or {})
+        self._data = data
+        self._thread: threading.Thread | None = None
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping: asyncio.Event
+        self.node: Node
+        self.bootstrap = ""
+
+    def start(self) -> Self:
+        """Return when clients can connect."""
+        if self._thread is not None:
+            raise RuntimeError("this broker has been started before; make another one")
+        self._folder = self._data or tempfile.mkdtemp(prefix="dohle-")
+        self._thread = threading.Thread(target=self._run, name="dohle-broker", daemon=True)
+        self._thread.start()
+        if not self._started.wait(_START_TIMEOUT_S):
+            raise TimeoutError(f"the broker did not start within {_START_TIMEOUT_S} s")
+        if self._failure is not None:
+            raise self._failure
+        return self
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        properties = {
+            **SINGLE_NODE,
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": self._folder,
+            **self._overrides,
+        }
+        config, _ = BrokerConfig.from_properties(properties)
+        self.node = Node(config)
+        await self.node.start()
+        self.bootstrap = self.node.bootstrap
+        self._started.set()
+        await self._stopping.wait()
+        await self.node.stop()
+
+    def stop(self) -> None:
+        """Stop cleanly and, if the data was temporary, remove it."""
+        if self._thread is None:
+            return
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join(_START_TIMEOUT_S)
+        if self._data is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._failure is not None:
+            raise self._failure
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()

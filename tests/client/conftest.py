@@ -1,0 +1,35 @@
+"""A cluster for the tests with real clients: librdkafka's mock brokers, and others if named.
+
+``DOHLE_TEST_BOOTSTRAP=host:port,...`` lets the same tests run against that cluster too; it must
+create topics when they are first asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+BOOTSTRAP = os.environ.get("DOHLE_TEST_BOOTSTRAP")
+MOCK = "mock"
+
+
+@pytest.fixture(scope="module", params=[MOCK, *([BOOTSTRAP] if BOOTSTRAP else [])])
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The addresses of a cluster of real brokers, or nearly so."""
+    if request.param != MOCK:
+        yield request.param
+        return
+    owner = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 3, "log_level": 0})
+    brokers = owner.list_topics(timeout=30).brokers.values()
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    del owner
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses."""
+    return f"topic-{uuid.uuid4().hex}"

@@ -1,0 +1,132 @@
+"""A broker in a process of its own: its memory can be measured, and it can be killed."""
+
+from __future__ import annotations
+
+import re
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+ROOT = Path(__file__).parent.parent.parent
+START_DEADLINE_S = 30.0
+STOP_DEADLINE_S = 30.0
+
+
+class BrokerProcess:
+    """A broker that keeps its data in ``folder``; it may be started again after its end."""
+
+    def __init__(
+        self, folder: Path, config: Mapping[str, str] | None = None, *, port: int = 0
+    ) -> None:
+        self._config = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": str(folder / "data"),
+            **(config or {}),
+        }
+        self._log_path = folder / "broker.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.bootstrap = f"127.0.0.1:{port}"
+
+    def spawn(self) -> None:
+        """Start the process, without waiting for it to serve."""
+        assert self._process is None
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.interop.serve",
+                    *(f"{key}={value}" for key, value in self._config.items()),
+                ],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+
+    def await_start(self) -> None:
+        """Wait until it says that it serves."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        said = b""
+        deadline = monotonic() + START_DEADLINE_S
+        while not said.endswith(b"\n"):
+            left = max(0.0, deadline - monotonic())
+            ready, _, _ = select.select([self._process.stdout], [], [], left)
+            assert ready, f"the broker did not start in time:\n{self.log}"
+            piece = self._process.stdout.read1(1000)
+            assert piece, f"the broker ended:\n{self.log}"
+            said += piece
+        match = re.fullmatch(r"Kafka Server started (\S+)\n", said.decode())
+        assert match is not None, said
+        self.bootstrap = match[1]
+
+    def start(self) -> Self:
+        """Start and wait until it serves."""
+        self.spawn()
+        self.await_start()
+        return self
+
+    def kill(self) -> None:
+        """End it as a loss of power to the process does: with -9."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """Ask it to stop and return its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        assert self._process is not None
+        process, self._process = self._process, None
+        process.send_signal(number)
+        try:
+            process.communicate(timeout=STOP_DEADLINE_S)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        return process.returncode
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process is not None:
+            self.kill()
+
+    @property
+    def log(self) -> str:
+        """All that it has logged."""
+        return self._log_path.read_text(errors="replace")
+
+    @property
+    def tracebacks(self) -> list[str]:
+        """The unexpected failures among what it has logged."""
+        return re.findall(r"Traceback \(most.*\n(?:[ \t].*\n|\n)*.*", self.log)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it holds in memory now."""
+        return self._memory("VmRSS")
+
+    @property
+    def memory_bytes_max(self) -> int:
+        """The most it has ever held in memory."""
+        return self._memory("VmHWM")
+
+    def _memory(self, name: str) -> int:
+        assert self._process is not None
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        match = re.search(rf"{name}:\s+(\d+) kB", status)
+        assert match is not None
+        return int(match[1]) * 1024

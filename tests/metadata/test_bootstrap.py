@@ -1,0 +1,63 @@
+import pytest
+
+from dohle.metadata.bootstrap import activation_records, default_bootstrap_records
+from dohle.metadata.image import EMPTY_IMAGE
+from dohle.protocol.messages.records.cluster_metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    TopicRecord,
+)
+from tests.metadata.cluster import Cluster, uuid
+
+LEVEL_29 = FeatureLevelRecord(name="metadata.version", feature_level=29)
+
+
+def test_a_new_cluster_begins_with_its_features_in_a_transaction() -> None:
+    cluster = Cluster()
+    assert cluster.write(activation_records(cluster.image)) == [
+        BeginTransactionRecord(name="Bootstrap records"),
+        LEVEL_29,
+        EndTransactionRecord(),
+    ]
+    assert cluster.image.features == {"metadata.version": 29}
+
+
+def test_a_cluster_that_is_there_needs_nothing() -> None:
+    cluster = Cluster()
+    cluster.bootstrap()
+    assert activation_records(cluster.image) == ()
+
+
+def test_a_level_without_transactions_is_written_bare() -> None:
+    records = activation_records(EMPTY_IMAGE, default_bootstrap_records(12))
+    assert [each.record for each in records] == [LEVEL_29.replace(feature_level=12)]
+
+
+def test_a_bootstrap_that_was_cut_short_is_aborted_and_begun_again() -> None:
+    cluster = Cluster()
+    cluster.replay(BeginTransactionRecord(name="Bootstrap records"), LEVEL_29)
+    batch = cluster.write(activation_records(cluster.image))
+    assert [type(record) for record in batch] == [
+        AbortTransactionRecord,
+        BeginTransactionRecord,
+        FeatureLevelRecord,
+        EndTransactionRecord,
+    ]
+    assert cluster.image.metadata_version == 29
+
+
+def test_a_transaction_that_a_former_controller_left_open_is_aborted() -> None:
+    cluster = Cluster()
+    cluster.bootstrap()
+    cluster.replay(BeginTransactionRecord(), TopicRecord(topic_id=uuid(500)))
+    assert cluster.write(activation_records(cluster.image)) == [
+        AbortTransactionRecord(reason="Controller failover")
+    ]
+    assert cluster.image.transaction is None
+
+
+def test_bootstrap_records_must_say_the_metadata_version() -> None:
+    with pytest.raises(ValueError, match=r"which metadata\.version"):
+        activation_records(EMPTY_IMAGE, ())
