@@ -39,7 +39,8 @@ class Node:
     def __init__(self, path: Path, node_id: int = 1) -> None:
         self.path = path
         self.manager = LogManager(OsFileSystem(), clock=ManualClock(NOW_MS), rng=random.Random(7))
-        self.manager.open([str(path)], Identity(CLUSTER_ID, BrokerId(node_id)))
+        identity = Identity(CLUSTER_ID, BrokerId(node_id))
+        self.manager.open([str(path)], identity, lambda _: LogConfig())
 
     def log(self, topic: str, partition: int = 0, config: LogConfig | None = None) -> Log:
         """Return the log of a partition, making it if need be."""

@@ -1,10 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,35 +10,17 @@ from hypothesis import strategies as st
 from dohle.cli.dump_files import find_kind
 from dohle.cli.values import Headers, bytes_to_json, bytes_to_text, to_json, to_text
 from tests.cli.files import SEGMENT, batch, orders, write_segment
+from tests.cli.terminals import run_on_terminal
 
 
-def run_on_terminal(columns: int, *arguments: str | Path) -> list[str]:
+def dump_on_terminal(columns: int, *arguments: str | Path) -> list[str]:
     """Run a dump on a terminal of a given width and return what it shows, line by line."""
-    ours, theirs = pty.openpty()
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dohle", "log", "dump", *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=theirs,
-            stderr=theirs,
-            env={**os.environ, "COLUMNS": str(columns), "TERM": "dumb"},
-        )
-        os.close(theirs)
-        shown = b""
-        try:
-            while chunk := os.read(ours, 65536):
-                shown += chunk
-        except OSError:
-            pass  # Linux says EIO where the other side has closed
-        assert process.wait(timeout=60) in (0, 1)
-    finally:
-        os.close(ours)
-    return [line.rstrip() for line in shown.decode().splitlines()]
+    return run_on_terminal(columns, "log", "dump", *arguments)
 
 
 def test_a_terminal_that_is_wide_enough_gets_a_table(tmp_path: Path) -> None:
     path = orders(tmp_path) / f"{SEGMENT}.log"
-    lines = run_on_terminal(250, path)
+    lines = dump_on_terminal(250, path)
     assert lines[0].startswith("Dumping")
     assert "baseOffset:" not in "".join(lines)
     rows = [line.split() for line in lines if "CreateTime" in line]
@@ -55,7 +33,7 @@ def test_a_narrower_terminal_gets_a_table_without_the_columns_that_say_nothing(
     tmp_path: Path,
 ) -> None:
     path = orders(tmp_path) / f"{SEGMENT}.log"
-    lines = run_on_terminal(120, path)
+    lines = dump_on_terminal(120, path)
     rows = [line.split() for line in lines if "CreateTime" in line]
     assert {len(row) for row in rows} == {12}
     assert max(map(len, lines[1:-1])) <= 120
@@ -68,14 +46,14 @@ def test_a_narrower_terminal_gets_a_table_without_the_columns_that_say_nothing(
 def test_a_column_of_zeros_is_not_left_out(tmp_path: Path) -> None:
     path = tmp_path / "quota-offset-checkpoint"
     path.write_text(f"0\n2\n{'t' * 60} 0 -1\n{'u' * 60} 0 -1\n")
-    lines = run_on_terminal(75, path)
+    lines = dump_on_terminal(75, path)
     assert lines[1].split() == ["topic", "partition"]
     assert lines[-1] == "(left out, as no row has any: offset)"
 
 
 def test_a_terminal_that_is_too_narrow_gets_lines_and_loses_no_value(tmp_path: Path) -> None:
     path = orders(tmp_path) / f"{SEGMENT}.log"
-    lines = run_on_terminal(80, path)
+    lines = dump_on_terminal(80, path)
     assert sum(line.startswith("baseOffset: ") for line in lines) == 3
     assert sum(line.endswith("isvalid: true") for line in lines) == 3
 
@@ -83,7 +61,7 @@ def test_a_terminal_that_is_too_narrow_gets_lines_and_loses_no_value(tmp_path: P
 def test_small_files_fit_into_a_narrow_terminal(tmp_path: Path) -> None:
     path = tmp_path / "recovery-point-offset-checkpoint"
     path.write_text("0\n2\norders 0 3\npayments 11 1000\n")
-    lines = run_on_terminal(80, path)
+    lines = dump_on_terminal(80, path)
     assert lines[1:] == [
         "topic     partition  offset",
         "───────────────────────────",
@@ -94,34 +72,34 @@ def test_small_files_fit_into_a_narrow_terminal(tmp_path: Path) -> None:
 
 def test_a_single_row_is_a_line_even_where_a_table_would_fit(tmp_path: Path) -> None:
     path = orders(tmp_path) / "leader-epoch-checkpoint"
-    assert run_on_terminal(80, path)[1:] == ["epoch: 4 startOffset: 0"]
+    assert dump_on_terminal(80, path)[1:] == ["epoch: 4 startOffset: 0"]
 
 
 def test_a_problem_stands_below_the_rows_before_it(tmp_path: Path) -> None:
     path = write_segment(
         tmp_path, batch(b"good"), batch(b"too", base_offset=1), b"nonsense" + bytes(12) + b"\x01"
     )
-    lines = [line for line in run_on_terminal(250, path) if line.strip()]
+    lines = [line for line in dump_on_terminal(250, path) if line.strip()]
     assert "CreateTime" in lines[-2]
     assert lines[-1].startswith(f"dohle: error: {path}: position ")
 
 
 def test_records_on_a_terminal_are_lines(tmp_path: Path) -> None:
     path = orders(tmp_path) / f"{SEGMENT}.log"
-    lines = run_on_terminal(250, "--records", path)
+    lines = dump_on_terminal(250, "--records", path)
     assert sum(line.startswith("baseOffset: ") for line in lines) == 3
     assert sum(line.startswith("| offset: ") for line in lines) == 3
 
 
 def test_a_long_dump_on_a_terminal_is_several_tables(tmp_path: Path) -> None:
     path = write_segment(tmp_path, *(batch(b"x", base_offset=offset) for offset in range(1200)))
-    lines = run_on_terminal(250, path)
+    lines = dump_on_terminal(250, path)
     assert sum("CreateTime" in line for line in lines) == 1200
     assert sum("compresscodec" in line for line in lines) == 3
 
 
 def test_an_empty_file_on_a_terminal_is_said_to_be_empty(tmp_path: Path) -> None:
-    assert run_on_terminal(80, write_segment(tmp_path))[-1] == "(nothing in it)"
+    assert dump_on_terminal(80, write_segment(tmp_path))[-1] == "(nothing in it)"
 
 
 @pytest.mark.parametrize(

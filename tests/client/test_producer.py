@@ -17,6 +17,7 @@ from dohle.client.producer import Producer
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, ProducerId, TopicName
 from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.api_versions import ApiVersionsResponse
 from dohle.protocol.messages.init_producer_id import InitProducerIdResponse
 from dohle.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -164,16 +165,31 @@ def test_older_and_newer_brokers_are_served_alike(version: int) -> None:
     within(10, body())
 
 
-def test_requests_leave_in_order_while_a_connection_opens() -> None:
+@pytest.mark.parametrize("turns", range(6))
+def test_requests_leave_in_order_while_a_connection_opens(turns: int) -> None:
+    """Some records come so many turns of the loop after the broker begins to answer."""
+
     async def body() -> None:
         async with scene(brokers=2, partitions=2) as (scripted, model, cluster):
+            gate = asyncio.Event()
+
+            async def hesitate(request: object, version: int) -> Reply:
+                await gate.wait()
+                return ApiVersionsResponse(api_keys=scripted[2].api_keys())
+
+            scripted[2].serve(ApiKey.API_VERSIONS, hesitate)
             config = ProducerConfig(linger_ms=0, batch_size=100)
             async with Producer(cluster, config) as producer:
-                for number in range(30):
+                for number in range(5):
+                    if number == 2:
+                        await until(lambda: bool(scripted[2].asked(ApiKey.API_VERSIONS)))
+                        gate.set()
+                        for _ in range(turns):
+                            await asyncio.sleep(0)
                     await producer.send("t", b"%090d" % number, partition=1)
-            assert model.log("t", 1).values == [b"%090d" % number for number in range(30)]
+            assert model.log("t", 1).values == [b"%090d" % number for number in range(5)]
             # None was out of sequence, so none was sent twice.
-            assert len(scripted[2].asked(ApiKey.PRODUCE)) == 30
+            assert len(scripted[2].asked(ApiKey.PRODUCE)) == 5
 
     within(10, body())
 

@@ -204,6 +204,24 @@ class Workload:
         self.manager = open_manager(self.fs, self.clock)
 
 
+def check_indexes(log: Log, found: list[bytes]) -> None:
+    """Whatever was scanned or left alone: every segment's indexes tell what is in it."""
+    read = list(batches(b"".join(found)))
+    markers = [batch.base_offset for batch in read if batch.is_control]
+    aborted = log.aborted_transactions(log.log_start_offset, log.log_end_offset)
+    assert [transaction.last_offset for transaction in aborted] == markers
+    for segment in log.segments:
+        end = next(
+            (s.base_offset for s in log.segments if s.base_offset > segment.base_offset), None
+        )
+        within = [
+            batch.max_timestamp
+            for batch in read
+            if segment.base_offset <= batch.base_offset and (end is None or batch.base_offset < end)
+        ]
+        assert segment.max_timestamp.timestamp == max(within, default=-1)
+
+
 def check_recovery(workload: Workload, fs: SimulatedFileSystem, *, power_lost: bool) -> None:
     manager = open_manager(fs, workload.clock)
     log = manager.get(PARTITION)
@@ -211,7 +229,9 @@ def check_recovery(workload: Workload, fs: SimulatedFileSystem, *, power_lost: b
         assert not workload.expected.contents or not workload.expected.exists
         manager.release()
         return
-    workload.expected.check(contents(log), power_lost=power_lost)
+    found = contents(log)
+    workload.expected.check(found, power_lost=power_lost)
+    check_indexes(log, found)
     manager.release()
     before = fs.files()
     manager = open_manager(fs, workload.clock)

@@ -139,17 +139,36 @@ def _report(notices: list[Notice], *, verbose: bool) -> None:
 
 
 def _serve(config: BrokerConfig, *, is_ephemeral: bool) -> int:
+    import logging
+
     from dohle.core.errors import KafkaError
+    from dohle.server.metadata_log import CorruptMetadataLog
     from dohle.server.run import run_loop, serve
     from dohle.storage.log_directory import LogDirectoryInUse
     from dohle.storage.meta_properties import InvalidMetaProperties
 
+    has_started = False
+
+    def on_started(node: Node) -> None:
+        nonlocal has_started
+        has_started = True
+        _greet(node, is_ephemeral=is_ephemeral)
+
     try:
-        return run_loop(serve(config, lambda node: _greet(node, is_ephemeral=is_ephemeral)))
-    except (InvalidMetaProperties, LogDirectoryInUse, KafkaError) as error:
+        return run_loop(serve(config, on_started))
+    except (InvalidMetaProperties, LogDirectoryInUse, CorruptMetadataLog, KafkaError) as error:
         raise CliError(str(error.args[0])) from None
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise CliError(describe_os_error(error)) from None
+    except Exception as error:
+        if has_started:
+            raise
+        logging.getLogger("dohle.server").debug("the start failed", exc_info=True)
+        raise CliError(
+            f"could not start: {error} ({type(error).__name__}; --log-level debug shows where)"
+        ) from None
 
 
 def _greet(node: Node, *, is_ephemeral: bool) -> None:

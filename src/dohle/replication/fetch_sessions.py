@@ -288,10 +288,11 @@ class FetchSessionCache:
     ) -> FetchContext:
         """Apply the changes that an incremental request makes to its session."""
         partitions, unresolved = session.partitions, session.unresolved
-        for key, partition in list(unresolved.items()):
-            partition.topic = topic_name(partition.topic_id)
-            if partition.topic is not None:
-                del unresolved[key]
+        if unresolved:
+            for key, partition in list(unresolved.items()):
+                partition.topic = topic_name(partition.topic_id)
+                if partition.topic is not None:
+                    del unresolved[key]
         requested: dict[_Key, SessionPartition] = {}
         if request.topics:
             requested = _requested(request, session.uses_topic_ids, topic_name)
@@ -355,16 +356,20 @@ class FetchSessionCache:
         """
         self._sessions[session.id] = self._sessions.pop(session.id)
         session.last_used_ms = now_ms
-        resized = session.size != len(session.partitions)
-        self.partition_count += len(session.partitions) - session.size
-        session.size = len(session.partitions)
-        is_old = now_ms - session.created_ms > self._eviction_ms
-        if is_old and (resized or not session.evictable_by_all):
+        size = len(session.partitions)
+        if size != session.size:
+            self.partition_count += size - session.size
+            session.size = size
+            # Its keys are no longer its own: let it be listed again.
+            session.evictable_by_all = session.evictable_by_followers = False
+        if session.evictable_by_all:
+            return
+        if now_ms - session.created_ms > self._eviction_ms:
             session.evictable_by_all = True
             heappush(self._for_all, session.eviction_key)
-        if (is_old or not session.is_privileged) and (
-            resized or not session.evictable_by_followers
-        ):
+        elif session.is_privileged:
+            return
+        if not session.evictable_by_followers:
             session.evictable_by_followers = True
             heappush(self._for_followers, session.eviction_key)
         self._drop_stale_keys()

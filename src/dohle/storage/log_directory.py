@@ -252,11 +252,13 @@ class LogDirectory:
             )
             log.update_high_watermark((high_watermarks or {}).get(partition, 0))
         # The next start must not take a lost log's numbers for those of what comes in its place.
-        if self._is_stale(recovery_points, lambda log: log.recovery_point):
+        if recovery_points is None or self._is_stale(
+            recovery_points, lambda log: log.recovery_point
+        ):
             self.checkpoint_recovery_points()
-        if self._is_stale(log_starts, lambda log: log.log_start_offset):
+        if log_starts and self._is_stale(log_starts, lambda log: log.log_start_offset):
             self.checkpoint_log_start_offsets()
-        if self._is_stale(high_watermarks, lambda log: log.high_watermark):
+        if high_watermarks and self._is_stale(high_watermarks, lambda log: log.high_watermark):
             self.checkpoint_high_watermarks()
 
     def _partitions_once_cleaned(self) -> Callable[[TopicPartition], bool]:
@@ -266,11 +268,9 @@ class LogDirectory:
             return lambda _: True
         return lambda partition: found is not None and partition in found
 
-    def _is_stale(
-        self, found: dict[TopicPartition, int] | None, value: Callable[[Log], int]
-    ) -> bool:
-        """Tell whether a file is missing, or says more than there is."""
-        return found is None or any(
+    def _is_stale(self, found: dict[TopicPartition, int], value: Callable[[Log], int]) -> bool:
+        """Tell whether a file says more than there is."""
+        return any(
             partition not in self.logs or offset > value(self.logs[partition])
             for partition, offset in found.items()
         )

@@ -118,7 +118,7 @@ def _find(
         partition_index=key.partition,
         timestamp=found.timestamp,
         offset=found.offset,
-        leader_epoch=found.leader_epoch,
+        leader_epoch=found.leader_epoch if version >= 4 else -1,
     )
 
 
