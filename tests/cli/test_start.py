@@ -259,12 +259,17 @@ def test_a_broken_meta_properties_is_refused(tmp_path: Path) -> None:
     assert "version 9 is unknown" in refused(tmp_path)
 
 
-def test_a_directory_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_one_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "file"
     path.write_text("")
-    error = refused(path)
-    assert error.startswith("dohle: error: ")
-    assert str(path) in error
+    for place in (path, path / "below"):
+        assert main(["start", "--data", str(place)]) == 1
+        assert capsys.readouterr() == (
+            "",
+            f"dohle: error: no data directory can be used: {place}: Not a directory\n",
+        )
 
 
 def test_a_metadata_log_that_makes_no_sense_is_refused(tmp_path: Path) -> None:

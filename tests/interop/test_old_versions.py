@@ -11,6 +11,7 @@ from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, TopicName
+from dohle.protocol.messages.fetch import FetchResponse
 from dohle.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -24,6 +25,7 @@ from dohle.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from dohle.protocol.messages.produce import ProduceResponse
 from dohle.records.batch import batches
 from dohle.records.builder import BatchBuilder
 from dohle.records.compression import Codec
@@ -32,7 +34,7 @@ from dohle.records.record import Record
 from dohle.testing import Broker
 from tests.interop.clients import CLIENTS, Client
 from tests.interop.conftest import NewTopic
-from tests.interop.wire import FETCH_BYTES_MAX, Wire, batch_of, produce_request
+from tests.interop.wire import Wire, batch_of, fetch_request, produce_request
 
 T0 = 1_700_000_000_000
 OLD_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
@@ -65,11 +67,15 @@ def others_read(records: Any) -> list[Record]:
     return found
 
 
+def aiokafka_reads(data: bytes) -> list[Record]:
+    return others_read(AiokafkaRecords(data))
+
+
 #: With the codecs each was installed with.
 READERS: dict[str, tuple[Read, list[Codec]]] = {
     "dohle": (dohle_reads, OLD_CODECS),
     "kafka-python": (lambda data: others_read(KafkaPythonRecords(data)), [Codec.NONE, Codec.GZIP]),
-    "aiokafka": (lambda data: others_read(AiokafkaRecords(data)), OLD_CODECS),
+    "aiokafka": (aiokafka_reads, OLD_CODECS),
 }
 
 
@@ -136,7 +142,9 @@ def test_old_fetches_get_old_messages(
         for offset, message in enumerate(MESSAGES * 2)
     ]
     for read, codecs in READERS.values():
-        if codec in codecs:
+        # Format 0 had a broken checksum in lz4's frames; aiokafka does not read them.
+        is_unread = read is aiokafka_reads and magic == 0 and codec is Codec.LZ4
+        if codec in codecs and not is_unread:
             assert read(bytes(data.records)) == expected
 
 
@@ -166,6 +174,15 @@ def test_zstd_is_not_given_to_those_who_came_before_it(
 
     assert data.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert not data.records
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_zstd_cannot_be_put_into_old_messages(wire: Wire, topic: str, version: int) -> None:
+    wire.produce(topic, batch_of(b"value" * 100, codec=Codec.ZSTD))
+
+    data = wire.fetch(topic, version=version)
+
+    assert data.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 @pytest.mark.parametrize("version", [3, 4, 5, 6])
@@ -287,8 +304,6 @@ def test_every_version_of_produce_and_fetch_keeps_a_record(
         request = produce_request(topic, batch_of(b"value"))
         (data,) = request.topic_data
         request = request.replace(topic_data=(data.replace(topic_id=topic_id),))
-        from dohle.protocol.messages.produce import ProduceResponse
-
         answered = wire.ask(request, ProduceResponse, version)
         reply = answered.responses[0].partition_responses[0]
     else:
@@ -310,10 +325,6 @@ def test_every_version_of_produce_and_fetch_keeps_a_record(
 def test_an_old_fetch_is_cut_where_its_limit_is(wire: Wire, topic: str) -> None:
     """Up to version 2 a limit is kept even if not one whole message fits (before KIP-74)."""
     wire.produce(topic, batch_of(bytes(50_000)))
-
-    assert FETCH_BYTES_MAX > 50_000
-    from tests.interop.wire import fetch_request
-    from dohle.protocol.messages.fetch import FetchResponse
 
     reply = wire.ask(fetch_request(topic, bytes_max=1000), FetchResponse, 2)
     found = reply.responses[0].partitions[0]

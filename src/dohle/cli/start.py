@@ -7,6 +7,9 @@ it is the line ``Kafka Server started``, when clients are served. Stderr gets th
 from __future__ import annotations
 
 import argparse
+import errno
+import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dohle.cli.errors import (
@@ -122,6 +125,7 @@ def _run(args: argparse.Namespace, data: list[str] | None) -> int:
     )
     config, notices = load_config(properties)
     _report(notices, verbose=args.verbose)
+    _check_directories(config.log_dirs)
     start_logging(
         level=args.log_level, as_json=args.log_format == "json", requests=args.request_log
     )
@@ -136,6 +140,25 @@ def _report(notices: list[Notice], *, verbose: bool) -> None:
             report_warning(notice.message)
         elif verbose:
             report_note(notice.message)
+
+
+def _check_directories(paths: Sequence[str]) -> None:
+    """Refuse to start if no directory can be used; the node does without some of them."""
+    problems = [problem for path in paths if (problem := _problem_of(path)) is not None]
+    if len(problems) == len(paths):
+        raise CliError(f"no data directory can be used: {'; '.join(problems)}")
+
+
+def _problem_of(path: str) -> str | None:
+    """Return what keeps a directory from being written to, or made; nothing is made here."""
+    found = os.path.abspath(path)
+    while not os.path.lexists(found):
+        found = os.path.dirname(found)
+    if not os.path.isdir(found):
+        return f"{path}: {os.strerror(errno.ENOTDIR)}"
+    if not os.access(found, os.W_OK | os.X_OK):
+        return f"{path}: {os.strerror(errno.EACCES)}"
+    return None
 
 
 def _serve(config: BrokerConfig, *, is_ephemeral: bool) -> int:

@@ -97,14 +97,7 @@ class Dispatcher:
             return _frame(self._broker.unsupported_api_versions(), 0, correlation_id)
         request, _ = self._request_class(api_key).decode(version, frame, body_offset)
         if request_log.isEnabledFor(logging.DEBUG):
-            request_log.debug(
-                "%s %s v%d %s %s",
-                connection.peer,
-                client_id,
-                version,
-                type(request).__name__,
-                request,
-            )
+            request_log.debug("%s %s v%d %s", connection.peer, client_id, version, request)
         context = RequestContext(connection, version, client_id or "")
         answer = handler.function(self._broker, context, request)
         if iscoroutine(answer):

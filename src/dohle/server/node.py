@@ -130,7 +130,10 @@ class Node:
         for directory in self.logs.directories:
             if directory.path == wanted:
                 return directory
-        raise ValueError(f"metadata.log.dir {wanted} must be one of log.dirs")
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"metadata.log.dir {wanted} must be one of log.dirs, and online",
+        )
 
     def _start_broker(self) -> None:
         handlers = all_handlers()
@@ -288,6 +291,7 @@ class Node:
         except KafkaError as error:
             logger.error("the metadata log could not be closed cleanly: %s", error)
         self.logs.close(-1 if registration is None else registration.epoch)
+        logger.info("node %d has stopped", node_id)
 
 
 def _log_manager_config(config: BrokerConfig) -> LogManagerConfig:
