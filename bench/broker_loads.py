@@ -23,7 +23,7 @@ from dohle.core.ids import TopicName
 _CHUNK_RECORDS = 10_000
 _TIMEOUT_S = 60
 _STATISTICS_MS = 100
-_CEILING_BYTES = 150_000_000
+_CEILING_BYTES = 100_000_000
 _WORDS = ("offset", "topic", "broker", "leader", "epoch", "batch", "record", "segment", "index")
 
 
@@ -173,7 +173,7 @@ def rows(quick: bool) -> list[Row]:
         for _ in range(rounds):
             with broker() as server:
                 for number, load in enumerate(LOADS):
-                    size = (20_000_000 if quick else 40_000_000) * (1 + load.record_size // 256)
+                    size = (10_000_000 if quick else 40_000_000) * (1 + load.record_size // 256)
                     records = size // load.record_size // _CHUNK_RECORDS * _CHUNK_RECORDS
                     payload[str(load)] = records * load.record_size
                     topic = f"load-{number}"

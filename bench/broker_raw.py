@@ -50,14 +50,14 @@ BATCHES = (
 
 def rows(quick: bool) -> list[Row]:
     """Measure all cases."""
-    rounds = 3 if quick else 5
-    size = 150_000_000 if quick else 300_000_000
+    rounds = 3 if quick else 7
+    size = 60_000_000 if quick else 250_000_000
     with ceiling() as bare:
         found = _throughput(bare, size, rounds)
         with broker() as server:
             tiny = _Pair(server, bare, build_batch(100, 1), 1)
-            found += tiny.requests(20_000 if quick else 60_000, rounds)
-            found += tiny.latency(500 if quick else 2_000, rounds)
+            found += tiny.requests(8_000 if quick else 40_000, rounds)
+            found += tiny.latency(300 if quick else 2_000, rounds)
     return found
 
 

@@ -144,7 +144,7 @@ class Process:
 
 @contextmanager
 def folder(*, in_memory: bool = False) -> Iterator[str]:
-    """Make a folder that goes with the block; in memory, if there is such a place, no sync counts."""
+    """Make a folder that goes with the block, in memory if asked and if there is such a place."""
     place = _MEMORY_FOLDER if in_memory and os.path.isdir(_MEMORY_FOLDER) else None
     path = tempfile.mkdtemp(prefix="dohle-bench-", dir=place)
     try:

@@ -59,6 +59,7 @@ def read_with_librdkafka(bootstrap: str, topic: str, count: int) -> list[Record]
             "bootstrap.servers": bootstrap,
             "group.id": "g",
             "check.crcs": True,
+            "enable.auto.commit": False,
             "fetch.wait.max.ms": 20,
             "log_level": 0,
         }

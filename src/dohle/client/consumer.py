@@ -322,7 +322,7 @@ class Consumer:
         reader.last_stable_offset = data.last_stable_offset
         reader.log_start_offset = data.log_start_offset
         if data.diverging_epoch.end_offset >= 0:
-            await self._truncated(reader, data.diverging_epoch.end_offset)
+            self._truncated(reader, data.diverging_epoch.end_offset)
             return
         fetched = FetchedRecords(reader, data)
         if fetched.is_empty:
@@ -381,7 +381,7 @@ class Consumer:
         if self._is_wanted(reader, generation):
             reader.go_to(offsets[reader.partition])
 
-    async def _truncated(self, reader: PartitionReader, end_offset: int) -> None:
+    def _truncated(self, reader: PartitionReader, end_offset: int) -> None:
         """Go back to where the log was cut since it was read (KIP-320)."""
         if self.config.auto_offset_reset is OffsetReset.NONE:
             text = (

@@ -6,7 +6,8 @@
 - One request at a time, as in Kafka: while an answer is being waited for (a long poll), or the
   client does not read what it was sent, the frames behind it stay in the buffer. What arrives
   meanwhile is read until the buffer is full; then the client has to wait.
-- At most ``FRAMES_PER_EVENT`` frames are handled before others get their turn.
+- At most ``FRAMES_PER_EVENT`` frames are handled, and answers of about ``REPLY_BYTES_PER_EVENT``
+  gathered, before they are sent and others get their turn.
 - Record batches go from file to socket by ``sendfile``; what stands before them is sent with
   MSG_MORE.
 """
@@ -20,16 +21,20 @@ import struct
 from asyncio import AbstractEventLoop, Future
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dohle.protocol.errors import MalformedMessage
 from dohle.server.outcome import Chunk, CloseConnection, FileRecords, Frame
+
+if TYPE_CHECKING:
+    from dohle.server.produce_template import ProduceTemplate
 
 logger = logging.getLogger("dohle.server")
 
 BUFFER_BYTES = 256 * 1024
 BUFFER_BYTES_KEPT = 2 * 1024 * 1024
 FRAMES_PER_EVENT = 256
+REPLY_BYTES_PER_EVENT = 1024 * 1024
 
 # What is joined for one send; larger pieces are sent as they are.
 _JOIN_BYTES_MAX = 64 * 1024
@@ -72,6 +77,8 @@ class Connection:
         self.listener = listener
         self.peer = peer
         self.is_closed = False
+        #: The last produce request of the common kind, for the dispatcher.
+        self.produce_template: ProduceTemplate | None = None
         self.last_active = loop.time()
         self._loop = loop
         self._socket = sock
@@ -164,11 +171,13 @@ class Connection:
         """Handle the frames that have arrived, until one has to wait or others have a turn."""
         service = self._service
         replies: list[Frame | Callable[[], Frame]] = []
-        handled = 0
+        handled = reply_bytes = 0
+        has_more = True
         try:
-            while handled < FRAMES_PER_EVENT:
+            while handled < FRAMES_PER_EVENT and reply_bytes < REPLY_BYTES_PER_EVENT:
                 frame = self._next_frame()
                 if frame is None:
+                    has_more = False
                     break
                 handled += 1
                 reply = service.handle(frame, self)
@@ -177,6 +186,8 @@ class Connection:
                     break
                 if reply:
                     replies.append(reply)
+                    if isinstance(reply, list):
+                        reply_bytes += sum(map(len, reply))
         except (MalformedMessage, CloseConnection) as error:
             self._finish(replies)
             self._fail(str(error))
@@ -193,7 +204,7 @@ class Connection:
                 self._take_buffer(BUFFER_BYTES)
         if self._awaited is not None:
             self._awaited.add_done_callback(self._on_answer)
-        elif handled == FRAMES_PER_EVENT:
+        elif has_more:
             self._resume_soon()
 
     def _finish(self, replies: list[Frame | Callable[[], Frame]]) -> None:

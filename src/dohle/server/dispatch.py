@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from dohle.protocol.apis import ApiKey, find_api
 from dohle.protocol.errors import UnsupportedVersion
 from dohle.protocol.framing import encode_response, parse_request_header
+from dohle.protocol.messages.produce import ProduceRequest
 from dohle.protocol.schema import Request, Response
 from dohle.server.connection import Connection
 from dohle.server.outcome import Answer, CloseConnection, Frame
+from dohle.server.produce_template import ProduceTemplate
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
@@ -81,6 +83,11 @@ class Dispatcher:
         self, frame: memoryview, connection: Connection
     ) -> Frame | Callable[[], Frame] | Future[Any]:
         """Handle one request."""
+        template = connection.produce_template
+        if template is not None:
+            reply = template.handle(self._broker, frame)
+            if reply is not None:
+                return reply
         try:
             head = parse_request_header(frame)
         except UnsupportedVersion as error:
@@ -107,6 +114,10 @@ class Dispatcher:
             return answer
         if answer is None or isinstance(answer, Response):
             return _frame(answer, version, correlation_id)
+        if isinstance(request, ProduceRequest):
+            connection.produce_template = ProduceTemplate.of(
+                frame, request, version, context.client_id
+            )
         late = answer
         return lambda: _frame(late(), version, correlation_id)
 

@@ -26,6 +26,7 @@ from dohle.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from dohle.protocol.schema import Records
 from dohle.records.batch import RecordBatch
 from dohle.records.conversion import to_v2
 from dohle.records.validation import RecordErrors, produced_batch, validate_batch
@@ -41,7 +42,7 @@ _ADMIN_CLIENT = "__admin_client"
 _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 #: A partition and what was appended to it, which may still fail to be written.
-_Appended = tuple[Partition, AppendInfo]
+Appended = tuple[Partition, AppendInfo]
 
 
 def handle_produce(
@@ -65,7 +66,7 @@ def handle_produce(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=tuple(
-                    _partition_response(data, outcome) for data, outcome in outcomes
+                    partition_response(data.index, outcome) for data, outcome in outcomes
                 ),
             )
             for topic, outcomes in results
@@ -84,20 +85,35 @@ def _append(
     request: ProduceRequest,
     topic: TopicProduceData,
     data: PartitionProduceData,
-) -> _Appended | KafkaError:
+) -> Appended | KafkaError:
     try:
         partition = _find(broker, context, request, topic, data)
-        if context.version < 3:
-            batch = RecordBatch(memoryview(to_v2(memoryview(data.records or b""))))
+    except KafkaError as error:
+        return error
+    return append(broker, partition, data.records, request.acks, context.version, context.client_id)
+
+
+def append(
+    broker: Broker,
+    partition: Partition,
+    records: Records | None,
+    acks: int,
+    version: int,
+    client_id: str,
+) -> Appended | KafkaError:
+    """Check one partition's records and append them; they are written at the end of the event."""
+    try:
+        if version < 3:
+            batch = RecordBatch(memoryview(to_v2(memoryview(records or b""))))
         else:
-            batch = produced_batch(data.records, context.version)
-        if request.acks not in (-1, 0, 1):
-            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.acks} is not known")
-        if topic.name in _INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
+            batch = produced_batch(records, version)
+        if acks not in (-1, 0, 1):
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {acks} is not known")
+        if partition.key.topic in _INTERNAL_TOPICS and client_id != _ADMIN_CLIENT:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is internal")
         if partition.image.leader != broker.node_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead it")
-        if request.acks == -1 and len(partition.image.isr) < partition.min_insync_replicas:
+        if acks == -1 and len(partition.image.isr) < partition.min_insync_replicas:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(partition.image.isr)} replicas are in sync, not the"
@@ -131,9 +147,8 @@ def _find(
     return partition
 
 
-def _partition_response(
-    data: PartitionProduceData, outcome: _Appended | KafkaError
-) -> PartitionProduceResponse:
+def partition_response(index: int, outcome: Appended | KafkaError) -> PartitionProduceResponse:
+    """Say what became of one partition's records, now that they are written or not."""
     if not isinstance(outcome, KafkaError):
         partition, info = outcome
         try:
@@ -143,14 +158,14 @@ def _partition_response(
             outcome = error
         else:
             return PartitionProduceResponse(
-                index=data.index,
+                index=index,
                 base_offset=info.first_offset,
                 log_append_time_ms=info.log_append_time_ms,
                 log_start_offset=partition.log.log_start_offset,
             )
     record_errors = outcome.record_errors if isinstance(outcome, RecordErrors) else ()
     return PartitionProduceResponse(
-        index=data.index,
+        index=index,
         error_code=outcome.code,
         base_offset=-1,
         record_errors=tuple(

@@ -1,0 +1,169 @@
+"""Ten thousand malformed frames: the broker answers or closes, and nobody else notices."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from itertools import count, islice
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from dohle.core.ids import TopicName
+from dohle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from dohle.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from dohle.records.batch import batches
+from tests.interop.malformed import Fuzzer, Malformed, ServedApi
+from tests.interop.process import BrokerProcess
+from tests.interop.wire import Wire, batch_of
+
+FRAMES = 12_000
+WARM_UP_FRAMES = 1_000
+AT_ONCE = 25
+SEED = 20_240_601
+MEGABYTE = 1 << 20
+MEMORY_GROWTH_BYTES_MAX = 50 * MEGABYTE
+ANSWER_DEADLINE_S = 20.0
+
+
+class WellBehaved:
+    """A client that does its work beside all that, on one connection, and checks every answer."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._wire = Wire(bootstrap)
+        self._wire.create_topic("good")
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.rounds = 0
+        self.slowest_s = 0.0
+        self.failure: BaseException | None = None
+
+    def __enter__(self) -> WellBehaved:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._wire.socket.close()
+
+    def _run(self) -> None:
+        try:
+            for number in count():
+                if self._stopping.is_set():
+                    return
+                began = monotonic()
+                self._work(number)
+                self.slowest_s = max(self.slowest_s, monotonic() - began)
+                self.rounds += 1
+        except BaseException as error:
+            self.failure = error
+
+    def _work(self, number: int) -> None:
+        topics = (MetadataRequestTopic(name=TopicName("good")),)
+        described = self._wire.ask(MetadataRequest(topics=topics), MetadataResponse, 12)
+        assert described.topics[0].error_code == 0
+        produced = self._wire.produce("good", batch_of(b"%d" % number))
+        assert (produced.error_code, produced.base_offset) == (0, number)
+        fetched = self._wire.fetch("good", number)
+        assert fetched.records
+        assert [r.value for b in batches(fetched.records) for r in b] == [b"%d" % number]
+
+
+def served_apis(bootstrap: str) -> list[ServedApi]:
+    with Wire(bootstrap) as wire:
+        request = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
+        reply = wire.ask(request, ApiVersionsResponse, 3)
+    return [
+        ServedApi(key.api_key, version)
+        for key in reply.api_keys
+        for version in range(key.min_version, key.max_version + 1)
+    ]
+
+
+def feed(bootstrap: str, frames: Iterator[Malformed]) -> int:
+    """Send each on its own connection, several at a time; all must end. Return how many."""
+    host, _, port = bootstrap.rpartition(":")
+    fed = 0
+    while group := list(islice(frames, AT_ONCE)):
+        sockets = []
+        for malformed in group:
+            sock = socket.create_connection((host, int(port)), ANSWER_DEADLINE_S)
+            sockets.append(sock)
+            try:
+                sock.sendall(malformed.data)
+                if not malformed.must_close:
+                    # What is not a whole frame waits for its rest; this says that there is none.
+                    sock.shutdown(socket.SHUT_WR)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # it was quick to close
+        for malformed, sock in zip(group, sockets, strict=True):
+            with sock:
+                await_end(malformed, sock)
+        fed += len(group)
+    return fed
+
+
+def await_end(malformed: Malformed, sock: socket.socket) -> None:
+    try:
+        while sock.recv(65536):
+            pass
+    except ConnectionResetError:
+        pass
+    except TimeoutError:
+        pytest.fail(f"neither answered nor closed: {malformed.kind}: {malformed.data.hex()}")
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[BrokerProcess]:
+    # Otherwise every Metadata request would make topics of all the names in it.
+    with BrokerProcess(tmp_path, {"auto.create.topics.enable": "false"}) as running:
+        yield running
+
+
+def test_malformed_frames_disturb_nobody(process: BrokerProcess) -> None:
+    fuzzer = Fuzzer(SEED, served_apis(process.bootstrap))
+    with Wire(process.bootstrap) as wire:
+        wire.create_topic("fuzz")
+    with WellBehaved(process.bootstrap) as client:
+        feed(process.bootstrap, fuzzer.frames(WARM_UP_FRAMES))
+        memory_before = process.memory_bytes
+        rounds_before = client.rounds
+        fed = feed(process.bootstrap, fuzzer.frames(FRAMES - WARM_UP_FRAMES))
+        memory_growth = process.memory_bytes - memory_before
+        gc.collect()
+        rounds = client.rounds - rounds_before
+
+    assert fed >= 10_000
+    assert client.failure is None
+    assert rounds > 100
+    assert client.slowest_s < 5
+    assert process.tracebacks == []
+    assert memory_growth < MEMORY_GROWTH_BYTES_MAX
+    assert process.stop() == 0
+
+
+def test_claims_of_large_frames_take_no_memory(process: BrokerProcess) -> None:
+    """Each says that a hundred megabytes will come, and sends a few bytes of them."""
+    with Wire(process.bootstrap) as wire:
+        wire.create_topic("good")
+        memory_before = process.memory_bytes
+        claiming = [Wire(process.bootstrap) for _ in range(100)]
+        for each in claiming:
+            each.socket.sendall(struct.pack(">ihhih", 104_857_600, 0, 9, 1, -1) + bytes(1000))
+        for _ in range(100):
+            assert wire.produce("good", batch_of(b"value")).error_code == 0
+        growth = process.memory_bytes - memory_before
+        for each in claiming:
+            each.socket.close()
+
+    assert growth < MEMORY_GROWTH_BYTES_MAX
+    assert process.tracebacks == []

@@ -1,0 +1,146 @@
+"""The short way for the common produce request must be the general way, only shorter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dohle.core.errors import ErrorCode
+from dohle.core.ids import TopicName, TransactionalId
+from dohle.protocol.framing import encode_request, encode_response
+from dohle.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from dohle.records.builder import BatchBuilder
+from dohle.server.node import Node
+from dohle.server.produce_template import ProduceTemplate
+from tests.server.wire import Wire, create_topic, on_node
+
+TOPIC = TopicName("orders")
+
+
+def records(size: int) -> bytes:
+    builder = BatchBuilder()
+    builder.append(1_700_000_000_000, None, b"v" * size)
+    return bytes(builder.build())
+
+
+def request(index: int = 0, data: bytes | None = None, **changes: Any) -> ProduceRequest:
+    partition = PartitionProduceData(index=index, records=records(20) if data is None else data)
+    topic = TopicProduceData(name=TOPIC, partition_data=(partition,))
+    return ProduceRequest(acks=-1, timeout_ms=1_500, topic_data=(topic,)).replace(**changes)
+
+
+def frame_of(
+    message: ProduceRequest, version: int, correlation_id: int, client_id: str | None = "rdkafka"
+) -> memoryview:
+    chunks = encode_request(message, version, correlation_id, client_id)
+    return memoryview(bytearray(b"".join(chunks)))[4:]
+
+
+def template_of(message: ProduceRequest, version: int, client_id: str | None = "rdkafka") -> Any:
+    frame = frame_of(message, version, 1, client_id)
+    decoded, _ = ProduceRequest.decode(version, frame, len(frame) - len(message.encode(version)))
+    return ProduceTemplate.of(frame, decoded, version, client_id or "")
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("client_id", [None, "", "rdkafka", "x" * 300])
+def test_a_request_that_fits_is_answered_with_the_same_bytes(
+    tmp_path: Path, version: int, client_id: str | None
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, TOPIC, partitions=3)
+        template = template_of(request(), version, client_id)
+        assert template is not None
+        offsets = [0, 0, 0]
+        for number, size in enumerate((0, 1, 50, 60, 70, 127, 200, 16_300, 16_400, 300_000)):
+            index = number % 3
+            frame = frame_of(request(index, records(size)), version, 100 + number, client_id)
+            reply = template.handle(node.broker, frame)
+            assert reply is not None, size
+            node.broker.write_held()
+            partition = PartitionProduceResponse(
+                index=index, base_offset=offsets[index], log_start_offset=0
+            )
+            topics = (TopicProduceResponse(name=TOPIC, partition_responses=(partition,)),)
+            general = encode_response(ProduceResponse(responses=topics), version, 100 + number)
+            assert b"".join(reply()) == b"".join(general)
+            offsets[index] += 1
+
+    on_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_request_that_does_not_fit_is_left_to_the_general_way(
+    tmp_path: Path, version: int
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, TOPIC, partitions=3)
+        template = template_of(request(), version)
+        other = TopicProduceData(
+            name=TopicName("other!"), partition_data=request().topic_data[0].partition_data
+        )
+        for message in (
+            request(timeout_ms=7),
+            request(acks=1),
+            request(topic_data=(other,)),
+            request(topic_data=()),
+            request(topic_data=request().topic_data * 2),
+            request(index=9),
+            request(transactional_id=TransactionalId("t")),
+        ):
+            assert template.handle(node.broker, frame_of(message, version, 5)) is None
+        assert template.handle(node.broker, frame_of(request(), version - 1, 5)) is None
+        assert template.handle(node.broker, frame_of(request(), version, 5, "another")) is None
+
+    on_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_frame_cut_anywhere_is_left_to_the_general_way(tmp_path: Path, version: int) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, TOPIC)
+        template = template_of(request(), version)
+        whole = frame_of(request(), version, 5)
+        for size in range(len(whole)):
+            assert template.handle(node.broker, whole[:size]) is None
+        longer = memoryview(bytearray(whole) + b"\0")
+        assert template.handle(node.broker, longer) is None
+
+    on_node(tmp_path, scenario)
+
+
+def test_only_the_common_kind_becomes_a_template() -> None:
+    assert template_of(request(acks=0), 9) is None
+    assert template_of(request(data=b""), 9) is None
+    assert template_of(request(transactional_id=TransactionalId("t")), 9) is None
+    assert template_of(request(topic_data=()), 9) is None
+
+
+@pytest.mark.parametrize("version", [8, 12])
+def test_errors_are_the_same_by_both_ways(tmp_path: Path, version: int) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, TOPIC)
+        good = await wire.send(request(), version)
+        assert good.responses[0].partition_responses[0].error_code == 0
+        damaged = bytearray(records(20))
+        damaged[-1] ^= 1
+        answers = []
+        async with await Wire.connect(node) as other:
+            for client in (wire, other):
+                response = await client.send(request(data=bytes(damaged)), version)
+                answers.append(response.responses[0].partition_responses[0])
+        assert answers[0] == answers[1]
+        assert answers[0].error_code == ErrorCode.CORRUPT_MESSAGE
+        again = await wire.send(request(), version)
+        assert again.responses[0].partition_responses[0].base_offset == 1
+
+    on_node(tmp_path, scenario)
