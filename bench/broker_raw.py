@@ -39,6 +39,7 @@ PRODUCE_REACH, CONSUME_REACH = 1.5, 1.3
 CONNECTIONS = 100
 _RECV_BYTES_MIN = 256 * 1024
 _BARE_ANSWER_BYTES = len(BARE_ANSWER)
+_WARM_UP = 50
 _TOPIC_NUMBERS = itertools.count(1)
 
 #: (name, bytes of a record, records of a batch, whether it is to reach the ceiling)
@@ -65,12 +66,13 @@ def _throughput(bare: Process, size: int, rounds: int) -> list[Row]:
     """Measure each round with a new broker, whose data goes with it: memory is used again."""
     samples: dict[str, dict[str, list[Sample]]] = {}
     for _ in range(rounds):
-        with broker() as server:
-            for name, record_size, records, _ in BATCHES:
-                batch = build_batch(record_size, records)
+        for name, record_size, records, _ in BATCHES:
+            batch = build_batch(record_size, records)
+            with broker() as server:
                 pair = _Pair(server, bare, batch, records)
-                for case, sample in pair.throughput(size // len(batch)).items():
-                    samples.setdefault(name, {}).setdefault(case, []).append(sample)
+                measured = pair.throughput(size // len(batch))
+            for case, sample in measured.items():
+                samples.setdefault(name, {}).setdefault(case, []).append(sample)
     found = []
     for action, peer, reach in (
         ("produce", "recv → write", PRODUCE_REACH),
@@ -244,7 +246,7 @@ class _Pair:
         found: dict[str, list[list[float]]] = {case: [] for case in cases}
         for _ in range(rounds):
             for case, measure in cases.items():
-                cuts = quantiles(measure(count), n=100)
+                cuts = quantiles(measure(_WARM_UP + count)[_WARM_UP:], n=100)
                 found[case].append([cuts[49], cuts[98]])
         medians = {
             case: [median(column) * 1e6 for column in zip(*values, strict=True)]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 import struct
+from enum import Enum
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dohle.protocol.apis import APIS, find_api
 from dohle.protocol.schema import Field, Request, Struct
-from tests.interop.wire import batch_of, frame_of
+from tests.interop.wire import batch_of, frame_of, produce_request
 
 INT32_MAX = 2**31 - 1
 _NAMES = ("fuzz", "fuzz-a", "", ".", "x" * 300, "größe", "a/b", "\0", "__consumer_offsets")
@@ -22,13 +23,23 @@ _INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "ui
 _LENGTHS = (INT32_MAX, -1, -2, -(2**31), 2**16, 2**24, 1 << 30)
 
 
+class Then(Enum):
+    """What follows a malformed frame, so that it comes to an end."""
+
+    #: Nothing: the broker must see by itself that it leads nowhere, and close.
+    NOTHING = "nothing"
+    #: The end of what is sent: half a frame waits for its rest, a fetch perhaps for days.
+    SHUTDOWN = "shutdown"
+    #: A valid request, which is answered unless the broker closes.
+    VALID_REQUEST = "a valid request"
+
+
 class Malformed(NamedTuple):
     """Bytes to send on a connection of their own."""
 
     kind: str
     data: bytes
-    #: Whether the broker must see by itself that this leads nowhere, and close.
-    must_close: bool = False
+    then: Then = Then.SHUTDOWN
 
 
 class ServedApi(NamedTuple):
@@ -78,12 +89,12 @@ class Fuzzer:
         size = self._rng.choice([-1, -(2**31), INT32_MAX, 104_857_601, -self._rng.randrange(1000)])
         size = -5 if size == 0 else size
         data = struct.pack(">i", size) + self._rng.randbytes(self._rng.randrange(20))
-        return Malformed("an impossible size", data, must_close=True)
+        return Malformed("an impossible size", data, Then.NOTHING)
 
     def _unknown_key(self) -> Malformed:
         unknown = [key for key in range(-5, 1000) if key not in APIS]
         head = struct.pack(">hhih", self._rng.choice(unknown), self._rng.randrange(5), 1, -1)
-        return Malformed("an unknown key", framed(head + self._rng.randbytes(30)), must_close=True)
+        return Malformed("an unknown key", framed(head + self._rng.randbytes(30)), Then.NOTHING)
 
     def _wrong_version(self) -> Malformed:
         api_key, _ = self._rng.choice(self._served)
@@ -92,7 +103,7 @@ class Fuzzer:
         version = self._rng.choice([-1, -(2**15), 99, 2**15 - 1])
         head = struct.pack(">hhih", api_key, version, 1, -1)
         data = framed(head + self._rng.randbytes(self._rng.randrange(50)))
-        return Malformed("a wrong version", data, must_close=True)
+        return Malformed("a wrong version", data, Then.NOTHING)
 
     # From a valid one
 
@@ -146,7 +157,7 @@ class Fuzzer:
 
     def _random_content(self) -> Malformed:
         """A request that can be decoded, but whose content is any."""
-        return Malformed("random content", self._valid())
+        return Malformed("random content", self._valid(), Then.VALID_REQUEST)
 
     def _spoilt_records(self) -> Malformed:
         """Batches that are wrong inside, to a topic that exists."""
@@ -155,11 +166,9 @@ class Fuzzer:
             batch[self._rng.randrange(len(batch))] = self._rng.randrange(256)
         if self._rng.random() < 0.3:
             del batch[self._rng.randrange(len(batch)) :]
-        from tests.interop.wire import produce_request
-
         request = produce_request("fuzz", bytes(batch), acks=self._rng.choice([-1, 0, 1, 7]))
         version = self._rng.choice([3, 7, 8, 9, 12])
-        return Malformed("spoilt records", frame_of(request, version))
+        return Malformed("spoilt records", frame_of(request, version), Then.VALID_REQUEST)
 
     # Parts
 

@@ -14,6 +14,7 @@ import pytest
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName
 from dohle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from dohle.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from dohle.protocol.messages.fetch import FetchResponse
 from dohle.protocol.messages.metadata import (
     MetadataRequest,
@@ -256,6 +257,28 @@ def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
             ask_versions(busy)
 
 
+def test_a_command_is_carried_out_though_its_client_leaves(tmp_path: Path) -> None:
+    """What was received is done, and done to the end: in memory as well as on the disk."""
+    names = {f"left-{number}" for number in range(30)}
+    with BrokerProcess(tmp_path) as broker:
+        for name in names:
+            topic = CreatableTopic(name=TopicName(name), num_partitions=1, replication_factor=1)
+            with Wire(broker.bootstrap) as wire:
+                wire.send(CreateTopicsRequest(topics=(topic,)), 7)
+
+        wait_until(lambda: topic_names(broker.bootstrap) >= names)
+        assert broker.stop() == 0
+        broker.start()
+        assert topic_names(broker.bootstrap) == names
+        assert broker.tracebacks == []
+
+
+def topic_names(bootstrap: str) -> set[str | None]:
+    with Wire(bootstrap) as wire:
+        reply = wire.ask(MetadataRequest(topics=None), MetadataResponse, 12)
+    return {topic.name for topic in reply.topics}
+
+
 def test_a_client_that_does_not_read_holds_up_nobody_and_loses_nothing(tmp_path: Path) -> None:
     """Its answers wait in the files they come from, not in memory."""
     records = batch_of(bytes(MEGABYTE - 1000))
@@ -300,13 +323,13 @@ def test_a_client_that_does_not_read_cannot_fill_memory_with_converted_records(
             wire.fetch("large", version=3)
         memory_before = broker.memory_bytes
         with Wire(broker.bootstrap, receive_buffer_bytes=4096) as lazy:
-            for _ in range(50):
+            for _ in range(25):
                 lazy.send(fetch_request("large"), 3)
             with Wire(broker.bootstrap) as diligent:
                 for _ in range(5):
                     assert diligent.produce("large", batch_of(b"small")).error_code == 0
             assert broker.memory_bytes_max - memory_before < 80 * MEGABYTE
-            for number in range(50):
+            for number in range(25):
                 assert lazy.receive(FetchResponse, 3, number).responses[0].partitions[0].records
         assert broker.tracebacks == []
 

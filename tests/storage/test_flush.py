@@ -208,7 +208,10 @@ def test_appends_that_were_held_are_not_written_by_the_thread_that_flushes() -> 
     assert node.disk.trace == [
         (Operation.SYNC, log_file),
         (Operation.WRITE, log_file),
+        # The first flush of a partition also brings its folder and whose it is to the disk.
+        (Operation.SYNC, node.path("partition.metadata")),
         (Operation.SYNC_DIR, node.folder),
+        (Operation.SYNC_DIR, "/data"),
     ]
     due.complete()
     assert node.log.recovery_point == 2

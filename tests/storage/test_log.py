@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import crc32c
@@ -264,7 +265,7 @@ def test_the_quorums_leader_may_only_write_batches_of_its_epoch(node: Node) -> N
         sent = batch(leader_epoch=LEADER_EPOCH) + batch(leader_epoch=epoch)
         refuses(
             ErrorCode.INVALID_RECORD,
-            lambda: log.append_as_leader(sent, LEADER_EPOCH, origin=AppendOrigin.RAFT_LEADER),  # noqa: B023
+            partial(log.append_as_leader, sent, LEADER_EPOCH, origin=AppendOrigin.RAFT_LEADER),
         )
         assert state_of(log) == before
     sent = batch(leader_epoch=LEADER_EPOCH)

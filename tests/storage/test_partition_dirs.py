@@ -165,10 +165,16 @@ def test_what_kafka_reads_is_read(content: str) -> None:
     assert read_partition_metadata(disk(content.encode()), FOLDER) == uuid_from_text(TOPIC_ID)
 
 
+@pytest.mark.parametrize("content", [b"", bytes(43)])
+def test_a_file_that_a_power_cut_left_empty_names_no_topic(content: bytes) -> None:
+    fs = SimulatedFileSystem()
+    fs.put("/d/t-0/partition.metadata", content)
+    assert read_partition_metadata(fs, "/d/t-0") is None
+
+
 @pytest.mark.parametrize(
     "content",
     [
-        "",
         "version: 0",
         "version: 0\n",
         "version: 0\n\n",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dohle.server")
 
+BUFFER_BYTES_AT_FIRST = 16 * 1024
 BUFFER_BYTES = 256 * 1024
 BUFFER_BYTES_KEPT = 2 * 1024 * 1024
 FRAMES_PER_EVENT = 256
@@ -86,7 +87,7 @@ class Connection:
         self._service = service
         self._request_bytes_max = request_bytes_max
         self._on_closed = on_closed
-        self._view = memoryview(bytearray(BUFFER_BYTES))
+        self._view = memoryview(bytearray(BUFFER_BYTES_AT_FIRST))
         self._start = 0
         self._end = 0
         self._out: deque[Chunk] = deque()
@@ -114,6 +115,7 @@ class Connection:
         if self._end == len(self._view) and not self._make_room():
             self._read_no_more()
             return
+        room = len(self._view) - self._end
         try:
             count = self._socket.recv_into(self._view[self._end :])
         except (BlockingIOError, InterruptedError):
@@ -125,6 +127,9 @@ class Connection:
             self.close()
             return
         self._end += count
+        if count == room and len(self._view) < BUFFER_BYTES:
+            # It has more to say than fits the buffer of an idle connection.
+            self._take_buffer(BUFFER_BYTES)
         self.last_active = self._loop.time()
         if self._awaited is None and not self._blocked and not self._resuming:
             self._process()
@@ -332,7 +337,6 @@ class Connection:
         awaited, self._awaited = self._awaited, None
         if awaited is not None:
             self._service.forget(awaited)
-            awaited.cancel()
         self._out.clear()
         self._socket.close()
         self._on_closed(self)

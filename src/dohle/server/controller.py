@@ -9,7 +9,7 @@ disk does not hold up produce and fetch.
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, Lock
+from asyncio import AbstractEventLoop, Lock, shield
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -56,6 +56,10 @@ class Controller:
 
     async def submit(self, decide: Callable[[ClusterImage, ControllerContext], Decision[R]]) -> R:
         """Run a command; its reply comes when what it decided is committed and has taken effect."""
+        return await shield(self._loop.create_task(self._submit(decide)))
+
+    async def _submit(self, decide: Callable[[ClusterImage, ControllerContext], Decision[R]]) -> R:
+        # Behind the shield: between writing and replaying nobody may interrupt it.
         async with self._turn:
             self._ensure_usable()
             decision = decide(self.image, self.context)
@@ -65,6 +69,9 @@ class Controller:
 
     async def write(self, records: Sequence[VersionedRecord]) -> None:
         """Commit records that the node itself has decided on."""
+        await shield(self._loop.create_task(self._write(records)))
+
+    async def _write(self, records: Sequence[VersionedRecord]) -> None:
         async with self._turn:
             self._ensure_usable()
             if records:

@@ -8,7 +8,7 @@ closed, as Kafka does. Only ApiVersions is answered whatever its version.
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, Future, iscoroutine
+from asyncio import AbstractEventLoop, Future, Task, iscoroutine
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -25,6 +25,7 @@ from dohle.server.produce_template import ProduceTemplate
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
 
+logger = logging.getLogger("dohle.server")
 request_log = logging.getLogger("dohle.request")
 
 
@@ -78,6 +79,7 @@ class Dispatcher:
         self._requests: dict[int, type[Request]] = {}
         # How to answer when a future is done: version and correlation id.
         self._awaited: dict[Future[Any], tuple[int, int]] = {}
+        self._unattended: set[Task[Any]] = set()
 
     def handle(
         self, frame: memoryview, connection: Connection
@@ -137,8 +139,22 @@ class Dispatcher:
         return _frame(answered.result(), version, correlation_id)
 
     def forget(self, future: Future[Any]) -> None:
-        """Let go of a request whose client has gone."""
+        """Let go of a request whose client has gone.
+
+        What only waits is cancelled. A command is carried out all the same, as it would be had its
+        client gone a moment later.
+        """
         self._awaited.pop(future, None)
+        if isinstance(future, Task):
+            self._unattended.add(future)
+            future.add_done_callback(self._finish_unattended)
+        else:
+            future.cancel()
+
+    def _finish_unattended(self, task: Task[Any]) -> None:
+        self._unattended.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a request without a client failed", exc_info=task.exception())
 
 
 def _frame(response: Response | None, version: int, correlation_id: int) -> Frame:

@@ -158,7 +158,7 @@ class Partitions:
             self._by_name.setdefault(key.topic, {})[key.partition] = known
             self._by_id.setdefault(topic_id, {})[key.partition] = known
         if image.leader == self._node_id:
-            known.log.leader_epochs.assign(image.leader_epoch, known.log.log_end_offset)
+            known.log.leader_epochs.assign(image.leader_epoch, known.log.log_end_offset, sync=False)
 
     def remove_topic(self, name: TopicName, topic_id: Uuid) -> None:
         """Delete a topic's logs."""

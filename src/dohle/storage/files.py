@@ -142,21 +142,24 @@ def file_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
+def write_atomically(fs: FileSystem, path: str, data: bytes, *, sync: bool = True) -> None:
     """Replace a small file so that a reader, or a start after a crash, sees the old or the new.
 
-    Kafka's way: ``<name>.tmp``, fsync, rename, fsync of the folder.
+    Kafka's way: ``<name>.tmp``, fsync, rename, fsync of the folder. Without ``sync`` that holds for
+    the death of the process only; after a power cut the file may be empty.
     """
     temporary = path + ".tmp"
     file = fs.open(temporary, write=True, create=True)
     try:
         file.truncate(0)
         file.write_at(0, data)
-        file.sync()
+        if sync:
+            file.sync()
     finally:
         file.close()
     fs.rename(temporary, path)
-    fs.sync_dir(parent(path))
+    if sync:
+        fs.sync_dir(parent(path))
 
 
 def sync_file(fs: FileSystem, path: str) -> None:

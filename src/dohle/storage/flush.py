@@ -27,7 +27,7 @@ class FlushJob:
     fs: FileSystem
     paths: tuple[str, ...]
     #: Where names have changed, so that they are synced too.
-    folder: str | None
+    folders: tuple[str, ...]
     #: The recovery point to reach, if ...
     offset: int
     #: ... the log was not truncated meanwhile, and this is still the base of its active segment.
@@ -41,11 +41,11 @@ class FlushJob:
                 sync_file(self.fs, path)
             except FileNotFoundError:
                 logger.debug("%s went while it was being flushed", path)
-        if self.folder is not None:
+        for folder in self.folders:
             try:
-                self.fs.sync_dir(self.folder)
+                self.fs.sync_dir(folder)
             except FileNotFoundError:
-                logger.debug("%s went while it was being flushed", self.folder)
+                logger.debug("%s went while it was being flushed", folder)
 
 
 def files_to_sync(

@@ -119,10 +119,11 @@ class LeaderEpochs:
     def __len__(self) -> int:
         return len(self._epochs)
 
-    def assign(self, epoch: int, start_offset: int) -> bool:
+    def assign(self, epoch: int, start_offset: int, *, sync: bool = True) -> bool:
         """Note that ``epoch`` begins at ``start_offset``; return whether that was news.
 
-        The append path calls this for every batch, so the common answer comes first.
+        The append path calls this for every batch, so the common answer comes first. Without
+        ``sync`` it stays in memory until ``flush``: enough for a leader that has written nothing.
         """
         epochs = self._epochs
         if epochs and epoch == epochs[-1] and start_offset >= self._starts[-1]:
@@ -136,7 +137,10 @@ class LeaderEpochs:
             logger.warning(
                 "%s: epoch %d at offset %d takes away %s", self._path, epoch, start_offset, removed
             )
-        self._replace(kept_epochs, kept_starts)
+        if sync:
+            self._replace(kept_epochs, kept_starts)
+        else:
+            self._epochs, self._starts, self._dirty = kept_epochs, kept_starts, True
         return True
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEndOffset:
@@ -220,7 +224,7 @@ class LeaderEpochs:
         self._replace([], [])
 
     def flush(self) -> None:
-        """Write what cutting the start left unwritten, if anything."""
+        """Write what is in memory only, if anything."""
         if self._dirty:
             self._replace(self._epochs, self._starts)
 

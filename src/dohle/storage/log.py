@@ -26,19 +26,21 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicPartition, Uuid
 from dohle.records.batch import (
     Batch,
+    RecordBatch,
     batches,
     set_base_offset_and_epoch,
     stamp_log_append_time,
 )
 from dohle.storage.append_checks import check_batches
 from dohle.storage.config import NEVER, LogConfig
-from dohle.storage.files import Buffer
+from dohle.storage.files import Buffer, join, parent
 from dohle.storage.flush import FlushJob, files_to_sync
 from dohle.storage.index import MAX_RELATIVE_OFFSET
 from dohle.storage.leader_epochs import LeaderEpochs
 from dohle.storage.log_context import LogContext
 from dohle.storage.log_read import aborted_transactions, read_segments
 from dohle.storage.log_values import AppendInfo, FetchData, Isolation
+from dohle.storage.partition_dirs import PARTITION_METADATA
 from dohle.storage.producer_append import NO_VERIFICATION, TV_UNKNOWN, VerificationGuard
 from dohle.storage.producer_replay import rebuild_producer_state
 from dohle.storage.producer_state import AppendOrigin, ProducerState
@@ -86,6 +88,8 @@ class Log:
         self.high_watermark = log_start_offset
         self._unsynced_snapshots: set[str] = set()
         self._truncations = 0
+        # Made by this process, and nothing of it has been synced yet, not even its name.
+        self.is_new = False
         # A roll leaves closed segments that are to reach the disk up to this offset, at once.
         self.flush_wanted_up_to = recovery_point
         self._rolled_ms = 0
@@ -150,6 +154,44 @@ class Log:
         if view.readonly:
             view = memoryview(bytearray(view))
         found = check_batches(view, leader_epoch, origin, self.config)
+        return self._append_assigned(
+            found, view, leader_epoch, origin, verification_guard, transaction_version, hold
+        )
+
+    def append_validated(
+        self,
+        batch: RecordBatch,
+        leader_epoch: int,
+        *,
+        verification_guard: VerificationGuard = NO_VERIFICATION,
+        transaction_version: int = TV_UNKNOWN,
+        hold: bool = False,
+    ) -> AppendInfo:
+        """Append a client's batch, in writable memory, that ``records.validation`` has accepted.
+
+        As ``append_as_leader``, but of all that is checked there only the checksum is left.
+        """
+        batch.ensure_valid()
+        return self._append_assigned(
+            (batch,),
+            batch.buffer,
+            leader_epoch,
+            AppendOrigin.CLIENT,
+            verification_guard,
+            transaction_version,
+            hold,
+        )
+
+    def _append_assigned(
+        self,
+        found: Sequence[RecordBatch],
+        view: memoryview,
+        leader_epoch: int,
+        origin: AppendOrigin,
+        guard: VerificationGuard,
+        transaction_version: int,
+        hold: bool,
+    ) -> AppendInfo:
         append_time = self._clock.now_ms() if self.config.message_timestamp_type_log_append else -1
         offset, position = self.log_end_offset, 0
         for batch in found:
@@ -161,9 +203,7 @@ class Log:
                 batch.max_timestamp = append_time
             offset = batch.last_offset + 1
             position += batch.size
-        return self._append(
-            found, view, origin, append_time, verification_guard, transaction_version, hold
-        )
+        return self._append(found, view, origin, append_time, guard, transaction_version, hold)
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo | None:
         """Write what the leader sent, at its offsets; None if there was no whole batch.
@@ -315,12 +355,18 @@ class Log:
             paths, names_changed = files_to_sync(
                 self.segments, self.recovery_point, offset, with_active_indexes=with_active_indexes
             )
+            # An epoch that began without a record is in memory only until records of it are synced.
+            self.leader_epochs.flush()
         paths += sorted(self._unsynced_snapshots)
-        names_changed |= bool(self._unsynced_snapshots)
+        folders = [self.directory] if names_changed or self._unsynced_snapshots else []
+        if self.is_new:
+            # The folder itself, and whose it is, have not been synced when it was made.
+            paths.append(join(self.directory, PARTITION_METADATA))
+            folders = [self.directory, parent(self.directory)]
         return FlushJob(
             self.fs,
             tuple(paths),
-            self.directory if names_changed else None,
+            tuple(folders),
             offset,
             self._truncations,
             self.segments.active.base_offset,
@@ -339,6 +385,7 @@ class Log:
         if job.active_base_offset != self.segments.active.base_offset:
             offset = min(offset, job.active_base_offset)
         self.recovery_point = max(self.recovery_point, offset)
+        self.is_new = False
         self._unsynced_snapshots.difference_update(job.paths)
 
     @property
@@ -543,9 +590,11 @@ class Log:
         """Leave the files as a clean stop does: indexes whole, state snapshotted, all synced."""
         try:
             with self.owner.guarding(f"closing {self.partition}"):
+                if self.is_new and self.log_end_offset == self.log_start_offset:
+                    # Nothing was ever written: there is nothing to lose.
+                    return
                 self._take_snapshot(self.log_end_offset)
                 self.segments.active.seal()
-                self.leader_epochs.flush()
                 # With all that a flush leaves to recovery: there will be none.
                 job = self._flush_job(self.log_end_offset, with_active_indexes=True)
                 job.run()

@@ -170,7 +170,7 @@ class LogDirectory:
                 self._fs.remove_tree(path)
             else:
                 self._fs.remove(path)
-            logger.info("deleted %s", path)
+            logger.debug("deleted %s", path)
         except FileNotFoundError:
             logger.debug("%s was gone already", path)
 
@@ -229,16 +229,15 @@ class LogDirectory:
         self.had_clean_shutdown = has_clean_shutdown(self._fs, self.path)
         # Gone before the first log is touched: a crash while loading is an unclean stop.
         remove_clean_shutdown(self._fs, self.path)
-        if not self.had_clean_shutdown:
-            logger.info("%s was not closed cleanly: its logs are checked", self.path)
         recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_starts = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
         high_watermarks = self._read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
         may_be_cleaned = self._partitions_once_cleaned()
-        for name in sorted(entry.name for entry in self._fs.list_dir(self.path) if entry.is_dir):
-            partition = self._live_partition(name)
-            if partition is None:
-                continue
+        names = sorted(entry.name for entry in self._fs.list_dir(self.path) if entry.is_dir)
+        found = [partition for name in names if (partition := self._live_partition(name))]
+        if found and not self.had_clean_shutdown:
+            logger.info("%s was not closed cleanly: its logs are checked", self.path)
+        for partition in found:
             log = self._load_log(
                 partition,
                 config_for(partition),
@@ -305,12 +304,18 @@ class LogDirectory:
         return load_log(self._context, directory, partition, config, options)
 
     def create_log(self, partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> Log:
-        """Make a partition's folder; whose it is reaches the disk before any record can."""
+        """Make a partition's folder.
+
+        Nothing is synced: thousands may be made at once, and an empty log has nothing to lose. The
+        first flush of its records brings the folder and whose it is to the disk with them.
+        """
         with self.guarding(f"creating {partition}"):
             directory = join(self.path, partition_dir_name(partition))
-            make_dirs_durably(self._fs, directory)
-            write_partition_metadata(self._fs, directory, topic_id)
-            return self._load_log(partition, config, LoadOptions(had_clean_shutdown=True))
+            self._fs.make_dirs(directory)
+            write_partition_metadata(self._fs, directory, topic_id, sync=False)
+            log = self._load_log(partition, config, LoadOptions(had_clean_shutdown=True))
+            log.is_new = True
+            return log
 
     def assign_topic_id(self, log: Log, topic_id: Uuid) -> None:
         """Write down whose log it is, where a crash, or an old broker, has left that open."""

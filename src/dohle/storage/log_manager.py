@@ -215,9 +215,9 @@ class LogManager:
 
     def _ensure_any_online(self) -> None:
         if not self.online_directories:
+            reasons = "; ".join(f"{path}: {why}" for path, why in self.offline_directories.items())
             raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"none of the log directories can be used: {self.offline_directories}",
+                ErrorCode.KAFKA_STORAGE_ERROR, f"no log directory can be used: {reasons}"
             )
 
     def _count(self, partition: TopicPartition) -> int:

@@ -100,20 +100,27 @@ def _not_a_partition(name: str) -> NotAPartitionDir:
     )
 
 
-def write_partition_metadata(fs: FileSystem, folder: str, topic_id: Uuid) -> None:
-    """Write the topic id, and return once it is on the disk: before the first record, that is."""
+def write_partition_metadata(
+    fs: FileSystem, folder: str, topic_id: Uuid, *, sync: bool = True
+) -> None:
+    """Write the topic id and, unless told otherwise, return once it is on the disk."""
     if topic_id == ZERO_UUID:
         raise ValueError(f"{folder}: the zero uuid is no topic id")
     content = _METADATA_START + uuid_to_text(topic_id).encode()
-    write_atomically(fs, join(folder, PARTITION_METADATA), content)
+    write_atomically(fs, join(folder, PARTITION_METADATA), content, sync=sync)
 
 
 def read_partition_metadata(fs: FileSystem, folder: str) -> Uuid | None:
-    """Return the topic id, or None if there is no file, as in a folder from before topic ids."""
+    """Return the topic id, or None if there is none.
+
+    That is so in a folder from before topic ids, and after a power cut before its first flush.
+    """
     path = join(folder, PARTITION_METADATA)
     try:
         data = fs.read(path)
     except FileNotFoundError:
+        return None
+    if not data.strip(b"\0"):
         return None
     try:
         topic_id = _parse_topic_id(data)

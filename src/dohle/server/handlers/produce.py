@@ -120,7 +120,7 @@ def append(
                 f" {partition.min_insync_replicas} of min.insync.replicas",
             )
         batch = validate_batch(batch, partition.rules, broker.clock.now_ms())
-        info = partition.log.append_as_leader(batch.buffer, partition.leader_epoch, hold=True)
+        info = partition.log.append_validated(batch, partition.image.leader_epoch, hold=True)
         broker.hold(partition)
         if info.is_duplicate and not partition.rules.log_append_time:
             info = info._replace(log_append_time_ms=-1)
