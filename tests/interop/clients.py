@@ -204,9 +204,7 @@ class Confluent:
                     timestamp_ms,
                 )
                 is_log_append = kind == confluent_kafka.TIMESTAMP_LOG_APPEND_TIME
-                found.append(
-                    Received(message.partition(), message.offset(), sample, is_log_append)
-                )
+                found.append(Received(message.partition(), message.offset(), sample, is_log_append))
         finally:
             consumer.close()
         return found

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 import struct
-from enum import Enum
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from typing import Any, NamedTuple
 
 from dohle.protocol.apis import APIS, find_api
@@ -241,4 +241,8 @@ def framed(body: bytes) -> bytes:
 def head_of(served: ServedApi) -> bytes:
     """Return a header of a request, without the frame's size."""
     head = struct.pack(">hhih", *served, 1, -1)
-    return head + b"\0" if find_api(served.api_key).request_header_version(served.version) == 2 else head
+    return (
+        head + b"\0"
+        if find_api(served.api_key).request_header_version(served.version) == 2
+        else head
+    )

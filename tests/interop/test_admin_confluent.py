@@ -122,9 +122,7 @@ def test_a_topic_that_exists_is_refused(admin: AdminClient, topic: str) -> None:
 
 def test_replicas_may_be_assigned_by_hand(admin: AdminClient, broker: Broker) -> None:
     node_id = broker.node.config.node_id
-    new = ConfluentNewTopic(
-        "confluent-assigned", 2, replica_assignment=[[node_id], [node_id]]
-    )
+    new = ConfluentNewTopic("confluent-assigned", 2, replica_assignment=[[node_id], [node_id]])
     done(admin.create_topics([new]))
 
     listed = admin.list_topics(timeout=DEADLINE_S).topics["confluent-assigned"]
@@ -154,9 +152,7 @@ def test_configs_of_a_topic_are_altered_one_by_one(admin: AdminClient, topic: st
 
     def change(name: str, operation: AlterConfigOpType, value: str | None) -> None:
         entry = ConfigEntry(name, value, incremental_operation=operation)
-        resource = ConfigResource(
-            ConfigResource.Type.TOPIC, topic, incremental_configs=[entry]
-        )
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
         done(admin.incremental_alter_configs([resource]))
 
     change("max.message.bytes", AlterConfigOpType.SET, "5000")
@@ -179,9 +175,7 @@ def test_an_altered_config_takes_effect_at_once(
     client = Confluent()
     large = [Sample(None, bytes(5000))]
     client.write(broker.bootstrap, topic, large)
-    entry = ConfigEntry(
-        "max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET
-    )
+    entry = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     done(admin.incremental_alter_configs([resource]))
 

@@ -102,12 +102,13 @@ def test_configs_of_a_topic_are_altered(admin: Any, topic: str) -> None:
 
 
 def test_configs_of_a_topic_are_replaced_as_a_whole(admin: Any, topic: str) -> None:
-    """The older way, AlterConfigs: what is not named goes back to its default."""
+    """The older way, AlterConfigs: the client itself repeats what is to stay."""
     for configs in ({"retention.ms": "1000"}, {"max.message.bytes": "5000"}):
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs)
         admin.alter_configs([resource], incremental=False)
 
     assert config_of(admin, topic, "max.message.bytes")["value"] == "5000"
+    assert config_of(admin, topic, "retention.ms")["value"] == "1000"
 
 
 def test_configs_of_the_broker_are_altered(admin: Any, broker: Broker) -> None:
@@ -198,8 +199,12 @@ def test_producers_are_described(admin: Any, broker: Broker, topic: str) -> None
 def test_the_quorum_and_the_features_are_described(admin: Any, broker: Broker) -> None:
     node_id = broker.node.config.node_id
 
-    quorum = admin.describe_metadata_quorum()
-    features = admin.describe_features()
+    (partition,) = admin.describe_metadata_quorum()["topics"][0]["partitions"]
+    assert partition["leader_id"] == node_id
+    assert [voter["replica_id"] for voter in partition["current_voters"]] == [node_id]
+    assert partition["observers"] == []
+    assert partition["high_watermark"] == partition["current_voters"][0]["log_end_offset"] > 0
 
-    assert str(node_id) in str(quorum)
-    assert "metadata.version" in str(features)
+    features = admin.describe_features()
+    lowest, highest = features["metadata.version"]["supported"]
+    assert lowest <= features["metadata.version"]["finalized"][1] <= highest

@@ -108,9 +108,7 @@ def test_an_error_among_pipelined_requests_leaves_the_others_alone(wire: Wire, t
     ]
 
 
-def test_requests_behind_a_long_poll_wait_for_it(
-    broker: Broker, wire: Wire, topic: str
-) -> None:
+def test_requests_behind_a_long_poll_wait_for_it(broker: Broker, wire: Wire, topic: str) -> None:
     waiting = broker.node.broker.waiting
     wait_until(lambda: len(waiting) == 0)
     polled = wire.send(fetch_request(topic, wait_ms_max=15_000), 12)
@@ -171,9 +169,7 @@ def test_acks_0_is_not_answered_and_an_error_closes(wire: Wire, broker: Broker, 
     assert wire.is_closed_by_peer()
 
 
-def test_what_was_answered_before_a_malformed_request_still_arrives(
-    wire: Wire, topic: str
-) -> None:
+def test_what_was_answered_before_a_malformed_request_still_arrives(wire: Wire, topic: str) -> None:
     wire.socket.sendall(
         frame_of(produce_request(topic, batch_of(b"kept")), 9, 0)
         + struct.pack(">ihhi", 8, 999, 0, 1)

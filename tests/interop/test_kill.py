@@ -113,11 +113,7 @@ def free_port() -> int:
 def stored_numbers(bootstrap: str, topic: str, partition: int) -> list[int]:
     """Return the number of the record at every offset."""
     with Wire(bootstrap) as wire:
-        records = [
-            record
-            for batch in wire.stored_batches(topic, partition)
-            for record in batch
-        ]
+        records = [record for batch in wire.stored_batches(topic, partition) for record in batch]
     assert [record.offset for record in records] == list(range(len(records)))
     return [int((record.value or b"").split(b" ")[0]) for record in records]
 

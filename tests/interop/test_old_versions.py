@@ -115,9 +115,7 @@ def check_contents(broker: Broker, client: Client, topic: str, *, timed: bool) -
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 @pytest.mark.parametrize("codec", OLD_CODECS, ids=lambda codec: codec.name.lower())
-def test_old_fetches_get_old_messages(
-    wire: Wire, topic: str, version: int, codec: Codec
-) -> None:
+def test_old_fetches_get_old_messages(wire: Wire, topic: str, version: int, codec: Codec) -> None:
     builder = BatchBuilder(codec=codec)
     for message in MESSAGES:
         builder.append(message.timestamp, message.key, message.value, (("gone", b"later"),))
@@ -253,9 +251,7 @@ def list_offsets(
     return wire.ask(request, ListOffsetsResponse, version).topics[0].partitions[0]
 
 
-def test_the_oldest_list_offsets_gives_starts_of_segments(
-    wire: Wire, new_topic: NewTopic
-) -> None:
+def test_the_oldest_list_offsets_gives_starts_of_segments(wire: Wire, new_topic: NewTopic) -> None:
     topic = new_topic(segment_bytes=str(1 << 20))
     for _ in range(5):
         wire.produce(topic, batch_of(bytes(600_000)))
@@ -273,9 +269,7 @@ def test_the_oldest_list_offsets_gives_starts_of_segments(
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_every_version_of_list_offsets_finds_the_same(
-    wire: Wire, topic: str, version: int
-) -> None:
+def test_every_version_of_list_offsets_finds_the_same(wire: Wire, topic: str, version: int) -> None:
     wire.produce(topic, batch_of(b"a", b"b", b"c"))
 
     def find(timestamp: int) -> tuple[int, int, int]:

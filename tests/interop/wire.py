@@ -145,9 +145,7 @@ class Wire:
         self, topic: str, offset: int = 0, *, partition: int = 0, version: int = 12
     ) -> PartitionData:
         """Read what one partition has from an offset on, without waiting."""
-        reply = self.ask(
-            fetch_request(topic, offset, partition=partition), FetchResponse, version
-        )
+        reply = self.ask(fetch_request(topic, offset, partition=partition), FetchResponse, version)
         assert reply.error_code == 0
         return reply.responses[0].partitions[0]
 
