@@ -187,6 +187,61 @@ def test_the_state_of_a_quorum_is_shown(tmp_path: Path, capsys: Capture) -> None
     assert dump_json(capsys, path)[1]["currentVoters"] == [{"voterId": 1}]
 
 
+@pytest.mark.parametrize("name", ["meta.properties", "partition.metadata", ".kafka_cleanshutdown"])
+def test_the_file_that_is_given_is_shown_and_not_the_one_beside_it(
+    tmp_path: Path, capsys: Capture, name: str
+) -> None:
+    good, bad, shown = {
+        "meta.properties": (
+            "version=1\nnode.id=4\ncluster.id=c\n",
+            "version=2\n",
+            "version 2 is unknown, only 0 and 1 are known",
+        ),
+        "partition.metadata": (
+            f"version: 0\ntopic_id: {TOPIC_ID_TEXT}",
+            "version: 0\n",
+            "not a 'version: ' and a 'topic_id: ' line",
+        ),
+        ".kafka_cleanshutdown": (
+            '{"version":0,"brokerEpoch":5}',
+            "garbage",
+            "not JSON",
+        ),
+    }[name]
+    usual = write(tmp_path / name, good)
+    other = write(tmp_path / f"{name}.part", bad)
+    assert main(["log", "dump", str(usual)]) == 0
+    assert shown not in capsys.readouterr().out
+    is_mark = name == ".kafka_cleanshutdown"
+    assert main(["log", "dump", str(other)]) == (0 if is_mark else 1)
+    captured = capsys.readouterr()
+    if is_mark:
+        assert f"note: {shown}" in captured.out
+    else:
+        assert captured.err == f"dohle: error: {other}: {shown}\n"
+    usual.unlink()
+    assert main(["log", "dump", str(other)]) == (0 if is_mark else 1)
+
+
+def test_garbage_in_the_mark_of_a_clean_stop_is_noted(tmp_path: Path, capsys: Capture) -> None:
+    for content in ("garbage", "\0\0", "[" * 100_000):
+        path = write(tmp_path / ".kafka_cleanshutdown", content)
+        (note,) = of_type(dump_json(capsys, path), "note")
+        assert note["message"].startswith("not JSON: ")
+        assert note["message"].endswith("; the last stop was clean all the same")
+
+
+@pytest.mark.parametrize("mode", [(), ("--json",)])
+@pytest.mark.parametrize("depth", [17, 200, 900])
+def test_a_deeply_nested_quorum_state_is_refused(
+    tmp_path: Path, capsys: Capture, mode: tuple[str, ...], depth: int
+) -> None:
+    nested = "[" * depth + "]" * depth
+    path = write(tmp_path / "quorum-state", f'{{"leaderEpoch":{nested}}}')
+    assert main(["log", "dump", *mode, str(path)]) == 1
+    assert capsys.readouterr().err.startswith(f"dohle: error: {path}: not ")
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"leaderId":1}', "[" * 100_000])
 def test_a_broken_quorum_state_is_refused(tmp_path: Path, capsys: Capture, content: str) -> None:
     path = write(tmp_path / "quorum-state", content)

@@ -53,13 +53,19 @@ class Writing(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How to read: an offset or BEGINNING or END to start from, and what to do if it is not there."""
+    """How to read."""
 
+    #: An offset, BEGINNING or END.
     start: int = 0
+    #: Where to go if there is no such offset.
     reset: str = "earliest"
     committed: bool = False
     wait_ms_max: int = 500
     bytes_max: int = RECORD_BYTES_MAX
+
+
+AS_USUAL = Writing()
+FROM_THE_FIRST = Reading()
 
 
 class OffsetIsOutOfRange(Exception):
@@ -79,7 +85,7 @@ class Client(Protocol):
         bootstrap: str,
         topic: str,
         samples: Sequence[Sample],
-        how: Writing = Writing(),
+        how: Writing = AS_USUAL,
         partition: int | None = 0,
     ) -> list[int]:
         """Write and return offsets; they are negative where the broker did not tell (acks=0)."""
@@ -89,7 +95,7 @@ class Client(Protocol):
         bootstrap: str,
         topic: str,
         count: int,
-        how: Reading = Reading(),
+        how: Reading = FROM_THE_FIRST,
         partitions: Sequence[int] = (0,),
     ) -> list[Received]:
         """Read until there are at least so many records, or time is up."""
@@ -105,7 +111,7 @@ class Confluent:
     """confluent-kafka: librdkafka."""
 
     name = "confluent"
-    codecs = CODECS
+    codecs: tuple[str, ...] = CODECS
     writes_null_headers = True
 
     def write(
@@ -113,7 +119,7 @@ class Confluent:
         bootstrap: str,
         topic: str,
         samples: Sequence[Sample],
-        how: Writing = Writing(),
+        how: Writing = AS_USUAL,
         partition: int | None = 0,
     ) -> list[int]:
         producer = confluent_kafka.Producer(
@@ -170,7 +176,7 @@ class Confluent:
         bootstrap: str,
         topic: str,
         count: int,
-        how: Reading = Reading(),
+        how: Reading = FROM_THE_FIRST,
         partitions: Sequence[int] = (0,),
     ) -> list[Received]:
         consumer = self.consumer(
@@ -233,7 +239,7 @@ class KafkaPython:
     """kafka-python, which is installed with gzip alone."""
 
     name = "kafka-python"
-    codecs = ("none", "gzip")
+    codecs: tuple[str, ...] = ("none", "gzip")
     writes_null_headers = False
 
     def write(
@@ -241,7 +247,7 @@ class KafkaPython:
         bootstrap: str,
         topic: str,
         samples: Sequence[Sample],
-        how: Writing = Writing(),
+        how: Writing = AS_USUAL,
         partition: int | None = 0,
     ) -> list[int]:
         producer = kafka.KafkaProducer(
@@ -274,7 +280,7 @@ class KafkaPython:
         bootstrap: str,
         topic: str,
         count: int,
-        how: Reading = Reading(),
+        how: Reading = FROM_THE_FIRST,
         partitions: Sequence[int] = (0,),
     ) -> list[Received]:
         consumer = kafka.KafkaConsumer(
@@ -330,7 +336,7 @@ class Aiokafka:
     """aiokafka."""
 
     name = "aiokafka"
-    codecs = CODECS
+    codecs: tuple[str, ...] = CODECS
     writes_null_headers = True
 
     def write(
@@ -338,7 +344,7 @@ class Aiokafka:
         bootstrap: str,
         topic: str,
         samples: Sequence[Sample],
-        how: Writing = Writing(),
+        how: Writing = AS_USUAL,
         partition: int | None = 0,
     ) -> list[int]:
         return asyncio.run(self._write(bootstrap, topic, samples, how, partition))
@@ -383,7 +389,7 @@ class Aiokafka:
         bootstrap: str,
         topic: str,
         count: int,
-        how: Reading = Reading(),
+        how: Reading = FROM_THE_FIRST,
         partitions: Sequence[int] = (0,),
     ) -> list[Received]:
         return asyncio.run(self._read(bootstrap, topic, count, how, partitions))

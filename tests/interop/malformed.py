@@ -200,7 +200,7 @@ class Fuzzer:
                 for _ in range(self._rng.choice([0, 1, 1, 1, 2]))
             )
         if field.kind == "struct":
-            return self._struct(field.element, version, flexible)
+            return self._element(name, field.element, version, flexible)
         return self._primitive(name, field.kind)
 
     def _element(
@@ -208,6 +208,7 @@ class Fuzzer:
     ) -> Any:
         if isinstance(element, str):
             return self._primitive(name, element)
+        assert element is not None
         return self._struct(element, version, flexible)
 
     def _primitive(self, name: str, kind: str) -> Any:
@@ -241,8 +242,5 @@ def framed(body: bytes) -> bytes:
 def head_of(served: ServedApi) -> bytes:
     """Return a header of a request, without the frame's size."""
     head = struct.pack(">hhih", *served, 1, -1)
-    return (
-        head + b"\0"
-        if find_api(served.api_key).request_header_version(served.version) == 2
-        else head
-    )
+    is_flexible = find_api(served.api_key).flexible.covers(served.version)
+    return head + b"\0" if is_flexible else head

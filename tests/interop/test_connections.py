@@ -234,23 +234,26 @@ def test_there_are_at_most_so_many_connections_from_one_address() -> None:
 
 def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     idle_ms_max = 600
-    with Broker({"connections.max.idle.ms": str(idle_ms_max)}) as broker:
-        with Wire(broker.bootstrap) as idle, Wire(broker.bootstrap) as busy:
-            ask_versions(idle)
-            began = monotonic()
-            idle.socket.setblocking(False)
-            closed_at = None
-            while closed_at is None and monotonic() < began + 10:
-                ask_versions(busy)
-                try:
-                    assert idle.socket.recv(1) == b""
-                    closed_at = monotonic()
-                except BlockingIOError:
-                    pass
-
-            assert closed_at is not None
-            assert closed_at - began >= idle_ms_max / 1000 * 0.9
+    with (
+        Broker({"connections.max.idle.ms": str(idle_ms_max)}) as broker,
+        Wire(broker.bootstrap) as idle,
+        Wire(broker.bootstrap) as busy,
+    ):
+        ask_versions(idle)
+        began = monotonic()
+        idle.socket.setblocking(False)
+        closed_at = None
+        while closed_at is None and monotonic() < began + 10:
             ask_versions(busy)
+            try:
+                assert idle.socket.recv(1) == b""
+                closed_at = monotonic()
+            except BlockingIOError:
+                pass
+
+        assert closed_at is not None
+        assert closed_at - began >= idle_ms_max / 1000 * 0.9
+        ask_versions(busy)
 
 
 def test_a_command_is_carried_out_though_its_client_leaves(tmp_path: Path) -> None:
@@ -266,7 +269,7 @@ def test_a_command_is_carried_out_though_its_client_leaves(tmp_path: Path) -> No
         assert broker.stop() == 0
         broker.start()
         assert topic_names(broker.bootstrap) == names
-        assert broker.tracebacks == []
+        assert broker.failures == []
 
 
 def topic_names(bootstrap: str) -> set[str | None]:
@@ -304,7 +307,7 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_loses_nothing(tmp_path:
             assert found
             assert len(found) >= 16 * len(records)
         lazy[0].socket.close()
-        assert broker.tracebacks == []
+        assert broker.failures == []
 
 
 def test_a_client_that_does_not_read_cannot_fill_memory_with_converted_records(
@@ -327,7 +330,7 @@ def test_a_client_that_does_not_read_cannot_fill_memory_with_converted_records(
             assert broker.memory_bytes_max - memory_before < 80 * MEGABYTE
             for number in range(25):
                 assert lazy.receive(FetchResponse, 3, number).responses[0].partitions[0].records
-        assert broker.tracebacks == []
+        assert broker.failures == []
 
 
 def test_a_client_that_sends_and_never_reads_is_stopped(broker: Broker, topic: str) -> None:

@@ -11,17 +11,28 @@ import random
 import socket
 import threading
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
 
+from dohle.core.ids import TopicName
+from dohle.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from dohle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.interop.process import BrokerProcess
 from tests.interop.waiting import wait_until
-from tests.interop.wire import Wire
+from tests.interop.wire import Closed, Wire, batch_of
 
 ROUNDS = 20
+CREATION_ROUNDS = 6
 PARTITIONS = 3
 #: Every so many rounds the broker is killed once more before it has come up.
 KILL_IN_RECOVERY_EVERY = 4
@@ -96,6 +107,11 @@ class Load:
         value = b"%d " % number + bytes(VALUE_BYTES)
         self._producer.produce(self.topic, value, partition=partition, on_delivery=delivered)
 
+    def await_more(self, count: int) -> None:
+        """Wait until so many more records have been acknowledged."""
+        goal = self.acknowledged_count + count
+        wait_until(lambda: self.acknowledged_count >= goal)
+
     def finish(self) -> None:
         """Stop writing and wait for every record to be acknowledged."""
         self._stopping.set()
@@ -121,11 +137,8 @@ def stored_numbers(bootstrap: str, topic: str, partition: int) -> list[int]:
 def kill_rounds(broker: BrokerProcess, loads: list[Load], rng: random.Random) -> None:
     pause = threading.Event()
     for number in range(ROUNDS):
-        goals = [
-            (load, load.acknowledged_count + rng.randrange(1, RECORDS_PER_ROUND_MAX))
-            for load in loads
-        ]
-        wait_until(lambda goals=goals: all(load.acknowledged_count >= goal for load, goal in goals))
+        for load in loads:
+            load.await_more(rng.randrange(1, RECORDS_PER_ROUND_MAX))
         # So that the moment does not follow from an acknowledgement.
         pause.wait(rng.uniform(0, 0.03))
         broker.kill()
@@ -137,6 +150,7 @@ def kill_rounds(broker: BrokerProcess, loads: list[Load], rng: random.Random) ->
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_acknowledged_records_survive_kills(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, port=free_port()) as broker:
         with Wire(broker.bootstrap) as wire:
@@ -162,7 +176,7 @@ def test_acknowledged_records_survive_kills(tmp_path: Path) -> None:
             check_once(broker, once, partition)
             check_at_least_once(broker, at_least_once, partition)
         assert broker.stop() == 0
-        assert broker.tracebacks == []
+        assert broker.failures == []
 
         # And after a stop that was clean.
         broker.start()
@@ -184,3 +198,52 @@ def check_at_least_once(broker: BrokerProcess, load: Load, partition: int) -> No
         assert stored[offset] == number
     firsts = list(dict.fromkeys(stored))
     assert firsts == sorted(firsts)
+
+
+class Creating:
+    """Creates topics one after the other, in a thread, until the broker goes away."""
+
+    def __init__(self, bootstrap: str, names: Iterator[str]) -> None:
+        self.topic_ids: dict[str, bytes] = {}
+        self._bootstrap = bootstrap
+        self._names = names
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with suppress(Closed, OSError), Wire(self._bootstrap) as wire:
+            for name in self._names:
+                topic = CreatableTopic(name=TopicName(name), num_partitions=2, replication_factor=1)
+                reply = wire.ask(CreateTopicsRequest(topics=(topic,)), CreateTopicsResponse, 7)
+                assert reply.topics[0].error_code == 0
+                self.topic_ids[name] = reply.topics[0].topic_id
+
+    def await_some(self, goal: int) -> None:
+        wait_until(lambda: len(self.topic_ids) >= goal)
+
+    def join(self) -> None:
+        self._thread.join()
+
+
+def test_created_topics_survive_kills(tmp_path: Path) -> None:
+    rng = random.Random(4)
+    names = (f"topic-{number}" for number in count())
+    created: dict[str, bytes] = {}
+    with BrokerProcess(tmp_path, port=free_port()) as broker:
+        for _ in range(CREATION_ROUNDS):
+            creating = Creating(broker.bootstrap, names)
+            creating.await_some(rng.randrange(1, 20))
+            broker.kill()
+            creating.join()
+            created |= creating.topic_ids
+            broker.start()
+
+            with Wire(broker.bootstrap) as wire:
+                reply = wire.ask(MetadataRequest(topics=None), MetadataResponse, 12)
+                found = {topic.name: topic.topic_id for topic in reply.topics}
+                # One more may be there: written, but not yet answered.
+                assert created.items() <= found.items()
+                assert all(len(topic.partitions) == 2 for topic in reply.topics)
+                for name in creating.topic_ids:
+                    assert wire.produce(name, batch_of(b"value"), partition=1).base_offset == 0
+        assert broker.failures == []

@@ -143,7 +143,7 @@ def test_malformed_frames_disturb_nobody(process: BrokerProcess) -> None:
     assert client.failure is None
     assert rounds > 100
     assert client.slowest_s < 5
-    assert process.tracebacks == []
+    assert process.failures == []
     assert memory_growth < MEMORY_GROWTH_BYTES_MAX
     assert process.stop() == 0
 
@@ -163,4 +163,4 @@ def test_claims_of_large_frames_take_no_memory(process: BrokerProcess) -> None:
             each.socket.close()
 
     assert growth < MEMORY_GROWTH_BYTES_MAX
-    assert process.tracebacks == []
+    assert process.failures == []

@@ -1,4 +1,4 @@
-"""What every client must be able to do with the broker: write, read back, find by offset and time."""
+"""What every client must be able to do: write, read back, find by offset and by time."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_keys_choose_partitions_and_each_partition_keeps_its_order(
     received = client.read(broker.bootstrap, topic, len(written), partitions=range(4))
 
     assert sorted(contents(received), key=lambda sample: sample.timestamp_ms) == written
-    used = set()
+    used: set[bytes | None] = set()
     for partition in range(4):
         here = [each for each in received if each.partition == partition]
         assert [each.offset for each in here] == list(range(len(here)))

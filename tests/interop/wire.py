@@ -213,8 +213,8 @@ def fetch_request(
 def batch_of(*values: bytes, codec: Codec = Codec.NONE, **producer: int) -> bytes:
     """Return a batch of records that have nothing but a value and a timestamp."""
     builder = BatchBuilder(codec=codec)
-    for name, value in producer.items():
-        setattr(builder, name, value)
+    for name, number in producer.items():
+        setattr(builder, name, number)
     for number, value in enumerate(values):
         builder.append(NOW_MS + number, None, value)
     return bytes(builder.build())

@@ -124,7 +124,7 @@ def test_what_the_metadata_log_cannot_take_is_answered_with_an_error(
 
     with caplog.at_level(logging.CRITICAL, "dohle.server"):
         asyncio.run(run())
-    assert "the metadata log cannot be written" in caplog.text
+    assert "the metadata log cannot be used any more" in caplog.text
 
 
 def test_partitions_of_an_offline_directory_answer_with_a_storage_error(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def find_kind(name: str) -> Kind | None:
     """Return the kind of a file by its name."""
     final = _TEMPORARY.sub("", name)
     for kind in _KINDS:
-        # An ending needs something before it; the others are whole names.
+        # What starts with a dot or a dash is an ending, the others are whole names.
         if final.endswith(kind.ending) and (kind.ending[0] in ".-" or final == kind.ending):
             return kind
     return None

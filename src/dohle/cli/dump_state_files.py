@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dohle.cli.dump_items import DumpOptions, Item, Note, Problem, Row, Source
 from dohle.storage.checkpoints import (
@@ -15,13 +15,33 @@ from dohle.storage.checkpoints import (
     parse_int,
 )
 from dohle.storage.clean_shutdown import read_broker_epoch
-from dohle.storage.files import OsFileSystem, parent
+from dohle.storage.files import OsFileSystem, join
 from dohle.storage.java_properties import parse_properties
 from dohle.storage.meta_properties import InvalidMetaProperties, read_meta_properties
 from dohle.storage.partition_dirs import CorruptPartitionMetadata, read_partition_metadata
 from dohle.storage.producer_snapshot import CorruptSnapshot, decode_snapshot
 
 _FIRST_ENTRY_LINE = 3
+#: What stands for the folder where only the file counts.
+_FOLDER = "."
+#: How deep the values of a quorum's state may be nested; Kafka has an array of objects in it.
+_NESTING_MAX = 16
+
+
+class _GivenFile(OsFileSystem):
+    """Holds one file for the readers of whole folders: those open it by its usual name only.
+
+    A file that is coming or going has an ending behind that name, and a copy may be older than
+    what lies beside it.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.data = super().read(path)
+
+    def read(self, path: str) -> bytes:
+        """Return what is in the file, whatever it is called."""
+        return self.data
 
 
 def dump_producer_snapshot(source: Source, options: DumpOptions) -> Iterator[Item]:
@@ -100,12 +120,12 @@ def _parse_entry(path: str, number: int, line: bytes, names: tuple[str, ...]) ->
 
 def dump_meta_properties(source: Source, options: DumpOptions) -> Iterator[Item]:
     """Dump ``meta.properties``: all that is in it, and what is missing."""
-    fs = OsFileSystem()
+    given = _GivenFile(source.path)
     try:
-        yield Row("metaProperties", dict(parse_properties(fs.read(source.path))))
-        read_meta_properties(fs, parent(source.path))
+        yield Row("metaProperties", dict(parse_properties(given.data)))
+        read_meta_properties(given, _FOLDER)
     except InvalidMetaProperties as error:
-        yield Problem(_without_path(error, source.path))
+        yield Problem(_without_path(error, source.name))
     except ValueError as error:
         yield Problem(str(error))
 
@@ -115,9 +135,9 @@ def dump_partition_metadata(source: Source, options: DumpOptions) -> Iterator[It
     from dohle.core.uuid import uuid_to_text
 
     try:
-        topic_id = read_partition_metadata(OsFileSystem(), parent(source.path))
+        topic_id = read_partition_metadata(_GivenFile(source.path), _FOLDER)
     except CorruptPartitionMetadata as error:
-        yield Problem(_without_path(error, source.path))
+        yield Problem(_without_path(error, source.name))
         return
     if topic_id is not None:
         yield Row("partitionMetadata", {"topicId": uuid_to_text(topic_id)})
@@ -125,11 +145,18 @@ def dump_partition_metadata(source: Source, options: DumpOptions) -> Iterator[It
 
 def dump_clean_shutdown(source: Source, options: DumpOptions) -> Iterator[Item]:
     """Dump ``.kafka_cleanshutdown``: that it is there is what matters."""
-    epoch = read_broker_epoch(OsFileSystem(), parent(source.path))
-    if epoch is None:
-        yield Note("the last stop was clean; no broker epoch is given")
-    else:
+    given = _GivenFile(source.path)
+    epoch = read_broker_epoch(given, _FOLDER)
+    if epoch is not None:
         yield Row("cleanShutdown", {"brokerEpoch": epoch})
+        return
+    if given.data:
+        try:
+            json.loads(given.data)
+        except (ValueError, RecursionError) as error:
+            yield Note(f"not JSON: {error}; the last stop was clean all the same")
+            return
+    yield Note("the last stop was clean; no broker epoch is given")
 
 
 def dump_quorum_state(source: Source, options: DumpOptions) -> Iterator[Item]:
@@ -142,8 +169,20 @@ def dump_quorum_state(source: Source, options: DumpOptions) -> Iterator[Item]:
     if not isinstance(state, dict) or "leaderEpoch" not in state:
         yield Problem("not the state of a quorum: no object with a leaderEpoch")
         return
+    if _is_nested_deeper(state, _NESTING_MAX):
+        yield Problem(f"not the state of a quorum: nested more than {_NESTING_MAX} deep")
+        return
     yield Row("quorumState", state)
 
 
-def _without_path(error: Exception, path: str) -> str:
-    return str(error).removeprefix(path).lstrip(": ")
+def _is_nested_deeper(value: object, depth: int) -> bool:
+    values: Iterable[object] = ()
+    if isinstance(value, dict):
+        values = value.values()
+    elif isinstance(value, list):
+        values = value
+    return depth < 0 or any(_is_nested_deeper(inner, depth - 1) for inner in values)
+
+
+def _without_path(error: Exception, name: str) -> str:
+    return str(error).removeprefix(join(_FOLDER, name)).lstrip(": ")

@@ -8,17 +8,18 @@ What makes them fast:
 - A field that is null nearly always is a *gamble*: what follows it is read along with its length,
   and read again if it was not null after all.
 - Arrays of fixed-size types are one ``unpack_from`` with a struct made for their length.
-- Structs are made by ``object.__new__``, those of an array all at once, and filled slot by slot.
+- Structs are made by ``object.__new__``, those of an array many at once, and filled slot by slot.
 
 What makes them safe: reading behind the end raises by itself, except for slices; a slice that was
 too short leaves ``pos`` behind the end, so that the next read raises, or the check at the very end.
-Counts of 127 and more are checked against the bytes that are left before anything is made.
+Counts of 127 and more are checked against the bytes that are left before anything is made, and no
+more than ``STRUCTS_AT_ONCE`` structs are made before one of them is read.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 
@@ -33,6 +34,9 @@ from dohle.protocol.compiler import (
 from dohle.protocol.errors import MalformedMessage
 from dohle.protocol.schema import Field, Message, Struct
 
+#: How many structs of an array may be made before the first of them is read.
+STRUCTS_AT_ONCE = 1024
+
 
 def write_decoder(source: Source, cls: type[Message], version: int, *, view: bool) -> None:
     """Write ``decode(buf, pos)``, for memoryviews or for bytes, and what it calls."""
@@ -41,6 +45,7 @@ def write_decoder(source: Source, cls: type[Message], version: int, *, view: boo
         repeat=repeat,
         nonsense=(struct.error, IndexError, UnicodeDecodeError),
         malformed=malformed,
+        made_as_read=made_as_read,
         **{name: getattr(varint, name) for name in _HELPERS},
     )
     writer = _DecoderWriter(source, version, cls.FLEXIBLE.covers(version), view)
@@ -74,6 +79,7 @@ _HELPERS = (
     "compact_length",
     "compact_string_length",
     "negative_length",
+    "nullable_compact_array",
     "nullable_compact_count",
     "nullable_compact_length",
     "nullable_compact_string_length",
@@ -98,6 +104,16 @@ def malformed(name: str, version: int, pos: int, reason: object) -> MalformedMes
     if isinstance(reason, IndexError):
         reason = "it ends too early"
     return MalformedMessage(f"{name} version {version}, near byte {pos}: {reason}")
+
+
+def made_as_read(cls: type[Struct], count: int, owner: Struct, field: str) -> Iterator[Struct]:
+    """Make the structs of a long array while they are read, and set the field to all of them."""
+    made: list[Struct] = []
+    for start in range(0, count, STRUCTS_AT_ONCE):
+        some = list(map(object.__new__, repeat(cls, min(STRUCTS_AT_ONCE, count - start))))
+        made += some
+        yield from some
+    setattr(owner, field, tuple(made))
 
 
 Run = list[tuple[str, str]]
@@ -360,9 +376,12 @@ class _DecoderWriter:
         bound = source.bind(cls.__name__, cls)
         # One element is common, and then making the iterators costs more than using them.
         one, count = ("n == 2", "n - 1") if self._flexible else ("n == 1", "n")
+        most = STRUCTS_AT_ONCE + 1 if self._flexible else STRUCTS_AT_ONCE
+        owner, field = target.split(".")
         source.line(
             f"{target} = items = (new({bound}),) if {one} "
-            f"else tuple(map(new, repeat({bound}, {count})))"
+            f"else tuple(map(new, repeat({bound}, {count}))) if n <= {most} "
+            f"else made_as_read({bound}, {count}, {owner}, {field!r})"
         )
         source.open(f"for {name} in items:")
         self.struct(cls, name)
@@ -384,7 +403,7 @@ class _DecoderWriter:
             source.open(f"{word} n < 128:")
             source.line(f"{target} = {table}[n](buf, pos)")
             source.line(f"pos += n * {size} - {size}")
-            slow = "compact_array"
+            slow = "nullable_compact_array" if nullable else "compact_array"
         else:
             source.open(f"{word} -1 < n < 127:")
             source.line(f"{target} = {table}[n + 1](buf, pos)")

@@ -1,9 +1,10 @@
 """Writes the source of encoders.
 
-An encoder returns a list of chunks. Neighbouring fields of fixed size are one ``pack``, together
-with the length, count or marker that follows them; an array of a fixed-size type is one more;
-record batches are put into the list as they are. Tagged fields nearly always have their default:
-one condition tells, and then their section is the zero byte at the end of a ``pack``.
+An encoder returns a list of chunks, each of them bytes or a view of bytes. Neighbouring fields of
+fixed size are one ``pack``, together with the length, count or marker that follows them; an array
+of a fixed-size type is one more; record batches are put into the list as they are. Tagged fields
+nearly always have their default: one condition tells, and then their section is the zero byte at
+the end of a ``pack``.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def write_encoder(source: Source, cls: type[Message], version: int) -> None:
     writer.write_tag_functions()
 
 
-_HELPERS = ("check_uuid", "pack_array", "string_length", "tagged_section", "uvarint")
+_HELPERS = ("check_bytes", "check_uuid", "pack_array", "string_length", "tagged_section", "uvarint")
 
 
 def unencodable(name: str, version: int, reason: Exception) -> UnencodableMessage:
@@ -139,6 +140,10 @@ class _EncoderWriter:
             self._null("s", "B" if compact else "h" if text else "i", compact)
             if text:
                 self._source.line("s = s.encode()")
+        if not text:
+            self._source.open("if type(s) is not bytes:")
+            self._source.line("check_bytes(s)")
+            self._source.close()
         if compact:
             self._compact_length("s", "string_length(n)" if text else "uvarint(n + 1)")
         else:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dohle.protocol.apis import find_api
 from dohle.protocol.errors import MalformedMessage, UnencodableMessage
 from dohle.protocol.schema import Buffer, Records, Request, Response
-from dohle.protocol.varint import read_unknown_tags
+from dohle.protocol.varint import STRING_BYTES_MAX, read_unknown_tags
 
 _SIZE = struct.Struct(">i")
 _REQUEST_HEAD = struct.Struct(">hhi")
@@ -97,18 +97,27 @@ def encode_request(
     """Return the chunks of a frame that holds the request."""
     chunks = request.encode_chunks(version)
     header_version = find_api(request.API_KEY).request_header_version(version)
-    client = b""
-    if header_version:
-        text = (client_id or "").encode()
-        if len(text) > 0x7FFF:
-            raise UnencodableMessage(f"a client id of {len(text)} bytes")
-        length = -1 if client_id is None else len(text)
-        client = length.to_bytes(2, "big", signed=True) + text
+    client = _encode_client_id(client_id) if header_version else b""
     if header_version == 2:
         client += b"\0"
     size = 8 + len(client) + sum(map(len, chunks))
-    head = _FRAMED_REQUEST_HEAD.pack(size, request.API_KEY, version, correlation_id) + client
-    return _with_head(head, chunks)
+    try:
+        head = _FRAMED_REQUEST_HEAD.pack(size, request.API_KEY, version, correlation_id)
+    except struct.error as reason:
+        raise _unencodable_head("request", size, correlation_id, reason) from None
+    return _with_head(head + client, chunks)
+
+
+def _encode_client_id(client_id: str | None) -> bytes:
+    if client_id is None:
+        return b"\xff\xff"
+    try:
+        text = client_id.encode()
+    except (AttributeError, UnicodeEncodeError) as reason:
+        raise UnencodableMessage(f"request header: client id: {reason}") from None
+    if len(text) > STRING_BYTES_MAX:
+        raise UnencodableMessage(f"request header: a client id of {len(text)} bytes")
+    return len(text).to_bytes(2, "big") + text
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[Records]:
@@ -116,7 +125,19 @@ def encode_response(response: Response, version: int, correlation_id: int) -> li
     chunks = response.encode_chunks(version)
     tags = b"\0" if find_api(response.API_KEY).response_header_version(version) else b""
     size = 4 + len(tags) + sum(map(len, chunks))
-    return _with_head(_FRAMED_RESPONSE_HEAD.pack(size, correlation_id) + tags, chunks)
+    try:
+        head = _FRAMED_RESPONSE_HEAD.pack(size, correlation_id)
+    except struct.error as reason:
+        raise _unencodable_head("response", size, correlation_id, reason) from None
+    return _with_head(head + tags, chunks)
+
+
+def _unencodable_head(
+    what: str, size: int, correlation_id: int, reason: struct.error
+) -> UnencodableMessage:
+    return UnencodableMessage(
+        f"{what} header: {reason} (size {size}, correlation id {correlation_id!r})"
+    )
 
 
 def _with_head(head: bytes, chunks: list[Records]) -> list[Records]:

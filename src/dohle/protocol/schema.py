@@ -28,7 +28,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
-from dohle.protocol.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
+from dohle.protocol.errors import MalformedMessage, UnsupportedVersion
 
 #: What a field of record batches holds: decoding gives a view into its input, never a copy.
 Records = bytes | memoryview
@@ -109,8 +109,19 @@ class StructMeta(type):
         for key in namespace.setdefault("__slots__", tuple(fields)):
             del namespace[key]  # the declaration: the slot takes its place
         namespace["FIELDS"] = fields
+        # Each class has its own, so that the constructor of a base is never that of others.
+        namespace["__init__"] = _first_init
         namespace["_values_of"] = attrgetter(*fields, "unknown_tags")
         return super().__new__(mcs, name, bases, namespace, **options)
+
+
+def _first_init(self: Struct, **values: Any) -> None:
+    """Give the class of its first instance the real constructor."""
+    from dohle.protocol.compiler import compile_init
+
+    init = compile_init(type(self))
+    type.__setattr__(type(self), "__init__", init)
+    init(self, **values)
 
 
 class Struct(metaclass=StructMeta):
@@ -122,14 +133,6 @@ class Struct(metaclass=StructMeta):
     _values_of: ClassVar[attrgetter[Any]]
 
     unknown_tags: tuple[tuple[int, bytes], ...] = ()
-
-    def __init__(self, **values: Any) -> None:
-        # The first instance of a class gets the class its real constructor.
-        from dohle.protocol.compiler import compile_init
-
-        init = compile_init(type(self))
-        type.__setattr__(type(self), "__init__", init)
-        init(self, **values)
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed."""
@@ -157,10 +160,13 @@ class Struct(metaclass=StructMeta):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-@cache
+_default_structs: dict[type[Struct], Struct] = {}
+
+
 def default_struct(struct: type[Struct]) -> Struct:
     """Return the one shared instance whose fields all have their default."""
-    return struct()
+    # Two threads may make one at the same time; both get the one that was there first.
+    return _default_structs.get(struct) or _default_structs.setdefault(struct, struct())
 
 
 #: A compiled decoder: (buffer, offset) -> (message, offset behind it).
@@ -193,10 +199,7 @@ class Message(Struct):
             encoder = self._encoders[version]
         except KeyError:
             encoder = self._encoder(version)
-        try:
-            return b"".join(encoder(self))
-        except TypeError as error:
-            raise UnencodableMessage(f"{type(self).__name__} version {version}: {error}") from error
+        return b"".join(encoder(self))
 
     def encode_chunks(self, version: int) -> list[Records]:
         """Return the message in pieces: its record batches as they are, all else joined.
@@ -277,28 +280,24 @@ class Message(Struct):
 CHUNK_BYTES_MIN = 1024
 
 
-class Request(Message):
+class _WithApiKey(Message):
+    API_KEY: ClassVar[int]
+
+    def __init_subclass__(cls, *, api_key: int = -1, **versions: str) -> None:
+        super().__init_subclass__(**versions)
+        cls.API_KEY = api_key
+
+
+class Request(_WithApiKey):
     """What a client asks for; :mod:`dohle.protocol.apis` knows all of them by their key."""
 
-    API_KEY: ClassVar[int]
 
-    def __init_subclass__(
-        cls, *, api_key: int = -1, versions: str = "none", flexible: str = "none"
-    ) -> None:
-        super().__init_subclass__(versions=versions, flexible=flexible)
-        cls.API_KEY = api_key
-
-
-class Response(Message):
+class Response(_WithApiKey):
     """The answer to the request of the same key and version."""
 
-    API_KEY: ClassVar[int]
 
-    def __init_subclass__(
-        cls, *, api_key: int = -1, versions: str = "none", flexible: str = "none"
-    ) -> None:
-        super().__init_subclass__(versions=versions, flexible=flexible)
-        cls.API_KEY = api_key
+class MetadataRecord(_WithApiKey):
+    """A record framed by its key and version: see :mod:`dohle.protocol.record_framing`."""
 
 
 class Header(Message):
@@ -309,37 +308,17 @@ class Data(Message):
     """A message that is embedded in others or stored, and framed by whoever does so."""
 
 
-class MetadataRecord(Message):
-    """A record framed by its key and version: see :mod:`dohle.protocol.record_framing`."""
+class _WithRecordType(Message):
+    RECORD_TYPE: ClassVar[int]
 
-    API_KEY: ClassVar[int]
-
-    def __init_subclass__(
-        cls, *, api_key: int = -1, versions: str = "none", flexible: str = "none"
-    ) -> None:
-        super().__init_subclass__(versions=versions, flexible=flexible)
-        cls.API_KEY = api_key
+    def __init_subclass__(cls, *, record_type: int = -1, **versions: str) -> None:
+        super().__init_subclass__(**versions)
+        cls.RECORD_TYPE = record_type
 
 
-class CoordinatorKey(Message):
+class CoordinatorKey(_WithRecordType):
     """The key of a record in a coordinator's topic; the record type says which message it is."""
 
-    RECORD_TYPE: ClassVar[int]
 
-    def __init_subclass__(
-        cls, *, record_type: int = -1, versions: str = "none", flexible: str = "none"
-    ) -> None:
-        super().__init_subclass__(versions=versions, flexible=flexible)
-        cls.RECORD_TYPE = record_type
-
-
-class CoordinatorValue(Message):
+class CoordinatorValue(_WithRecordType):
     """The value of a record in a coordinator's topic; its type is the key's."""
-
-    RECORD_TYPE: ClassVar[int]
-
-    def __init_subclass__(
-        cls, *, record_type: int = -1, versions: str = "none", flexible: str = "none"
-    ) -> None:
-        super().__init_subclass__(versions=versions, flexible=flexible)
-        cls.RECORD_TYPE = record_type

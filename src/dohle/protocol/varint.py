@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from functools import cache
+from itertools import chain
 from typing import Any
 
 from dohle.protocol.errors import UnencodableMessage
@@ -25,6 +25,12 @@ View = bytes | memoryview
 SECOND_OF_TWO = [byte * 0x80 - 0x80 - 1 for byte in range(0x80)]
 SECOND_OF_THREE = [byte * 0x80 - 0x80 - 0x4000 - 1 for byte in range(0x100)]
 THIRD = [byte * 0x4000 for byte in range(0x80)]
+
+#: Arrays of fixed-size types below this length have a struct of their own in a table. Longer ones
+#: never get their format into the cache of the struct module, which keeps a hundred of any size.
+TABLE_LENGTH = 127
+
+_UUID = struct.Struct(">16s")
 
 
 def uvarint(value: int) -> bytes:
@@ -120,8 +126,16 @@ def check_count(buffer: View, pos: int, count: int, size: int) -> None:
 
 def compact_array(buffer: View, pos: int, first: int, code: str) -> tuple[tuple[Any, ...], int]:
     """Read an array of a fixed-size type whose compact length is of several bytes."""
-    length, pos = read_rest(buffer, pos, first)
+    length, pos = _not_null(*read_rest(buffer, pos, first))
     return _unpack_array(buffer, pos, length - 1, code)
+
+
+def nullable_compact_array(
+    buffer: View, pos: int, first: int, code: str
+) -> tuple[tuple[Any, ...] | None, int]:
+    """Read such an array if it may be null, which is a length of zero in several bytes."""
+    length, pos = read_rest(buffer, pos, first)
+    return _unpack_array(buffer, pos, length - 1, code) if length else (None, pos)
 
 
 def plain_array(buffer: View, pos: int, count: int, code: str) -> tuple[tuple[Any, ...], int]:
@@ -134,45 +148,95 @@ def plain_array(buffer: View, pos: int, count: int, code: str) -> tuple[tuple[An
 def _unpack_array(buffer: View, pos: int, count: int, code: str) -> tuple[tuple[Any, ...], int]:
     size = struct.calcsize(code)
     check_count(buffer, pos, count, size)
-    return struct.unpack_from(array_format(code, count), buffer, pos), pos + count * size
+    end = pos + count * size
+    if code == "16s":
+        # A struct for many uuids would be larger than they are.
+        return tuple(chain.from_iterable(_UUID.iter_unpack(buffer[pos:end]))), end
+    return struct.Struct(_array_format(code, count)).unpack_from(buffer, pos), end
 
 
-@cache
-def unpackers(code: str) -> list[Callable[[Any, int], tuple[Any, ...]]]:
+Unpackers = list[Callable[[Any, int], tuple[Any, ...]]]
+Packers = list[Callable[..., bytes]]
+
+# Tables by code. Two threads may make the same table; all use the one that was there first.
+_unpackers: dict[str, Unpackers] = {}
+_packers: dict[str, Packers] = {}
+_counted_packers: dict[str, Packers] = {}
+
+
+def unpackers(code: str) -> Unpackers:
     """Return what reads arrays of one fixed-size type, indexed by compact length below 128."""
 
     def null(_buffer: Any, _pos: int) -> tuple[Any, ...]:
         raise struct.error("null where null is not allowed")
 
-    return [null, *(struct.Struct(array_format(code, n)).unpack_from for n in range(127))]
+    if table := _unpackers.get(code):
+        return table
+    return _unpackers.setdefault(code, [null, *(s.unpack_from for s in _structs(">", code))])
 
 
-@cache
-def packers(code: str) -> list[Callable[..., bytes]]:
+def packers(code: str) -> Packers:
     """Return what writes arrays of one fixed-size type, indexed by their length below 127."""
-    return [struct.Struct(array_format(code, n)).pack for n in range(127)]
+    if table := _packers.get(code):
+        return table
+    return _packers.setdefault(code, [s.pack for s in _structs(">", code)])
 
 
-@cache
-def counted_packers(code: str) -> list[Callable[..., bytes]]:
+def counted_packers(code: str) -> Packers:
     """Return what writes such arrays with their compact length before them."""
-    return [struct.Struct(">B" + array_format(code, n)[1:]).pack for n in range(127)]
+    if table := _counted_packers.get(code):
+        return table
+    return _counted_packers.setdefault(code, [s.pack for s in _structs(">B", code)])
+
+
+def _structs(head: str, code: str) -> list[struct.Struct]:
+    return [struct.Struct(head + _array_format(code, n)[1:]) for n in range(TABLE_LENGTH)]
+
+
+def _array_format(code: str, count: int) -> str:
+    return ">" + code * count if code == "16s" else f">{count}{code}"
 
 
 def pack_array(code: str, values: Sequence[Any]) -> bytes:
     """Write an array of a fixed-size type, of any length."""
-    return struct.pack(array_format(code, len(values)), *values)
+    count = len(values)
+    if count < TABLE_LENGTH:
+        return packers(code)[count](*values)
+    if code == "16s":
+        return b"".join(map(_UUID.pack, values))
+    return struct.Struct(_array_format(code, count)).pack(*values)
 
 
-def array_format(code: str, count: int) -> str:
-    """Return the struct format of an array."""
-    return ">" + code * count if code == "16s" else f">{count}{code}"
+class RecordsElsewhere:
+    """Record batches that are not in memory, as in a file: here only their length matters.
+
+    One may stand in a field of record batches; ``encode_chunks`` hands it on as it is, if it is long
+    enough to be a chunk of its own.
+    """
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
 
 
 def check_uuid(value: bytes) -> None:
     """Refuse a uuid of another length than sixteen, which struct would pad or cut."""
     if len(value) != 16:
         raise UnencodableMessage(f"a uuid of {len(value)} bytes")
+
+
+def check_bytes(value: object) -> None:
+    """Refuse what is not bytes, and a view whose length is not how many bytes it sends."""
+    if isinstance(value, memoryview):
+        if value.itemsize != 1 or value.ndim != 1 or not value.c_contiguous:
+            raise UnencodableMessage(
+                f"a view of format {value.format!r}, not one of bytes in a row"
+            )
+    elif value is None:
+        raise UnencodableMessage("null where null is not allowed")
+    elif not isinstance(value, bytes | bytearray | RecordsElsewhere):
+        raise UnencodableMessage(f"{type(value).__name__} instead of bytes")
 
 
 def read_unknown_tags(buffer: View, pos: int) -> tuple[tuple[tuple[int, bytes], ...], int]:

@@ -13,6 +13,8 @@ that frames a record is the one it must be, and what is in doubt is scanned sing
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Collection
 from functools import cache
 from typing import NamedTuple
 
@@ -29,12 +31,20 @@ from dohle.records.varint import (
 
 #: A run is tried after this many records of one size in a row.
 _ALIKE_MIN = 4
+#: Trying costs as much as scanning about this many records singly: no run is tried for fewer.
+_RUN_MIN = 12
 #: After a run this many records are scanned singly; each run that was shorter than that doubles it.
 _PAUSE_MIN = 16
 #: The most records in a run: bounds what the columns take.
 _RUN_MAX = 4096
 #: Varints grow by a byte at each of these offset deltas; behind the last no run is tried.
 _WIDTH_BOUNDS = (64, 8192, 65536)
+#: The longest varint and varlong, in bytes.
+_VARINT_SIZE_MAX, _VARLONG_SIZE_MAX = 5, 10
+_ONE_BYTE = bytes(range(0x80))
+_EVEN = bytes(range(0, 0x100, 2))
+#: The most bytes of a timestamp delta in a run: as many as one number of 64 bits takes.
+_DELTA_SIZE_MAX = 8
 
 
 class Summary(NamedTuple):
@@ -61,63 +71,82 @@ class _Template(NamedTuple):
     value_end: int
 
 
-def scan_records(data: bytes, count: int, base_timestamp: int) -> Summary:
+def scan_records(data: bytes | memoryview, count: int, base_timestamp: int) -> Summary:
     """Go through ``count`` records, which must fill ``data``; InvalidRecord if they do not.
 
-    This is written out like ``decode_records``, and for the same reason: calls cost too much.
+    This is written out like ``decode_records``, and for the same reason: calls cost too much. Here
+    varints of two bytes are read in place as well, since the fields of a record have nothing else.
     """
     position = index = alike = try_at = previous_size = 0
     pause = _PAUSE_MIN
     end = len(data)
+    try_last = count - _RUN_MIN
     low, high = INT64_MAX, INT64_MIN
     is_consecutive, has_null_key = True, False
     one_byte = ONE_BYTE_VARINTS
     while index < count:
         start = position
         try:
-            if (length := one_byte[data[position]]) is None:
-                length, position = read_varint(data, position)
-            else:
+            if (length := one_byte[first := data[position]]) is not None:
                 position += 1
+            elif (second := data[position + 1]) < 0x80:
+                length = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
+                position += 2
+            else:
+                length, position = _read_varint(data, position)
             record_end = position + length
             if length < 0 or record_end > end:
                 raise InvalidRecord(f"{length} bytes of record at byte {position} of {end}")
             timestamp_at = position = position + 1  # after the attributes: none is in use
-            if (delta := one_byte[data[position]]) is None:
-                delta, position = read_varlong(data, position)
-            else:
+            if (delta := one_byte[first := data[position]]) is not None:
                 position += 1
+            elif (second := data[position + 1]) < 0x80:
+                delta = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
+                position += 2
+            else:
+                delta, position = _read_varlong(data, position)
             if delta < low:
                 low = delta
             if delta > high:
                 high = delta
             offset_at = position
-            if (delta := one_byte[data[position]]) is None:
-                delta, position = read_varint(data, position)
-            else:
+            if (delta := one_byte[first := data[position]]) is not None:
                 position += 1
+            elif (second := data[position + 1]) < 0x80:
+                delta = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
+                position += 2
+            else:
+                delta, position = _read_varint(data, position)
             if delta != index:
                 is_consecutive = False
             key_at = position
-            if (length := one_byte[data[position]]) is None:
-                length, position = read_varint(data, position)
-            else:
+            if (length := one_byte[first := data[position]]) is not None:
                 position += 1
+            elif (second := data[position + 1]) < 0x80:
+                length = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
+                position += 2
+            else:
+                length, position = _read_varint(data, position)
             key_end = position
             if length > 0:
                 position += length
             elif length < 0:
                 has_null_key = True
             value_at = position
-            if (length := one_byte[data[position]]) is None:
-                length, position = read_varint(data, position)
-            else:
+            if (length := one_byte[first := data[position]]) is not None:
                 position += 1
+            elif (second := data[position + 1]) < 0x80:
+                length = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
+                position += 2
+            else:
+                length, position = _read_varint(data, position)
             value_end = position
             if length > 0:
                 position += length
             if headers := data[position]:
-                _, position = decode_headers(data, position, record_end)
+                # They cannot end where they must if they reach behind the record.
+                rest = bytes(data[position:record_end])
+                position += decode_headers(rest, 0, len(rest))[1]
             else:
                 position += 1
         except IndexError:
@@ -130,7 +159,7 @@ def scan_records(data: bytes, count: int, base_timestamp: int) -> Summary:
             alike = 1
             continue
         alike += 1
-        if alike < _ALIKE_MIN or index < try_at or not is_consecutive:
+        if alike < _ALIKE_MIN or index < try_at or index > try_last or not is_consecutive:
             continue
         template = _Template(
             start, previous_size, timestamp_at, offset_at, key_at, key_end, value_at, value_end
@@ -139,7 +168,9 @@ def scan_records(data: bytes, count: int, base_timestamp: int) -> Summary:
         pause = _PAUSE_MIN if found > pause else pause * 2
         index += found
         position += found * previous_size
-        try_at = index + pause
+        # Behind a bound the next are most likely alike again, if a byte longer.
+        is_cut = found == _RUN_MAX or index in _WIDTH_BOUNDS
+        try_at = index if is_cut else index + pause
     if position != end:
         raise InvalidRecord(f"{end - position} bytes follow the {count} records of a batch")
     low += base_timestamp
@@ -157,6 +188,7 @@ def scan_frames(data: bytes | memoryview, count: int) -> int:
     position = index = start = previous_size = alike = try_at = 0
     pause = _PAUSE_MIN
     end = len(data)
+    try_last = count - _RUN_MIN
     while index < count:
         start = position
         try:
@@ -166,7 +198,9 @@ def scan_frames(data: bytes | memoryview, count: int) -> int:
                 raw = raw & 0x7F | data[position] << 7
                 position += 1
                 if raw > 0x3FFF:
-                    raw, width = read_unsigned_varint(bytes(data[start : start + 5]), 0)
+                    raw, width = read_unsigned_varint(
+                        bytes(data[start : start + _VARINT_SIZE_MAX]), 0
+                    )
                     position = start + width
         except IndexError:
             raise InvalidRecord(f"only {index} of {count} records in {end} bytes") from None
@@ -179,7 +213,7 @@ def scan_frames(data: bytes | memoryview, count: int) -> int:
             alike = 1
             continue
         alike += 1
-        if alike < _ALIKE_MIN or index < try_at:
+        if alike < _ALIKE_MIN or index < try_at or index > try_last:
             continue
         found = min(_RUN_MAX, count - index, (end - position) // previous_size)
         found = _same(data, start, position - (raw >> 1), previous_size, found)
@@ -187,7 +221,7 @@ def scan_frames(data: bytes | memoryview, count: int) -> int:
         index += found
         position += found * previous_size
         start = position - previous_size
-        try_at = index + pause
+        try_at = index if found == _RUN_MAX else index + pause
     if position != end:
         raise InvalidRecord(f"{end - position} bytes follow the {count} records of a batch")
     return start
@@ -202,12 +236,15 @@ def _same(data: bytes | memoryview, begin: int, end: int, stride: int, found: in
         if not found:
             break
         column = bytes(data[at + stride : at + stride + stride * found : stride])
-        found -= len(column.lstrip(bytes(data[at : at + 1])))
+        one = bytes(data[at : at + 1])
+        # Comparing is much faster than stripping, which goes byte by byte.
+        if column != one * found:
+            found -= len(column.lstrip(one))
     return found
 
 
 def _scan_run(
-    data: bytes, template: _Template, index: int, count: int, low: int, high: int
+    data: bytes | memoryview, template: _Template, index: int, count: int, low: int, high: int
 ) -> tuple[int, int, int]:
     """Check how many records behind the template, the next with ``index``, are framed like it.
 
@@ -227,29 +264,73 @@ def _scan_run(
     if not found:
         return 0, low, high
     for at, expected in zip(range(offset_at, key_at), _offset_columns(bound), strict=True):
-        column = data[at + size : at + size + size * found : size]
+        column = bytes(data[at + size : at + size + size * found : size])
         if column != expected[index : index + found]:
             return 0, low, high
     columns = [
-        data[at + size : at + size + size * found : size] for at in range(timestamp_at, offset_at)
+        bytes(data[at + size : at + size + size * found : size])
+        for at in range(timestamp_at, offset_at)
     ]
-    try:
-        for distinct in set(zip(*columns, strict=True)):
-            delta, width = read_varlong(bytes(distinct), 0)
-            if width != len(columns):
-                return 0, low, high
-            low, high = min(low, delta), max(high, delta)
-    except InvalidRecord:
+    deltas = _extreme_deltas(columns)
+    if not deltas:
         return 0, low, high
-    return found, low, high
+    return found, min(low, *deltas), max(high, *deltas)
+
+
+def _extreme_deltas(columns: list[bytes]) -> list[int]:
+    """Return some of a run's timestamp deltas, among them the smallest and the largest.
+
+    The columns are the deltas' first bytes, their second and so on. None is returned if a delta
+    does not end with the last column, or if they are too long.
+    """
+    *firsts, last = columns
+    found, width = len(last), len(columns)
+    if width > _DELTA_SIZE_MAX or not last.isascii():
+        return []
+    if any(len(column.translate(None, _ONE_BYTE)) != found for column in firsts):
+        return []
+    if all(column == column[:1] * found for column in columns):
+        return [read_varlong(b"".join(column[:1] for column in columns), 0)[0]]
+    # Read with the last byte as the highest, varints of one width come in the order of what they
+    # hold. That is even and grows with the delta, or odd and falls with it if that is negative.
+    numbers: Collection[int] = set(last)
+    if firsts:
+        rows = bytearray(_DELTA_SIZE_MAX * found)
+        for at, column in enumerate(columns):
+            rows[at::_DELTA_SIZE_MAX] = column
+        numbers = struct.unpack(f"<{found}Q", rows)
+    parts: list[Collection[int]] = [numbers]
+    if columns[0].translate(None, _EVEN):
+        parts = [[n for n in numbers if n & 1], [n for n in numbers if not n & 1]]
+    extremes = [extreme(part) for part in parts if part for extreme in (min, max)]
+    return [read_varlong(number.to_bytes(width, "little"), 0)[0] for number in extremes]
 
 
 @cache
 def _offset_columns(bound: int) -> tuple[bytes, ...]:
     """Return the first byte, the second and so on of the offset deltas below a width bound.
 
-    Deltas of a smaller width are not looked up and filled with zeros.
+    What stands for deltas of a smaller width is not looked up and has no meaning.
     """
+    columns = []
     width = len(encode_varint(bound - 1))
-    rows = [encode_varint(delta).rjust(width, b"\0") for delta in range(bound)]
-    return tuple(bytes(column) for column in zip(*rows, strict=True))
+    for at in range(width):
+        # A delta is doubled by the zig-zag: the first byte holds six bits of it, the others seven.
+        step, times = (2, 1) if at == 0 else (1, 64 << 7 * (at - 1))
+        more = 0x80 if at < width - 1 else 0
+        values = range(0, 0x80, step)[: bound // times]
+        period = b"".join(bytes((value | more,)) * times for value in values)
+        columns.append(period * (bound // len(period)))
+    return tuple(columns)
+
+
+def _read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
+    """Read a varint that is longer than nearly all."""
+    value, width = read_varint(bytes(data[position : position + _VARINT_SIZE_MAX]), 0)
+    return value, position + width
+
+
+def _read_varlong(data: bytes | memoryview, position: int) -> tuple[int, int]:
+    """Read a varlong that is longer than nearly all."""
+    value, width = read_varlong(bytes(data[position : position + _VARLONG_SIZE_MAX]), 0)
+    return value, position + width

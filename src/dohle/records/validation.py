@@ -23,6 +23,9 @@ from enum import Enum
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.records.batch import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
     RecordBatch,
     read_batch,
@@ -95,7 +98,7 @@ def produced_batch(records: memoryview | bytes | None, version: int) -> RecordBa
         raise InvalidRecord("the request has no record batch for the partition") from None
     if not isinstance(batch, RecordBatch):
         raise InvalidRecord(f"format {batch.magic} cannot be produced with version {version}")
-    if version < _ZSTD_VERSION_MIN and batch.attributes & 0x07 == Codec.ZSTD:
+    if version < _ZSTD_VERSION_MIN and batch.attributes & CODEC_MASK == Codec.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs version {_ZSTD_VERSION_MIN} of Produce, not {version}",
@@ -121,7 +124,7 @@ def check_client_batch(batch: RecordBatch, max_message_bytes: int) -> None:
         )
     if count <= 0 or count != batch.last_offset_delta + 1:
         raise InvalidRecord(f"{count} records, last offset delta {batch.last_offset_delta}")
-    if batch.is_control:
+    if batch.attributes & CONTROL_FLAG:
         raise InvalidRecord("clients may not write control batches")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
         raise InvalidRecord(f"producer {batch.producer_id} gave no sequence number")
@@ -134,7 +137,7 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
     """
     try:
         check_client_batch(batch, rules.max_message_bytes)
-        codec = batch.compression
+        codec = batch.compression if batch.attributes & CODEC_MASK else Codec.NONE
         target = codec if rules.codec is None else rules.codec
         if (
             rules.depth is Depth.FRAMES
@@ -143,7 +146,10 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
             and (codec is not Codec.NONE or _has_good_frames(batch))
         ):
             return batch
-        data = batch.decompressed(rules.decompressed_bytes_max)
+        if codec is Codec.NONE:
+            data = _plain_records(batch)
+        else:
+            data = batch.decompressed(rules.decompressed_bytes_max)
         summary = scan_records(data, batch.record_count, batch.base_timestamp)
     except KafkaError as error:
         batch.ensure_valid()
@@ -153,10 +159,10 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
         raise
     if _summary_asks_for_records(batch, summary, rules, now_ms):
         batch.ensure_valid()
-        _refuse_records(batch, data, rules, now_ms)
+        _refuse_records(batch, bytes(data), rules, now_ms)
     if target is not codec or not summary.is_consecutive:
         batch.ensure_valid()
-        return _rebuilt(batch, data, target, rules)
+        return _rebuilt(batch, bytes(data), target, rules)
     max_timestamp = max(summary.max_timestamp, NO_TIMESTAMP)
     if max_timestamp != batch.max_timestamp and not rules.log_append_time:
         batch.ensure_valid()
@@ -177,11 +183,16 @@ def _header_asks_for_records(batch: RecordBatch, rules: ValidationRules, now_ms:
 def _has_good_frames(batch: RecordBatch) -> bool:
     """Follow the records' lengths; False if the offsets inside have to be put right."""
     count = batch.record_count
-    view = batch.records_buffer
-    in_place = len(view) > count * _VIEW_RECORD_SIZE_MIN
-    last = scan_frames(view if in_place else bytes(view), count)
-    (record,) = decode_records(bytes(view[last:]), 1, 0, batch.base_timestamp, None)
+    data = _plain_records(batch)
+    last = scan_frames(data, count)
+    (record,) = decode_records(bytes(data[last:]), 1, 0, batch.base_timestamp, None)
     return record.offset == count - 1
+
+
+def _plain_records(batch: RecordBatch) -> bytes | memoryview:
+    """Return the bytes of records that are not compressed: a copy only where that is cheaper."""
+    view = batch.buffer[HEADER_SIZE:]
+    return view if len(view) > batch.record_count * _VIEW_RECORD_SIZE_MIN else bytes(view)
 
 
 def _summary_asks_for_records(

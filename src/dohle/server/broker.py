@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from dohle.core.config import ConfigValues
 from dohle.core.errors import KafkaError
-from dohle.core.ids import TopicName, TopicPartition
+from dohle.core.ids import TopicName, TopicPartition, Uuid
 from dohle.core.seams import Clock, Rng
 from dohle.core.static_config import BrokerConfig, effective_broker_config
 from dohle.core.topic_configs import effective_topic_config
@@ -62,6 +62,7 @@ class Broker:
         self.fetch_sessions = FetchSessionCache(
             slots=config.get_int("max.incremental.fetch.session.cache.slots"), rng=rng
         )
+        self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.waiting: Waiting[TopicPartition, ParkedFetch] = Waiting()
         self._broker_values: ConfigValues | None = None
         self._held: dict[TopicPartition, Partition] = {}
@@ -72,6 +73,11 @@ class Broker:
     def image(self) -> ClusterImage:
         """The cluster as of the last committed record."""
         return self.controller.image
+
+    def topic_name(self, topic_id: Uuid) -> TopicName | None:
+        """Return the name of the topic with this id."""
+        topic = self.image.topic_by_id(topic_id)
+        return None if topic is None else topic.name
 
     # Settings
 
@@ -97,17 +103,22 @@ class Broker:
 
     def load(self) -> None:
         """Take in all partitions of the image, at start."""
+        values: dict[TopicName, ConfigValues] = {}
         for topic in self.image.topics.values():
-            self._add_partitions(topic, is_new=False)
+            for index in topic.partitions:
+                self._add_partition(topic, index, values, is_new=False)
 
     def publish(self, image: ClusterImage, delta: Delta) -> None:
         """Let a change of the image take effect here."""
         for topic in delta.deleted_topics:
             self._forget_topic(topic)
-        for name in {change.topic for change in delta.changed_partitions}:
-            topic_image = image.topic(name)
+        values: dict[TopicName, ConfigValues] = {}
+        for partition in delta.changed_partitions:
+            topic_image = image.topic(partition.topic)
             if topic_image is not None:
-                self._add_partitions(topic_image, is_new=True)
+                # Only what the image has just made is known to be nowhere on our disks.
+                is_new = partition.before is None
+                self._add_partition(topic_image, partition.partition, values, is_new=is_new)
         for change in delta.changed_configs:
             resource = change.resource
             if resource.type == ResourceType.TOPIC:
@@ -116,23 +127,19 @@ class Broker:
                 self._broker_values = None
                 self._reconfigure({partition.key.topic for partition in self.partitions})
 
-    def _add_partitions(self, topic: TopicImage, *, is_new: bool) -> None:
-        values: ConfigValues | None = None
-        here = self.partitions.of_topic(topic.name)
-        for index, partition in topic.partitions.items():
-            if self.node_id not in partition.replicas:
-                continue
-            known = here.get(index)
-            if known is not None and known.image is partition:
-                continue
-            if values is None:
-                values = self.topic_values(topic.name)
-            try:
-                self.partitions.add(
-                    TopicPartition(topic.name, index), topic.id, partition, values, is_new=is_new
-                )
-            except KafkaError as error:
-                logger.error("%s-%d cannot be opened: %s", topic.name, index, error)
+    def _add_partition(
+        self, topic: TopicImage, index: int, values: dict[TopicName, ConfigValues], *, is_new: bool
+    ) -> None:
+        image = topic.partitions[index]
+        if self.node_id not in image.replicas:
+            return
+        if topic.name not in values:
+            values[topic.name] = self.topic_values(topic.name)
+        key = TopicPartition(topic.name, index)
+        try:
+            self.partitions.add(key, topic.id, image, values[topic.name], is_new=is_new)
+        except KafkaError as error:
+            logger.error("%s cannot be opened: %s", key, error)
 
     def _forget_topic(self, topic: TopicImage) -> None:
         keys = [TopicPartition(topic.name, index) for index in topic.partitions]
@@ -142,7 +149,7 @@ class Broker:
             logger.error("topic %s cannot be deleted from disk: %s", topic.name, error)
         for key in keys:
             self._held.pop(key, None)
-            self._recheck(key, None)
+            self._recheck(key)
 
     def _reconfigure(self, names: set[TopicName]) -> None:
         for name in names:
@@ -163,19 +170,20 @@ class Broker:
         if not self._held:
             return
         held, self._held = self._held, {}
-        for key, partition in held.items():
+        for partition in held.values():
             log = partition.log
             try:
                 log.write_held()
             except KafkaError:
                 continue  # the directory is offline now, and its produce requests are told so
-            before = log.high_watermark
             log.update_high_watermark(log.log_end_offset)
-            if log.high_watermark > before and len(self.waiting):
-                self._recheck(key, None)
+        # Not before all is written: the buffers that hold the records are used again after this.
+        if len(self.waiting):
+            for key in held:
+                self._recheck(key)
 
-    def _recheck(self, key: TopicPartition, amount: int | None) -> None:
-        for parked in self.waiting.progress(key, amount):
+    def _recheck(self, key: TopicPartition) -> None:
+        for parked in self.waiting.progress(key):
             parked.request.recheck()
 
     def expire_waiting_at(self, deadline_ms: int) -> None:

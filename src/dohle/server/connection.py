@@ -27,6 +27,7 @@ from dohle.protocol.errors import MalformedMessage
 from dohle.server.outcome import Chunk, CloseConnection, FileRecords, Frame
 
 if TYPE_CHECKING:
+    from dohle.server.fetch_template import FetchTemplate
     from dohle.server.produce_template import ProduceTemplate
 
 logger = logging.getLogger("dohle.server")
@@ -39,6 +40,8 @@ REPLY_BYTES_PER_EVENT = 1024 * 1024
 
 # What is joined for one send; larger pieces are sent as they are.
 _JOIN_BYTES_MAX = 64 * 1024
+# With less room than this behind an incomplete frame, it is moved to the front before reading on.
+_ROOM_BYTES_MIN = 64 * 1024
 _SENDFILE_BYTES_MAX = 4 * 1024 * 1024
 _SIZE = struct.Struct(">i")
 
@@ -78,8 +81,9 @@ class Connection:
         self.listener = listener
         self.peer = peer
         self.is_closed = False
-        #: The last produce request of the common kind, for the dispatcher.
+        #: The last produce and fetch request of the common kind, for the dispatcher.
         self.produce_template: ProduceTemplate | None = None
+        self.fetch_template: FetchTemplate | None = None
         self.last_active = loop.time()
         self._loop = loop
         self._socket = sock
@@ -94,6 +98,7 @@ class Connection:
         self._blocked = False
         self._reading = False
         self._resuming = False
+        self._ended = False
         self._awaited: Future[Any] | None = None
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -112,10 +117,12 @@ class Connection:
             self._loop.remove_reader(self._fd)
 
     def _on_readable(self) -> None:
-        if self._end == len(self._view) and not self._make_room():
-            self._read_no_more()
-            return
         room = len(self._view) - self._end
+        if room < _ROOM_BYTES_MIN and (self._start > 0 or room == 0):
+            if not self._make_room():
+                self._read_no_more()
+                return
+            room = len(self._view) - self._end
         try:
             count = self._socket.recv_into(self._view[self._end :])
         except (BlockingIOError, InterruptedError):
@@ -124,7 +131,7 @@ class Connection:
             self._fail(str(error))
             return
         if count == 0:
-            self.close()
+            self._on_end()
             return
         self._end += count
         if count == room and len(self._view) < BUFFER_BYTES:
@@ -133,6 +140,15 @@ class Connection:
         self.last_active = self._loop.time()
         if self._awaited is None and not self._blocked and not self._resuming:
             self._process()
+
+    def _on_end(self) -> None:
+        """The client sends no more: what it has sent is served, if that needs no waiting."""
+        self._ended = True
+        self._read_no_more()
+        if self._awaited is not None:
+            self.close()
+        elif not self._blocked and not self._resuming:
+            self._go_on()
 
     def _make_room(self) -> bool:
         """Make room behind what has arrived: by moving it to the front, or for a large frame."""
@@ -148,7 +164,8 @@ class Connection:
             return False
         # A client must send as much as it makes us reserve, but for the first part.
         size = min(need, max(2 * len(self._view), BUFFER_BYTES_KEPT))
-        self._take_buffer(size)
+        # Frames of a producer differ a little: the next should fit as well.
+        self._take_buffer(-(-size // BUFFER_BYTES) * BUFFER_BYTES)
         return True
 
     def _take_buffer(self, size: int) -> None:
@@ -193,16 +210,14 @@ class Connection:
                     replies.append(reply)
                     if isinstance(reply, list):
                         reply_bytes += sum(map(len, reply))
-        except (MalformedMessage, CloseConnection) as error:
             self._finish(replies)
-            self._fail(str(error))
+        except (MalformedMessage, CloseConnection) as error:
+            self._finish_and_close(replies, str(error))
             return
         except Exception:
             logger.exception("a request of %s failed", self.peer)
-            self._finish(replies)
-            self.close()
+            self._finish_and_close(replies, "a request failed")
             return
-        self._finish(replies)
         if self._start == self._end:
             self._start = self._end = 0
             if len(self._view) > BUFFER_BYTES_KEPT:
@@ -212,10 +227,20 @@ class Connection:
         elif has_more:
             self._resume_soon()
 
+    def _finish_and_close(self, replies: list[Frame | Callable[[], Frame]], reason: str) -> None:
+        """Send what came before the request that failed, if that can be done, and close."""
+        try:
+            self._finish(replies)
+        except Exception:
+            logger.exception("the requests of %s before that failed too", self.peer)
+        finally:
+            self._fail(reason)
+
     def _finish(self, replies: list[Frame | Callable[[], Frame]]) -> None:
         self._service.settle()
         refused = None
-        for reply in replies:
+        answered, replies[:] = list(replies), []
+        for reply in answered:
             try:
                 self._out.extend(reply if isinstance(reply, list) else reply())
             except CloseConnection as error:
@@ -260,7 +285,10 @@ class Connection:
             return
         if self._end > self._start:
             self._process()
-        self._read_more()
+        if not self._ended:
+            self._read_more()
+        elif self._awaited is not None or not (self._blocked or self._resuming):
+            self.close()
 
     # Out
 

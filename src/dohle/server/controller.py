@@ -67,15 +67,24 @@ class Controller:
                 await self._commit(decision.records)
             return decision.reply
 
-    async def write(self, records: Sequence[VersionedRecord]) -> None:
-        """Commit records that the node itself has decided on."""
-        await shield(self._loop.create_task(self._write(records)))
+    async def write(
+        self, decide: Callable[[ClusterImage, ControllerContext], Sequence[VersionedRecord]]
+    ) -> None:
+        """Commit what the node itself decides, upon the image as it is when its turn has come."""
+        await shield(self._loop.create_task(self._write(decide)))
 
-    async def _write(self, records: Sequence[VersionedRecord]) -> None:
+    async def _write(
+        self, decide: Callable[[ClusterImage, ControllerContext], Sequence[VersionedRecord]]
+    ) -> None:
         async with self._turn:
             self._ensure_usable()
+            records = decide(self.image, self.context)
             if records:
                 await self._commit(records)
+
+    def stop(self) -> None:
+        """Take no further commands."""
+        self._failure = "this node is stopping"
 
     def _ensure_usable(self) -> None:
         if self._failure is not None:
@@ -87,13 +96,21 @@ class Controller:
             job = self.log.prepare_flush()
             if job is not None:
                 await self._loop.run_in_executor(None, job.run)
-        except (OSError, KafkaError) as error:
-            # What is on the disk is not known: only a start from there can tell. Nothing may be
-            # decided on top of it.
-            self._failure = f"the metadata log cannot be written: {error}"
+            delta = self.log.commit(job, records)
+            self._publish(self.image, delta)
+        except Exception as error:
+            # What is on the disk, or whether it can be replayed, is not known: only a start from
+            # there can tell. Nothing may be decided on top of it.
+            logger.exception("a change of the metadata failed")
+            self._failure = f"the metadata log cannot be used any more: {error}"
             self._on_fatal(self._failure)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error
-        delta = self.log.commit(job, records)
-        self._publish(self.image, delta)
+        self.maybe_snapshot()
+
+    def maybe_snapshot(self) -> None:
+        """Write a snapshot if it is time for one; without it the log is longer, and no worse."""
         if self.log.snapshot_due(self._clock.now_ms()):
-            self.log.write_snapshot()
+            try:
+                self.log.write_snapshot()
+            except (OSError, KafkaError) as error:
+                logger.error("a metadata snapshot could not be written: %s", error)

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from dohle.protocol.apis import ApiKey, find_api
 from dohle.protocol.errors import UnsupportedVersion
 from dohle.protocol.framing import encode_response, parse_request_header
+from dohle.protocol.messages.fetch import FetchRequest
 from dohle.protocol.messages.produce import ProduceRequest
 from dohle.protocol.schema import Request, Response
 from dohle.server.connection import Connection
+from dohle.server.fetch_template import FetchTemplate
 from dohle.server.outcome import Answer, CloseConnection, Frame
 from dohle.server.produce_template import ProduceTemplate
 
@@ -85,10 +87,12 @@ class Dispatcher:
         self, frame: memoryview, connection: Connection
     ) -> Frame | Callable[[], Frame] | Future[Any]:
         """Handle one request."""
-        template = connection.produce_template
-        if template is not None:
-            reply = template.handle(self._broker, frame)
-            if reply is not None:
+        produce, fetch = connection.produce_template, connection.fetch_template
+        if produce is not None and (late_reply := produce.handle(self._broker, frame)) is not None:
+            return late_reply
+        if fetch is not None:
+            self._broker.write_held()
+            if (reply := fetch.handle(self._broker, frame)) is not None:
                 return reply
         try:
             head = parse_request_header(frame)
@@ -114,6 +118,10 @@ class Dispatcher:
         if isinstance(answer, Future):
             self._awaited[answer] = (version, correlation_id)
             return answer
+        if isinstance(request, FetchRequest):
+            connection.fetch_template = FetchTemplate.of(
+                self._broker, frame, body_offset, request, version
+            )
         if answer is None or isinstance(answer, Response):
             return _frame(answer, version, correlation_id)
         if isinstance(request, ProduceRequest):

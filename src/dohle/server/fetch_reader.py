@@ -19,13 +19,14 @@ from dohle.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from dohle.protocol.schema import Records
+from dohle.protocol.schema import Records, default_struct
 from dohle.records.batch import Codec
 from dohle.records.conversion import down_convert
 from dohle.replication.fetch_sessions import FetchContext, SessionPartition, group_by_topic
 from dohle.server.outcome import FileRecords
 from dohle.server.partitions import Partition
 from dohle.storage.log_values import FetchData, Isolation
+from dohle.storage.segment import LogSlice
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
@@ -33,8 +34,19 @@ if TYPE_CHECKING:
 #: Below this, copying is cheaper than another system call.
 SENDFILE_BYTES_MIN = 16 * 1024
 
+#: Converting to an old format blocks everybody else, so an answer has no more than this.
+DOWN_CONVERT_BYTES_MAX = 1024 * 1024
+
 _READ_COMMITTED = 1
-_NO_EPOCH = EpochEndOffset()
+# The encoder knows the shared default by identity, and leaves it out without a look inside.
+_NO_EPOCH = cast("EpochEndOffset", default_struct(EpochEndOffset))
+
+
+def isolation_of(request: FetchRequest) -> Isolation:
+    """Return how far a consumer's request may see."""
+    if request.isolation_level == _READ_COMMITTED:
+        return Isolation.TXN_COMMITTED
+    return Isolation.HIGH_WATERMARK
 
 
 class FetchReader:
@@ -47,12 +59,9 @@ class FetchReader:
         self._version = version
         self._context = context
         self._partitions: Sequence[SessionPartition] = list(context.partitions)
-        self._min_bytes = request.min_bytes
-        self._max_bytes = min(request.max_bytes, broker.config.get_int("fetch.max.bytes"))
-        if request.isolation_level == _READ_COMMITTED:
-            self._isolation = Isolation.TXN_COMMITTED
-        else:
-            self._isolation = Isolation.HIGH_WATERMARK
+        self._max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._isolation = isolation_of(request)
         self._results: list[tuple[SessionPartition, PartitionData]] = []
         self._bytes = 0
         self._at_once = False
@@ -127,6 +136,9 @@ class FetchReader:
             part, log.high_watermark, log.log_start_offset
         ):
             return None, 0
+        if found.slice is not None and found.slice.base_offset < log.segments.active.base_offset:
+            # What follows is in a later segment: waiting would not make this answer longer.
+            self._at_once = True
         return self._data(partition, part, found, _NO_EPOCH), found.size
 
     def _diverging_epoch(
@@ -175,13 +187,25 @@ class FetchReader:
             return b""
         if self._version < 4:
             to_magic = 0 if self._version < 2 else 1
-            return down_convert(piece.read(), to_magic, first_offset=fetch_offset)
+            return down_convert(
+                _read(partition, piece._replace(size=min(piece.size, DOWN_CONVERT_BYTES_MAX))),
+                to_magic,
+                first_offset=fetch_offset,
+                max_bytes=DOWN_CONVERT_BYTES_MAX,
+            )
         if self._version < 10 and partition.rules.codec is Codec.ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs fetch version 10")
         if piece.size < SENDFILE_BYTES_MIN:
-            return piece.read()
+            return _read(partition, piece)
         # It has a length like bytes have, and the connection knows how to send it.
         return cast("Records", FileRecords(piece))
+
+
+def _read(partition: Partition, piece: LogSlice) -> bytes:
+    try:
+        return piece.read()
+    except OSError as error:
+        raise partition.log.owner.failed(f"reading {partition.key}", error) from error
 
 
 def _failed(index: int, code: ErrorCode) -> PartitionData:

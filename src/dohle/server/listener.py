@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import resource
 import socket
-from asyncio import AbstractEventLoop
+from asyncio import AbstractEventLoop, TimerHandle
 from collections import Counter
 from collections.abc import Callable
 
@@ -13,6 +14,8 @@ from dohle.core.listeners import Listener
 from dohle.server.connection import Connection, Service
 
 logger = logging.getLogger("dohle.server")
+
+_ACCEPT_PAUSE_S = 1.0
 
 
 class ConnectionLimits:
@@ -27,9 +30,12 @@ class ConnectionLimits:
     def admit(self, host: str) -> bool:
         """Count a new connection, unless there are too many."""
         values = self._values()
-        if self.total >= values.get_int("max.connections") or self.by_host[host] >= values.get_int(
-            "max.connections.per.ip"
-        ):
+        # A quarter of the descriptors is for files: a log that cannot be opened is worse than a
+        # client that has to come again.
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 3 // 4
+        if self.total >= min(most, values.get_int("max.connections")) or self.by_host[
+            host
+        ] >= values.get_int("max.connections.per.ip"):
             return False
         self.total += 1
         self.by_host[host] += 1
@@ -64,6 +70,8 @@ class ListeningSocket:
         self._limits = limits
         self._request_bytes_max = request_bytes_max
         self._idle_s_max = idle_ms_max / 1000
+        self._sweeper: TimerHandle | None = None
+        self._resumer: TimerHandle | None = None
         self._socket = _bind(listener, backlog)
         self.host, self.port = self._socket.getsockname()[:2]
 
@@ -80,9 +88,19 @@ class ListeningSocket:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                logger.error("cannot accept a connection on %s: %s", self.listener.name, error)
+                self._pause_accepting(error)
                 return
             self._admit(sock, address[0], address[1])
+
+    def _pause_accepting(self, error: OSError) -> None:
+        """Wait a little when the machine has no descriptor to give, instead of asking on and on."""
+        logger.error("no connections on %s for a while: %s", self.listener.name, error)
+        self._loop.remove_reader(self._socket.fileno())
+        self._resumer = self._loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting)
+
+    def _resume_accepting(self) -> None:
+        self._resumer = None
+        self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
 
     def _admit(self, sock: socket.socket, host: str, port: int) -> None:
         if not self._limits.admit(host):
@@ -119,9 +137,12 @@ class ListeningSocket:
 
     def stop_accepting(self) -> None:
         """Take no new connections."""
-        self._loop.remove_reader(self._socket.fileno())
-        self._socket.close()
-        self._sweeper.cancel()
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+        for timer in (self._sweeper, self._resumer):
+            if timer is not None:
+                timer.cancel()
 
     def close(self) -> None:
         """Close every connection."""

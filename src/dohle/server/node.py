@@ -83,6 +83,7 @@ class Node:
         self.logs = LogManager(
             self._fs, clock=self._clock, rng=self._rng, config=_log_manager_config(self.config)
         )
+        self.logs.on_directory_failed = self._directory_failed
         try:
             self.logs.attach(self.config.log_dirs, Identity(self.cluster_id, self.config.node_id))
             self._start_controller()
@@ -91,6 +92,7 @@ class Node:
             await self._register()
         except BaseException:
             for listener in self.listeners:
+                listener.stop_accepting()
                 listener.close()
             self.logs.release()
             raise
@@ -134,6 +136,12 @@ class Node:
             ErrorCode.INVALID_CONFIG,
             f"metadata.log.dir {wanted} must be one of log.dirs, and online",
         )
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        if directory.path == self.config.metadata_log_dir:
+            self._on_fatal(f"the metadata log's directory {directory.path} has failed")
+        elif not self.logs.online_directories:
+            self._on_fatal("every log directory has failed")
 
     def _start_broker(self) -> None:
         handlers = all_handlers()
@@ -236,7 +244,7 @@ class Node:
         if reply.error_code:
             raise RuntimeError(f"this broker cannot be registered: error {reply.error_code}")
         await self.controller.write(
-            unfence_broker(self.controller.image, self.config.node_id, self.controller.context)
+            lambda image, context: unfence_broker(image, self.config.node_id, context)
         )
 
     @property
@@ -251,14 +259,18 @@ class Node:
         self._maintenance = self._loop.call_later(max(delay_ms, 10) / 1000, self._maintain)
 
     def _maintain(self) -> None:
-        self.logs.run_due()
-        for flush in self.logs.due_flushes():
-            task = self._loop.create_task(self._flush(flush))
-            self._flushes.add(task)
-            task.add_done_callback(self._flushes.discard)
-        if self.controller.log.snapshot_due(self._clock.now_ms()):
-            self.controller.log.write_snapshot()
-        self._maintain_later()
+        try:
+            self.logs.run_due()
+            for flush in self.logs.due_flushes():
+                task = self._loop.create_task(self._flush(flush))
+                self._flushes.add(task)
+                task.add_done_callback(self._flushes.discard)
+            self.controller.maybe_snapshot()
+        except Exception:
+            # Whatever it was: flushes, retention and checkpoints must go on.
+            logger.exception("maintenance failed")
+        finally:
+            self._maintain_later()
 
     async def _flush(self, flush: DueFlush) -> None:
         try:
@@ -281,16 +293,19 @@ class Node:
         self.broker.write_held()
         for listener in self.listeners:
             listener.close()
-        node_id, image = self.config.node_id, self.controller.image
-        registration = image.brokers.get(node_id)
+        node_id = self.config.node_id
+        registration = self.controller.image.brokers.get(node_id)
         try:
             await self.controller.write(
-                begin_controlled_shutdown(image, node_id, self.controller.context)
+                lambda image, context: begin_controlled_shutdown(image, node_id, context)
             )
+            self.controller.stop()
             self.controller.log.close()
         except KafkaError as error:
             logger.error("the metadata log could not be closed cleanly: %s", error)
-        self.logs.close(-1 if registration is None else registration.epoch)
+        finally:
+            self.controller.stop()
+            self.logs.close(-1 if registration is None else registration.epoch)
         logger.info("node %d has stopped", node_id)
 
 

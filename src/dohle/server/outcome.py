@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from dohle.protocol.schema import Response
+from dohle.protocol.varint import RecordsElsewhere
 from dohle.storage.files import File
 from dohle.storage.segment import LogSlice
 
 
-class FileRecords:
+class FileRecords(RecordsElsewhere):
     """Record batches that stay in their file until ``sendfile`` takes them to the socket.
 
     It stands in a response where bytes would, and has a length like them.

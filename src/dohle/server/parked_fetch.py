@@ -33,16 +33,27 @@ class ParkedFetch:
 
     def recheck(self) -> None:
         """Look again: something has been appended, or a partition has changed."""
-        if self.future.done():
-            return
-        self._reader.read()
-        if self._reader.is_enough:
-            self.future.set_result(self._reader.response())
-        else:
-            self._park()
+        if self._look() and not self.future.done():
+            if self._reader.is_enough:
+                self._answer()
+            else:
+                self._park()
 
     def expire(self) -> None:
         """Answer with what there is."""
-        if not self.future.done():
+        if self._look() and not self.future.done():
+            self._answer()
+
+    def _look(self) -> bool:
+        """Read again. What goes wrong is this request's own trouble, not that of its waker."""
+        if self.future.done():
+            return False
+        try:
             self._reader.read()
-            self.future.set_result(self._reader.response())
+        except Exception as error:
+            self.future.set_exception(error)
+            return False
+        return True
+
+    def _answer(self) -> None:
+        self.future.set_result(self._reader.response())

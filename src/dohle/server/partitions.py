@@ -14,7 +14,9 @@ from dohle.core.config import ConfigValues
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
 from dohle.metadata.partition import PartitionImage
+from dohle.metadata.topic_names import INTERNAL_TOPICS
 from dohle.records.compression import Codec
+from dohle.records.plain import takes_plain_batches
 from dohle.records.validation import ValidationRules
 from dohle.storage.config import LogConfig
 from dohle.storage.log import Log
@@ -72,10 +74,24 @@ def validation_rules(values: ConfigValues) -> ValidationRules:
 class Partition:
     """A partition whose replica is on this broker."""
 
-    __slots__ = ("image", "key", "log", "min_insync_replicas", "rules", "topic_id")
+    __slots__ = (
+        "_node_id",
+        "image",
+        "key",
+        "log",
+        "min_insync_replicas",
+        "rules",
+        "takes_plain",
+        "topic_id",
+    )
 
     def __init__(
-        self, key: TopicPartition, topic_id: Uuid, image: PartitionImage, log: Log
+        self,
+        key: TopicPartition,
+        topic_id: Uuid,
+        image: PartitionImage,
+        log: Log,
+        node_id: BrokerId,
     ) -> None:
         self.key = key
         self.topic_id = topic_id
@@ -83,6 +99,9 @@ class Partition:
         self.log = log
         self.rules = ValidationRules()
         self.min_insync_replicas = 1
+        self._node_id = node_id
+        #: Whether any client may append here, with any acks, and plain batches need no closer look.
+        self.takes_plain = False
 
     @property
     def leader_epoch(self) -> int:
@@ -94,6 +113,20 @@ class Partition:
         self.log.update_config(log_config(values))
         self.rules = validation_rules(values)
         self.min_insync_replicas = values.get_int("min.insync.replicas")
+        self._note_plain()
+
+    def follow(self, image: PartitionImage) -> None:
+        """Take the place that a new image gives it."""
+        self.image = image
+        self._note_plain()
+
+    def _note_plain(self) -> None:
+        self.takes_plain = (
+            self.image.leader == self._node_id
+            and len(self.image.isr) >= self.min_insync_replicas
+            and self.key.topic not in INTERNAL_TOPICS
+            and takes_plain_batches(self.rules)
+        )
 
     def check_epoch(self, asked: int) -> None:
         """Refuse a client that knows another leader than we do; with -1 it does not say."""
@@ -148,10 +181,10 @@ class Partitions:
         """Take in a partition that the image gives to this broker, or a change of it."""
         known = self.get(*key)
         if known is not None and known.topic_id == topic_id:
-            known.image = image
+            known.follow(image)
         else:
             log = self._logs.get_or_create(key, topic_id, log_config(values), is_new=is_new)
-            known = Partition(key, topic_id, image, log)
+            known = Partition(key, topic_id, image, log, self._node_id)
             known.configure(values)
             # A single replica has everything that every replica has.
             log.update_high_watermark(log.log_end_offset)
@@ -163,5 +196,4 @@ class Partitions:
     def remove_topic(self, name: TopicName, topic_id: Uuid) -> None:
         """Delete a topic's logs."""
         self._by_id.pop(topic_id, None)
-        for partition in self._by_name.pop(name, {}).values():
-            self._logs.delete(partition.key)
+        self._logs.delete(*[partition.key for partition in self._by_name.pop(name, {}).values()])

@@ -33,8 +33,7 @@ _VERSIONS = range(3, 13)
 _FIRST_FLEXIBLE = 9
 # Where the api key and version end, and where the correlation id does.
 _HEAD_END, _PREFIX_START = 4, 8
-_CORRELATION = struct.Struct(">i")
-_INDEX_AND_SIZE = struct.Struct(">ii")
+_SIZE = struct.Struct(">i")
 # Behind the records of a flexible request: partition, topic and request end, without tagged fields.
 _TAIL = b"\0\0\0"
 
@@ -46,13 +45,26 @@ _MARK_ERROR = 0x1BAD
 class ProduceTemplate:
     """A produce request to one partition, less what changes from one to the next."""
 
-    __slots__ = ("_acks", "_answer", "_client_id", "_head", "_prefix", "_topic", "_version")
+    __slots__ = (
+        "_acks",
+        "_answer",
+        "_client_id",
+        "_head",
+        "_prefix",
+        "_size_at",
+        "_topic",
+        "_unpack",
+        "_version",
+    )
 
     def __init__(
         self, head: bytes, prefix: bytes, request: ProduceRequest, version: int, client_id: str
     ) -> None:
         self._head = head
         self._prefix = prefix
+        # Head, correlation id, prefix and partition; behind that the size of the records.
+        fields = struct.Struct(f">{_HEAD_END}si{len(prefix)}si")
+        self._unpack, self._size_at = fields.unpack_from, fields.size
         self._version = version
         self._client_id = client_id
         self._acks = request.acks
@@ -72,7 +84,7 @@ class ProduceTemplate:
         if not records:
             return None
         if version < _FIRST_FLEXIBLE:
-            index_at = len(frame) - len(records) - _INDEX_AND_SIZE.size
+            index_at = len(frame) - len(records) - _SIZE.size - 4
         else:
             if frame[-3:] != _TAIL:
                 return None
@@ -83,29 +95,46 @@ class ProduceTemplate:
 
     def handle(self, broker: Broker, frame: memoryview) -> Callable[[], Frame] | None:
         """Append the records of a request that fits; None if it does not fit."""
-        index_at = _PREFIX_START + len(self._prefix)
-        if frame[:_HEAD_END] != self._head or frame[_PREFIX_START:index_at] != self._prefix:
-            return None
         try:
-            index, size = _INDEX_AND_SIZE.unpack_from(frame, index_at)
-            start = index_at + _INDEX_AND_SIZE.size
-            end = len(frame)
-            if self._version >= _FIRST_FLEXIBLE:
-                size, start = _compact_size(frame, index_at + 4)
-                end -= len(_TAIL)
-                if frame[end:] != _TAIL:
-                    return None
+            head, correlation_id, prefix, index = self._unpack(frame)
+            if prefix != self._prefix or head != self._head:
+                return None
+            start, end = self._records_in(frame)
         except (struct.error, IndexError):
             return None
-        if size < 0 or start + size != end:
+        if start < 0:
             return None
         partition = broker.partitions.get(self._topic, index)
         if partition is None:
             return None
-        (correlation_id,) = _CORRELATION.unpack_from(frame, _HEAD_END)
         records = frame[start:end]
         outcome = append(broker, partition, records, self._acks, self._version, self._client_id)
         return lambda: self._reply(correlation_id, index, outcome)
+
+    def _records_in(self, frame: memoryview) -> tuple[int, int]:
+        """Return where the records begin and end; (-1, -1) if they do not fill the frame."""
+        start, end = self._size_at, len(frame)
+        if self._version < _FIRST_FLEXIBLE:
+            (size,) = _SIZE.unpack_from(frame, start)
+            start += _SIZE.size
+        else:
+            # One more than the size, seven bits to a byte, the lowest first.
+            size = frame[start]
+            start += 1
+            if size > 0x7F:
+                size = size & 0x7F | frame[start] << 7
+                start += 1
+                if size > 0x3FFF:
+                    size = size & 0x3FFF | frame[start] << 14
+                    start += 1
+                    if size > 0x1F_FFFF:
+                        size = size & 0x1F_FFFF | frame[start] << 21
+                        start += 1
+            size -= 1
+            end -= len(_TAIL)
+            if frame[end:] != _TAIL:
+                return -1, -1
+        return (start, end) if size >= 0 and start + size == end else (-1, -1)
 
     def _reply(self, correlation_id: int, index: int, outcome: Appended | KafkaError) -> Frame:
         if not isinstance(outcome, KafkaError):
@@ -120,17 +149,6 @@ class ProduceTemplate:
                 return [self._answer(correlation_id, index, info.first_offset, time, start)]
         response = _response(self._topic, partition_response(index, outcome))
         return list(encode_response(response, self._version, correlation_id))
-
-
-def _compact_size(frame: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    for position in range(at, at + 5):
-        byte = frame[position]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value - 1, position + 1
-        shift += 7
-    raise IndexError("a length of more than five bytes")
 
 
 def _response(topic: TopicName, partition: PartitionProduceResponse) -> ProduceResponse:

@@ -31,6 +31,7 @@ from dohle.records.batch import (
     set_base_offset_and_epoch,
     stamp_log_append_time,
 )
+from dohle.records.plain import PlainBatch
 from dohle.storage.append_checks import check_batches
 from dohle.storage.config import NEVER, LogConfig
 from dohle.storage.files import Buffer, join, parent
@@ -182,6 +183,32 @@ class Log:
             hold,
         )
 
+    def append_plain(self, batch: PlainBatch, leader_epoch: int) -> AppendInfo | None:
+        """Append a client's batch and hold it, if nothing but its bytes and its producer's state
+
+        change by that; None, and nothing has changed, if ``append_validated`` has to do it.
+        """
+        self.owner.ensure_online()
+        config, segment = self.config, self.segments.active
+        buffer, delta, max_timestamp = batch.buffer, batch.last_offset_delta, batch.max_timestamp
+        first_offset, size = self.log_end_offset, len(batch.buffer)
+        last_offset = first_offset + delta
+        try:
+            if (
+                config.message_timestamp_type_log_append
+                or leader_epoch != self.leader_epochs.latest_epoch
+                or segment.should_roll(config, size, max_timestamp, last_offset)
+                or not self.producer_state.commit_plain(batch, last_offset)
+            ):
+                return None
+            set_base_offset_and_epoch(buffer, 0, first_offset, leader_epoch)
+            segment.hold(buffer, last_offset, max_timestamp)
+            self.log_end_offset = last_offset + 1
+            self._flush_as_configured()
+        except OSError as error:
+            raise self.owner.failed(f"appending to {self.partition}", error) from error
+        return AppendInfo(first_offset, last_offset, max_timestamp, -1, size)
+
     def _append_assigned(
         self,
         found: Sequence[RecordBatch],
@@ -254,7 +281,9 @@ class Log:
         plan = self.producer_state.validate(
             found, origin, verification_guard=guard, transaction_version=transaction_version
         )
-        max_timestamp = max([batch.max_timestamp for batch in found])
+        max_timestamp = first.max_timestamp
+        if first is not last:
+            max_timestamp = max([batch.max_timestamp for batch in found])
         if plan.duplicate is not None:
             old = plan.duplicate
             return AppendInfo(
@@ -278,13 +307,18 @@ class Log:
             for aborted in plan.aborted:
                 segment.txn_index.append(aborted)
             self.producer_state.commit(plan)
-            if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-                self.flush()
-            elif self._flush_by_ms is None and self.config.flush_ms != NEVER:
-                self._start_flush_timer()
+            self._flush_as_configured()
         except OSError as error:
             raise self.owner.failed(f"appending to {self.partition}", error) from error
         return AppendInfo(first_offset, last_offset, max_timestamp, append_time, size)
+
+    def _flush_as_configured(self) -> None:
+        """Do after an append what flush.messages and flush.ms ask for."""
+        config = self.config
+        if self.log_end_offset - self.recovery_point >= config.flush_messages:
+            self.flush()
+        elif self._flush_by_ms is None and config.flush_ms != NEVER:
+            self._start_flush_timer()
 
     def write_held(self) -> None:
         """Write what appends have held back, with one system call."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from dohle.core.errors import ErrorCode, KafkaError
@@ -70,6 +70,7 @@ class LogDirectory:
         rng: Rng,
         producer_config: ProducerStateConfig,
         index_memory: IndexMemory,
+        on_failed: Callable[[LogDirectory], None] = lambda _: None,
     ) -> None:
         self.path = path
         self.directory_id = directory_id
@@ -80,6 +81,7 @@ class LogDirectory:
         self.had_clean_shutdown = False
         self._context = LogContext(fs, clock, rng, self, index_memory, producer_config)
         self._fs = fs
+        self._on_failed = on_failed
         self._clock = clock
         self._rng = rng
         self._lock: Lock | None = None
@@ -105,6 +107,7 @@ class LogDirectory:
         if self.failure is None:
             self.failure = str(error)
             logger.error("log directory %s goes offline while %s: %s", self.path, doing, error)
+            self._on_failed(self)
         return self._offline_error()
 
     @contextmanager
@@ -337,34 +340,46 @@ class LogDirectory:
             log.topic_id = topic_id
             return log
 
-    def delete_log(self, partition: TopicPartition) -> None:
-        """Take a log away: its folder gets ``-delete`` now and goes after the delay."""
-        with self.guarding(f"deleting {partition}"):
-            log = self.logs[partition]
-            target = self._take_out(log, delete_dir_name(partition, self._unique()))
-            self.delete_later([target], log.config.file_delete_delay_ms)
+    def delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
+        """Take logs away: their folders get ``-delete`` now and go after the delay.
+
+        Many at once cost one sync of the names and one of each checkpoint.
+        """
+        logs = [self.logs[partition] for partition in partitions]
+        # Whatever the disk does: they are gone, and must not stand in the way of a new topic.
+        for log in logs:
+            self._forget(log)
+        with self.guarding(f"deleting {len(logs)} partitions"):
+            for log in logs:
+                target = self._rename(log, delete_dir_name(log.partition, self._unique()))
+                self.delete_later([target], log.config.file_delete_delay_ms)
+            self._fs.sync_dir(self.path)
+            # A partition of the same name may come again, and must not inherit these.
+            self._checkpoint_all()
 
     def mark_stray(self, partition: TopicPartition) -> None:
         """Close a log that is not ours any more; its folder gets ``-stray`` and is kept."""
         with self.guarding(f"putting {partition} aside"):
             log = self.logs[partition]
             log.close()
-            self._take_out(log, stray_dir_name(partition, self._unique()))
+            self._forget(log)
+            self._rename(log, stray_dir_name(partition, self._unique()))
+            self._fs.sync_dir(self.path)
+            self._checkpoint_all()
 
     def _unique(self) -> Uuid:
         return Uuid(self._rng.randbytes(16))
 
-    def _take_out(self, log: Log, name: str) -> str:
-        """Rename a log's folder and forget the log; return the folder's new path."""
+    def _forget(self, log: Log) -> None:
         del self.logs[log.partition]
         self._flushes.forget(log)
+
+    def _rename(self, log: Log, name: str) -> str:
+        """Rename a log's folder; return its new path."""
         target = join(self.path, name)
         self._fs.rename(log.directory, target)
-        self._fs.sync_dir(self.path)
         log.moved_to(target)
         log.discard()
-        # A partition of the same name may come again, and must not inherit these.
-        self._checkpoint_all()
         return target
 
     def _checkpoint_all(self) -> None:

@@ -91,6 +91,8 @@ class LogManager:
             transaction_max_timeout_ms=self._config.transaction_max_timeout_ms,
         )
         self._index_memory = IndexMemory() if index_memory is None else index_memory
+        #: Told of a directory that has just gone offline.
+        self.on_directory_failed: Callable[[LogDirectory], None] = lambda _: None
         self.directories: list[LogDirectory] = []
         self._gone_offline: dict[str, str] = {}
         self._tasks = self._plan_tasks()
@@ -172,6 +174,7 @@ class LogManager:
             rng=self._rng,
             producer_config=self._producer_config,
             index_memory=self._index_memory,
+            on_failed=self.on_directory_failed,
         )
         try:
             directory.lock()
@@ -277,10 +280,20 @@ class LogManager:
             )
         return min(online, key=lambda d: len(d.logs)).create_log(partition, topic_id, config)
 
-    def delete(self, partition: TopicPartition) -> None:
-        """Take a partition's log away."""
-        if (directory := self._directory_of(partition)) is not None:
-            directory.delete_log(partition)
+    def delete(self, *partitions: TopicPartition) -> None:
+        """Take logs away; what is in an offline directory stays on its disk until that is back."""
+        by_directory: dict[LogDirectory, list[TopicPartition]] = {}
+        for partition in partitions:
+            if (directory := self._directory_of(partition)) is not None:
+                by_directory.setdefault(directory, []).append(partition)
+        failures = []
+        for directory, found in by_directory.items():
+            try:
+                directory.delete_logs(found)
+            except KafkaError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def mark_stray(self, partition: TopicPartition) -> None:
         """Put a log aside that this node is not assigned any more: kept, but not loaded again."""

@@ -21,8 +21,9 @@ from typing import NamedTuple
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicPartition
-from dohle.records.batch import Batch
+from dohle.records.batch import Batch, sequence_after
 from dohle.records.control import parse_txn_marker
+from dohle.records.plain import PlainBatch
 from dohle.storage.files import FileSystem, join
 from dohle.storage.open_transactions import OpenTransactions, TransactionChanges
 from dohle.storage.producer_append import (
@@ -36,7 +37,7 @@ from dohle.storage.producer_append import (
     after_marker,
     check_verified,
 )
-from dohle.storage.producer_entry import BatchMetadata, ProducerEntry
+from dohle.storage.producer_entry import NO_OFFSET, BatchMetadata, ProducerEntry
 from dohle.storage.producer_snapshot import (
     CorruptSnapshot,
     read_snapshot,
@@ -184,6 +185,34 @@ class ProducerState:
             self._transactions.apply(changes)
             for producer_id in changes.verified:
                 self._verifications.pop(producer_id, None)
+
+    def commit_plain(self, batch: PlainBatch, last_offset: int) -> bool:
+        """Take over a client's batch without flags; False if only ``validate`` can tell about it.
+
+        That is unless it has no producer, or its producer's next sequence and no transaction is
+        open or waits to be.
+        """
+        producer_id = batch.producer_id
+        if producer_id >= 0:
+            entry = self._producers.get(producer_id)
+            if (
+                entry is None
+                or not entry.follows(batch)
+                or entry.current_txn_first_offset >= 0
+                or producer_id in self._verifications
+            ):
+                return False
+            delta = batch.last_offset_delta
+            self._producers[producer_id] = entry.with_batch(
+                entry.producer_epoch,
+                sequence_after(batch.base_sequence, delta),
+                last_offset - delta,
+                last_offset,
+                batch.max_timestamp,
+                NO_OFFSET,
+            )
+        self.map_end_offset = last_offset + 1
+        return True
 
     def replay(self, batch: Batch) -> AbortedTransaction | None:
         """Take in a batch that is in the log already; return the transaction it aborts, if any."""

@@ -182,11 +182,12 @@ class LogSegment:
         ``hold`` leaves the writing to ``write_held``, which writes everything held with one call.
         Until then the bytes must stay as they are; whatever needs the file writes them first.
         """
+        if hold and len(batches) == 1:
+            self.hold(data, batches[0].last_offset, batches[0].max_timestamp)
+            return
         position = self.size
         if hold:
-            if not self._held:
-                self._held_at = position
-            self._held.append(data)
+            self._hold(data)
         else:
             self.file.write_at(position, data)
         if position == 0:
@@ -195,6 +196,20 @@ class LogSegment:
             self.index(position, batch.last_offset, batch.max_timestamp, batch.size)
             position += batch.size
         self.size = position
+
+    def hold(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
+        """Do what ``append`` does with one batch and ``hold``."""
+        position, size = self.size, len(data)
+        self._hold(data)
+        if position == 0:
+            self._first_batch_timestamp = max_timestamp
+        self.index(position, last_offset, max_timestamp, size)
+        self.size = position + size
+
+    def _hold(self, data: Buffer) -> None:
+        if not self._held:
+            self._held_at = self.size
+        self._held.append(data)
 
     def write_held(self) -> None:
         """Write what appends have held back."""
@@ -244,7 +259,10 @@ class LogSegment:
             return self._find(offset)
         except CorruptIndex as error:
             self.rebuild_indexes(str(error))
+        try:
             return self._find(offset)
+        except CorruptIndex as error:
+            raise CorruptBatch(f"{self.path}: {error}") from error
 
     def _find(self, offset: int) -> BatchHead | None:
         entry = self.offset_index.lookup(offset)

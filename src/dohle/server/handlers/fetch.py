@@ -14,7 +14,6 @@ from asyncio import Future
 from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode
-from dohle.core.ids import TopicName, Uuid
 from dohle.protocol.messages.fetch import FetchRequest, FetchResponse
 from dohle.server.fetch_reader import FetchReader
 from dohle.server.parked_fetch import ParkedFetch
@@ -28,13 +27,8 @@ def handle_fetch(
     broker: Broker, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Future[FetchResponse]:
     """Read, or wait for something to read."""
-
-    def topic_name(topic_id: Uuid) -> TopicName | None:
-        topic = broker.image.topic_by_id(topic_id)
-        return None if topic is None else topic.name
-
     now_ms = broker.clock.monotonic_ms()
-    session = broker.fetch_sessions.open(request, context.version, topic_name, now_ms)
+    session = broker.fetch_sessions.open(request, context.version, broker.topic_name, now_ms)
     if session.error is not ErrorCode.NONE:
         return FetchResponse(error_code=session.error)
     reader = FetchReader(broker, request, context.version, session)

@@ -15,6 +15,7 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
 from dohle.metadata import queries
 from dohle.metadata.controller import create_topics
+from dohle.metadata.topic_names import is_internal
 from dohle.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from dohle.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -38,8 +39,10 @@ def handle_metadata(
     """Tell about topics, their leaders and the brokers."""
     answer = _answer(broker, context, request)
     allowed = context.version < 4 or request.allow_auto_topic_creation
-    if answer.missing and allowed and broker.broker_values().get_bool("auto.create.topics.enable"):
-        return _create_and_answer(broker, context, request, answer.missing)
+    # Internal topics are their coordinators' to make, with settings of their own.
+    missing = tuple(name for name in answer.missing if not is_internal(name))
+    if missing and allowed and broker.broker_values().get_bool("auto.create.topics.enable"):
+        return _create_and_answer(broker, context, request, missing)
     return _with_operations(request, answer.response)
 
 

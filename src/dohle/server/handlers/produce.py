@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.metadata.topic_names import INTERNAL_TOPICS
 from dohle.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -29,6 +30,7 @@ from dohle.protocol.messages.produce import (
 from dohle.protocol.schema import Records
 from dohle.records.batch import RecordBatch
 from dohle.records.conversion import to_v2
+from dohle.records.plain import plain_batch
 from dohle.records.validation import RecordErrors, produced_batch, validate_batch
 from dohle.server.outcome import CloseConnection
 from dohle.server.partitions import Partition
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from dohle.server.dispatch import RequestContext
 
 _ADMIN_CLIENT = "__admin_client"
-_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 #: A partition and what was appended to it, which may still fail to be written.
 Appended = tuple[Partition, AppendInfo]
@@ -103,13 +104,23 @@ def append(
 ) -> Appended | KafkaError:
     """Check one partition's records and append them; they are written at the end of the event."""
     try:
+        if (
+            partition.takes_plain
+            and version >= 3
+            and -1 <= acks <= 1
+            and isinstance(records, memoryview)
+            and (plain := plain_batch(records, partition.rules, broker.clock.now_ms()))
+            and (info := partition.log.append_plain(plain, partition.image.leader_epoch))
+        ):
+            broker.hold(partition)
+            return partition, info
         if version < 3:
             batch = RecordBatch(memoryview(to_v2(memoryview(records or b""))))
         else:
             batch = produced_batch(records, version)
         if acks not in (-1, 0, 1):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {acks} is not known")
-        if partition.key.topic in _INTERNAL_TOPICS and client_id != _ADMIN_CLIENT:
+        if partition.key.topic in INTERNAL_TOPICS and client_id != _ADMIN_CLIENT:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is internal")
         if partition.image.leader != broker.node_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead it")

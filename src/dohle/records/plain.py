@@ -1,0 +1,99 @@
+"""The batch that most producers send: nothing to put right, and no rule that asks for more.
+
+:func:`plain_batch` accepts a part of what ``validation`` accepts and returns unchanged, and looks
+at the checksum too, without the objects that the general way makes. It never refuses: what it does
+not know goes the general way, which says what is wrong, or puts it right.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import crc32c
+
+from dohle.core.errors import KafkaError
+from dohle.core.ids import ProducerId
+from dohle.records.batch import ATTRIBUTES_AT, BATCH_HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from dohle.records.compression import Codec
+from dohle.records.record import NO_TIMESTAMP
+from dohle.records.scan import scan_records
+from dohle.records.validation import Depth, ValidationRules
+
+
+class PlainBatch(NamedTuple):
+    """What a log needs to know of a batch without flags, beside its bytes."""
+
+    buffer: memoryview
+    last_offset_delta: int
+    max_timestamp: int
+    #: -1 if the producer is not idempotent; then the two below say nothing.
+    producer_id: ProducerId
+    producer_epoch: int
+    base_sequence: int
+
+
+def takes_plain_batches(rules: ValidationRules) -> bool:
+    """Tell whether a topic's rules ask nothing that ``plain_batch`` does not look at."""
+    return (
+        not rules.compacted
+        and not rules.log_append_time
+        and rules.codec in (None, Codec.NONE)
+        and rules.depth is Depth.EVERY_RECORD
+    )
+
+
+def plain_batch(view: memoryview, rules: ValidationRules, now_ms: int) -> PlainBatch | None:
+    """Return the one batch that fills ``view``, in writable memory, if all is well with it.
+
+    None if it has to go the general way. The rules must be such that ``takes_plain_batches``.
+    """
+    try:
+        (
+            base_offset,
+            length,
+            _,
+            magic,
+            crc,
+            attributes,
+            last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            count,
+        ) = BATCH_HEADER.unpack_from(view)
+    except struct.error:
+        return None
+    size = len(view)
+    if (
+        magic != MAGIC
+        or attributes != 0
+        or base_offset != 0
+        or length + LOG_OVERHEAD != size
+        or size > rules.max_message_bytes
+        or count <= 0
+        or count != last_offset_delta + 1
+        or (producer_id >= 0 and base_sequence < 0)
+        or view.readonly
+        or crc32c.crc32c(view[ATTRIBUTES_AT:]) != crc
+    ):
+        return None
+    try:
+        low, high, is_consecutive, _ = scan_records(
+            bytes(view[HEADER_SIZE:]), count, base_timestamp
+        )
+    except KafkaError:
+        return None
+    if (
+        not is_consecutive
+        or high != max_timestamp
+        or high < NO_TIMESTAMP
+        or high - now_ms > rules.timestamp_after_max_ms
+        or now_ms - low > rules.timestamp_before_max_ms
+    ):
+        return None
+    return PlainBatch(
+        view, last_offset_delta, max_timestamp, producer_id, producer_epoch, base_sequence
+    )

@@ -1,0 +1,168 @@
+"""The common fetch request, recognised by its bytes.
+
+A consumer without a fetch session that reads one partition sends the same request again and again:
+only the correlation id and the offset change. A connection remembers the last such request; when
+the next one fits and there is enough to read, the answer is put together from its parts. Everything
+else (errors, waiting, aborted transactions, sessions) goes the general way.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from dohle.core.errors import KafkaError
+from dohle.protocol.framing import encode_response
+from dohle.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from dohle.protocol.varint import uvarint
+from dohle.server.fetch_reader import SENDFILE_BYTES_MIN, isolation_of
+from dohle.server.outcome import Chunk, FileRecords, Frame
+from dohle.server.partitions import Partition
+from dohle.storage.log_values import Isolation
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+
+# From the first version that sends batches as they are on.
+_VERSIONS = range(4, 18)
+_FIRST_FLEXIBLE = 12
+_SESSIONLESS = -1
+_HEAD_END, _PREFIX_START = 4, 8
+_CORRELATION = struct.Struct(">i")
+_OFFSET = struct.Struct(">q")
+_MARK = 0x1BADB0021BADB002
+
+
+class FetchTemplate:
+    """A fetch of one partition, less what changes from one to the next."""
+
+    def __init__(
+        self, broker: Broker, head: bytes, prefix: bytes, suffix: bytes, request: FetchRequest
+    ) -> None:
+        version = int.from_bytes(head[2:4], "big")
+        topic = request.topics[0]
+        asked = topic.partitions[0]
+        self._head, self._prefix, self._suffix = head, prefix, suffix
+        self._topic_id, self._topic_name = topic.topic_id, topic.topic
+        self._index, self._epoch = asked.partition, asked.current_leader_epoch
+        self._by_id = version >= 13
+        self._limit = min(asked.partition_max_bytes, request.max_bytes, broker.fetch_max_bytes)
+        self._min_bytes = request.min_bytes
+        self._isolation = isolation_of(request)
+        self._answer = _Answer(request, version)
+        self._size = _PREFIX_START + len(prefix) + _OFFSET.size + len(suffix)
+
+    @classmethod
+    def of(
+        cls,
+        broker: Broker,
+        frame: memoryview,
+        body_offset: int,
+        request: FetchRequest,
+        version: int,
+    ) -> FetchTemplate | None:
+        """Make the template of a request, if it is of the common kind."""
+        if version not in _VERSIONS or request.session_epoch != _SESSIONLESS or request.session_id:
+            return None
+        if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+            return None
+        asked = request.topics[0].partitions[0]
+        if asked.last_fetched_epoch != -1 or request.encode(version) != frame[body_offset:]:
+            return None
+        marked = _with_partition(request, asked.replace(fetch_offset=_MARK)).encode(version)
+        at = body_offset + marked.index(_OFFSET.pack(_MARK))
+        return cls(
+            broker,
+            bytes(frame[:_HEAD_END]),
+            bytes(frame[_PREFIX_START:at]),
+            bytes(frame[at + _OFFSET.size :]),
+            request,
+        )
+
+    def handle(self, broker: Broker, frame: memoryview) -> Frame | None:
+        """Answer a request that fits and finds enough; None if it has to go the general way."""
+        at = _PREFIX_START + len(self._prefix)
+        if (
+            len(frame) != self._size
+            or frame[:_HEAD_END] != self._head
+            or frame[_PREFIX_START:at] != self._prefix
+            or frame[at + _OFFSET.size :] != self._suffix
+        ):
+            return None
+        partition = self._partition(broker)
+        if partition is None or partition.rules.codec is not None:
+            return None
+        (offset,) = _OFFSET.unpack_from(frame, at)
+        log = partition.log
+        try:
+            partition.check_epoch(self._epoch)
+            found = log.read(offset, self._limit, self._isolation, min_one_batch=True)
+        except KafkaError:
+            return None
+        piece = found.slice
+        if piece is None or piece.size < self._min_bytes or found.aborted_transactions:
+            return None
+        records: Chunk = piece.read() if piece.size < SENDFILE_BYTES_MIN else FileRecords(piece)
+        (correlation_id,) = _CORRELATION.unpack_from(frame, _HEAD_END)
+        offsets = (log.high_watermark, log.last_stable_offset, log.log_start_offset)
+        return self._answer.frame(correlation_id, offsets, piece.size, records)
+
+    def _partition(self, broker: Broker) -> Partition | None:
+        if self._by_id:
+            return broker.partitions.get_by_id(self._topic_id, self._index)
+        return broker.partitions.get(self._topic_name, self._index)
+
+
+class _Answer:
+    """The parts of a good answer that do not change, cut from an encoded one."""
+
+    def __init__(self, request: FetchRequest, version: int) -> None:
+        topic = request.topics[0]
+        partition = PartitionData(
+            partition_index=topic.partitions[0].partition,
+            high_watermark=_MARK,
+            last_stable_offset=_MARK,
+            log_start_offset=_MARK,
+            aborted_transactions=() if isolation_of(request) is Isolation.TXN_COMMITTED else None,
+            records=b"",
+        )
+        responses = FetchableTopicResponse(
+            topic=topic.topic, topic_id=topic.topic_id, partitions=(partition,)
+        )
+        encoded = b"".join(encode_response(FetchResponse(responses=(responses,)), version, 0))
+        self._is_flexible = version >= _FIRST_FLEXIBLE
+        # Behind the records, which come last, there are only the ends of three structs.
+        self._tail = b"\0\0\0" if self._is_flexible else b""
+        records_at = len(encoded) - len(self._tail) - (1 if self._is_flexible else 4)
+        count = 3 if version >= 5 else 2
+        offsets = struct.Struct(f">{count}q")
+        at = encoded.index(offsets.pack(*[_MARK] * count))
+        before, behind = encoded[8:at], encoded[at + offsets.size : records_at]
+        self._count = count
+        self._pack = struct.Struct(f">ii{len(before)}s{count}q{len(behind)}s").pack
+        self._before, self._behind = before, behind
+        self._size = records_at - 4 + len(self._tail)
+
+    def frame(
+        self, correlation_id: int, offsets: tuple[int, int, int], size: int, records: Chunk
+    ) -> Frame:
+        """Put an answer together around the records."""
+        length = uvarint(size + 1) if self._is_flexible else size.to_bytes(4, "big")
+        head = self._pack(
+            self._size + len(length) + size,
+            correlation_id,
+            self._before,
+            *offsets[: self._count],
+            self._behind,
+        )
+        return [head + length, records, self._tail] if self._tail else [head + length, records]
+
+
+def _with_partition(request: FetchRequest, partition: FetchPartition) -> FetchRequest:
+    return request.replace(topics=(request.topics[0].replace(partitions=(partition,)),))
