@@ -2,8 +2,9 @@
 
 All work on the same bytes in the same process, in turn, and the medians are compared. Encoding
 gives one joined ``bytes`` everywhere, although we need not join record batches. A broker decodes
-from a view of what it received, for which we have decoders of their own: those rows hold our
-decoding from a view against the peers' from bytes, which is the quicker for them.
+from a view of what it received, for which there are decoders of their own: those rows hold our
+decoding from a view, as the broker calls it, against the peers' from bytes, which is quicker for
+them than from a view.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ def _ours(message: Request | Response, version: int, data: bytes) -> Codec:
     assert cls.from_bytes(version, data) == cls.from_bytes(version, view) == message
     return _codec(
         lambda: cls.from_bytes(version, data),
-        lambda: cls.from_bytes(version, view),
+        lambda: cls.decode(version, view),
         lambda: message.encode(version),
     )
 

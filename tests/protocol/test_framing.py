@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -153,6 +155,22 @@ def test_an_impossible_frame_size_is_malformed(size: bytes) -> None:
 def test_a_client_id_that_is_too_long_is_refused() -> None:
     with pytest.raises(UnencodableMessage):
         encode_request(HeartbeatRequest(), 4, 1, "x" * 40000)
+
+
+@pytest.mark.parametrize("client_id", ["\ud800", b"bytes", 7])
+def test_a_client_id_that_is_no_text_is_refused(client_id: Any) -> None:
+    for version in (0, 4):
+        with pytest.raises(UnencodableMessage, match="request header: client id"):
+            encode_request(HeartbeatRequest(), version, 1, client_id)
+
+
+@pytest.mark.parametrize("correlation_id", [1 << 31, -(1 << 31) - 1, None, "1"])
+def test_a_correlation_id_that_does_not_fit_is_refused(correlation_id: Any) -> None:
+    for version in (0, 4):
+        with pytest.raises(UnencodableMessage, match=r"request header: .* correlation id"):
+            encode_request(HeartbeatRequest(), version, correlation_id, "me")
+        with pytest.raises(UnencodableMessage, match=r"response header: .* correlation id"):
+            encode_response(HeartbeatResponse(), version, correlation_id)
 
 
 def test_a_frame_with_records_does_not_copy_them() -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dohle.core.ids import Uuid
 from dohle.protocol.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
+from dohle.protocol.fields import array, int8, int16, int32, string, uuid
 from dohle.protocol.messages.api_versions import ApiVersionsResponse
 from dohle.protocol.messages.delete_groups import DeleteGroupsRequest
-from dohle.protocol.messages.fetch import FetchResponse
+from dohle.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from dohle.protocol.messages.heartbeat import HeartbeatRequest
 from dohle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from dohle.protocol.messages.produce import ProduceRequest
 from dohle.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from dohle.protocol.schema import Message
+from dohle.protocol.schema import Data, Message, Struct
+from dohle.protocol.varint import RecordsElsewhere, uvarint
 from tests.protocol.random_messages import MESSAGES, PAIRS, messages
 
 
@@ -71,6 +75,23 @@ def test_any_bytes_give_a_message_or_one_error(pair: tuple[str, int], data: byte
     decodes(MESSAGES[name], version, data)
 
 
+class Arrays(Data, versions="0", flexible="0+"):
+    ids: tuple[Uuid, ...] = array(uuid, "0+")
+    numbers: tuple[int, ...] = array(int32, "0+")
+    maybe_ids: tuple[Uuid, ...] | None = array(uuid, "0+", nullable=True)
+    maybe_numbers: tuple[int, ...] | None = array(int16, "0+", nullable=True)
+
+
+class Pair(Struct):
+    number: int = int8("0+")
+    text: str = string("0+")
+
+
+class Pairs(Data, versions="0-1", flexible="1+"):
+    pairs: tuple[Pair, ...] = array(Pair, "0+")
+    end: int = int8("0+")
+
+
 #: A Produce request of version 12 up to the records of its only partition.
 PRODUCE_HEAD = b"\0" + bytes(6) + b"\2\1" + b"\2" + bytes(4)
 HUGE = b"\xff\xff\xff\xff\x07"  # 2^31 - 1 as a varint
@@ -102,6 +123,8 @@ HUGE = b"\xff\xff\xff\xff\x07"  # 2^31 - 1 as a varint
         (DeleteGroupsRequest, 2, b"\x80\x00\x00"),
         (SaslAuthenticateRequest, 2, b"\x80\x00\x00"),
         (MetadataResponse, 12, bytes(4) + b"\x80\x00" + bytes(12)),
+        (Arrays, 0, b"\x80\x00" + b"\0\0\0\1" + bytes(32)),  # of uuids: would step back
+        (Arrays, 0, b"\1" + b"\x80\x80\x00" + b"\0\0\1" + bytes(32)),  # of numbers
         (ProduceRequest, 12, PRODUCE_HEAD + b"\x80\x00" + bytes(3)),
         (ProduceRequest, 12, PRODUCE_HEAD + b"\x80\x80\x00" + bytes(3)),
         (SaslAuthenticateRequest, 0, b"\x7f\xff\xff\xff"),
@@ -122,6 +145,73 @@ def test_a_length_in_more_bytes_than_it_needs_is_read_as_kafka_reads_it() -> Non
         assert request.topic_data[0].partition_data[0].records == b"ab"
         member = HeartbeatRequest.from_bytes(4, b"\1" + bytes(4) + length + b"ab\0\0")
         assert member == HeartbeatRequest(member_id="ab")
+
+
+def test_null_in_more_bytes_than_it_needs_is_null_where_it_is_allowed() -> None:
+    for null in (b"\0", b"\x80\0", b"\x80\x80\0"):
+        for data in (b"\1\1" + null + null + b"\0", b"\1\1" + null + b"\1\0"):
+            for buffer in (data, memoryview(data)):
+                arrays = Arrays.from_bytes(0, buffer)
+                assert arrays.maybe_ids is None
+                assert arrays.maybe_numbers == (() if data.endswith(b"\1\0") else None)
+    assert Arrays.from_bytes(0, b"\x81\0\x81\0\x81\0\x81\0\0") == Arrays()
+
+
+@pytest.mark.parametrize("count", [126, 127, 128, 1000])
+def test_arrays_of_any_length_are_read_back(count: int) -> None:
+    ids = tuple(Uuid(i.to_bytes(16, "big")) for i in range(count))
+    numbers = tuple(range(-5, count - 5))
+    arrays = Arrays(ids=ids, numbers=numbers, maybe_ids=ids, maybe_numbers=numbers)
+    encoded = arrays.encode(0)
+    assert encoded.count(b"".join(ids)) == 2
+    for data in (encoded, memoryview(encoded)):
+        decoded = Arrays.from_bytes(0, data)
+        assert decoded == arrays
+        assert {type(value) for value in (*decoded.ids, *(decoded.maybe_ids or ()))} == {bytes}
+    assert not decodes(Arrays, 0, encoded[: count * 8])
+    with pytest.raises(UnencodableMessage):
+        arrays.replace(numbers=(*numbers, 1 << 31)).encode(0)
+    with pytest.raises(UnencodableMessage):
+        arrays.replace(ids=(*ids, "a uuid? not yet!")).encode(0)
+
+
+def test_no_memory_is_kept_for_long_arrays() -> None:
+    def use(count: int) -> None:
+        arrays = Arrays(ids=(Uuid(bytes(16)),) * count, numbers=(7,) * count)
+        assert Arrays.from_bytes(0, arrays.encode(0)) == arrays
+
+    use(200)
+    tracemalloc.start()
+    for count in range(4000, 4010):
+        use(count)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 20_000
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("count", [0, 1, 2, 1023, 1024, 1025, 1026, 5000])
+def test_long_arrays_of_structs_are_read_back(version: int, count: int) -> None:
+    pairs = Pairs(pairs=tuple(Pair(number=i % 100, text=str(i)) for i in range(count)), end=9)
+    encoded = pairs.encode(version)
+    for data in (encoded, memoryview(encoded)):
+        decoded = Pairs.from_bytes(version, data)
+        assert decoded == pairs
+        assert type(decoded.pairs) is tuple
+    assert not decodes(Pairs, version, encoded[:-1])
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_an_array_that_is_broken_early_takes_little_memory(version: int) -> None:
+    count = 300_000
+    claim = uvarint(count + 1) if version else count.to_bytes(4, "big")
+    data = claim + b"\0\xff\xff\xff\xff\xff" + bytes(3 * count)
+    assert not decodes(Pairs, version, data)
+    tracemalloc.start()
+    assert not decodes(Pairs, version, data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 300_000
 
 
 @pytest.mark.parametrize(
@@ -203,8 +293,70 @@ def test_a_version_that_does_not_exist_is_not_the_inputs_fault() -> None:
 def test_what_cannot_be_encoded_gives_one_error(
     cls: str, version: int, values: dict[str, object]
 ) -> None:
+    message = MESSAGES[cls](**values)
     with pytest.raises(UnencodableMessage, match=cls):
-        MESSAGES[cls](**values).encode(version)
+        message.encode(version)
+    with pytest.raises(UnencodableMessage, match=cls):
+        message.encode_chunks(version)
+
+
+@pytest.mark.parametrize("size", [4, 4000])
+@pytest.mark.parametrize("kind", [str, list, "i", "strided", "square"])
+def test_bytes_of_another_kind_are_refused(kind: object, size: int) -> None:
+    values = {
+        str: "x" * size,
+        list: [0] * size,
+        "i": memoryview(bytes(4 * size)).cast("i"),
+        "strided": memoryview(bytes(2 * size))[::2],
+        "square": memoryview(bytes(2 * size)).cast("B", (2, size)),
+    }
+    request: Any = SaslAuthenticateRequest
+    partition: Any = PartitionData
+    for version in (0, 2):
+        with pytest.raises(UnencodableMessage, match="SaslAuthenticateRequest"):
+            request(auth_bytes=values[kind]).encode(version)
+        with pytest.raises(UnencodableMessage, match="SaslAuthenticateRequest"):
+            request(auth_bytes=values[kind]).encode_chunks(version)
+    topic = FetchableTopicResponse(partitions=(partition(records=values[kind]),))
+    for version in (4, 12):
+        with pytest.raises(UnencodableMessage, match="FetchResponse"):
+            FetchResponse(responses=(topic,)).encode(version)
+        with pytest.raises(UnencodableMessage, match="FetchResponse"):
+            FetchResponse(responses=(topic,)).encode_chunks(version)
+
+
+@pytest.mark.parametrize("size", [0, 4, 4000])
+def test_bytes_may_come_in_any_buffer_of_bytes(size: int) -> None:
+    data = bytes(size)
+    request: Any = SaslAuthenticateRequest
+    expected = request(auth_bytes=data).encode(2)
+    for value in (bytearray(data), memoryview(data), memoryview(data).cast("c")):
+        assert request(auth_bytes=value).encode(2) == expected
+        assert b"".join(request(auth_bytes=value).encode_chunks(2)) == expected
+
+
+class Elsewhere(RecordsElsewhere):
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def test_records_elsewhere_are_handed_on_but_cannot_be_joined() -> None:
+    partition: Any = PartitionData
+
+    def response(records: object) -> FetchResponse:
+        topic = FetchableTopicResponse(partitions=(partition(records=records),))
+        return FetchResponse(responses=(topic,))
+
+    records: Any = Elsewhere(5000)
+    _, found, _ = response(records).encode_chunks(12)
+    assert found is records
+    with pytest.raises(UnencodableMessage, match="FetchResponse"):
+        response(records).encode(12)
+    with pytest.raises(UnencodableMessage, match="FetchResponse"):
+        response(Elsewhere(5)).encode_chunks(12)
 
 
 @pytest.mark.parametrize("uuid", [b"", bytes(15), bytes(17), None])

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from dohle.core.ids import GroupId, TopicName
+from dohle.protocol.fields import int32
 from dohle.protocol.messages.fetch import FetchResponse, PartitionData
 from dohle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from dohle.protocol.messages.records.classic_group import OffsetCommitKey
-from dohle.protocol.schema import VersionRange, version_range
+from dohle.protocol.messages.records.classic_group import OffsetCommitKey, OffsetCommitValue
+from dohle.protocol.messages.records.cluster_metadata import TopicRecord
+from dohle.protocol.schema import Data, Message, Request, Struct, VersionRange, version_range
 
 
 def test_every_field_has_a_default() -> None:
@@ -73,6 +77,71 @@ def test_default_structs_are_shared() -> None:
     assert PartitionData().diverging_epoch is PartitionData().diverging_epoch
     decoded = FetchResponse.from_bytes(12, FetchResponse().encode(12))
     assert decoded == FetchResponse()
+
+
+def test_an_instance_of_a_base_changes_nothing_for_its_subclasses() -> None:
+    class Base(Data, versions="0"):
+        """As bare as the bases of the schema language."""
+
+    class Late(Base, versions="0"):
+        number: int = int32("0+", default=7)
+
+    bases: tuple[Any, ...] = (Struct, Message, Request, Data, Base)
+    for bare in bases:
+        assert bare() == bare()
+        with pytest.raises(TypeError, match="number"):
+            bare(number=1)
+    assert Late() == Late(number=7)
+    assert Late(number=8).number == 8
+
+
+def test_keys_and_record_types_are_those_of_the_declaration() -> None:
+    assert (HeartbeatRequest.API_KEY, HeartbeatResponse.API_KEY) == (12, 12)
+    assert VersionRange(0, 4) == HeartbeatRequest.VERSIONS
+    assert VersionRange(4, 32767) == HeartbeatRequest.FLEXIBLE
+    assert (TopicRecord.API_KEY, OffsetCommitKey.RECORD_TYPE) == (2, 1)
+    assert OffsetCommitValue.RECORD_TYPE == 1
+
+
+_FIRST_USES = """
+import sys, threading
+from dohle.protocol import fields
+from dohle.protocol.schema import Data
+
+def message(element):
+    class Arrays(Data, versions="0", flexible="0+"):
+        locals().update((f"array_{n}", fields.array(element, "0+")) for n in range(40))
+    return Arrays()
+
+KINDS = "uuid boolean int8 int16 int32 int64 uint16 uint32 float64"
+MESSAGES = [message(getattr(fields, kind)) for kind in KINDS.split()]
+start, failures = threading.Barrier(8), []
+
+def use():
+    for message in MESSAGES:
+        cls, version = type(message), message.VERSIONS.highest
+        try:
+            start.wait()
+            data = message.encode(version)
+            start.wait()
+            assert cls.from_bytes(version, data) == message
+        except Exception as failure:
+            failures.append(repr(failure))
+
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=use) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+sys.exit("; ".join(failures) or 0)
+"""
+
+
+def test_threads_may_use_a_message_for_the_first_time_at_once() -> None:
+    # Whatever is made on first use must not have been made, so it takes a new process.
+    run = subprocess.run([sys.executable, "-c", _FIRST_USES], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,40 @@ def test_wrong_offsets_inside_are_counted_anew(codec: Codec) -> None:
         assert valid.compression is codec
 
 
+def large(count: int) -> bytes:
+    """A batch whose records are looked at where they are, without a copy."""
+    return batch_of(*[(NOW_MS, None if i == 7 else b"k", b"v" * 1000) for i in range(count)])
+
+
+@pytest.mark.parametrize("depth", Depth)
+@pytest.mark.parametrize("readonly", [False, True])
+def test_large_records_are_taken_as_they_are(depth: Depth, readonly: bool) -> None:
+    data = large(100)
+    batch = RecordBatch(memoryview(data)) if readonly else writable(data)
+    assert validate_batch(batch, ValidationRules(depth=depth), NOW_MS) is batch
+    assert batch.buffer == data
+
+
+def test_large_records_are_refused_and_rewritten_like_small_ones() -> None:
+    data = large(100)
+    with pytest.raises(RecordErrors) as refused:
+        validate_batch(writable(data), ValidationRules(compacted=True), NOW_MS)
+    assert [index for index, _ in refused.value.record_errors] == [7]
+    valid = validate_batch(writable(data), ValidationRules(codec=Codec.LZ4), NOW_MS)
+    valid.ensure_valid()
+    assert valid.compression is Codec.LZ4
+    assert list(valid) == list(writable(data))
+
+
+def test_a_buffer_can_be_resized_once_its_batch_is_validated() -> None:
+    buffer = bytearray(large(100))
+    with memoryview(buffer) as view:
+        batch = RecordBatch(view)
+        validate_batch(batch, RULES, NOW_MS)
+        batch.buffer.release()
+    buffer.clear()
+
+
 def test_following_lengths_sees_wrong_offsets_by_the_last() -> None:
     batch = writable(with_offset_deltas([0, 0, 0, 0, 0], Codec.NONE))
     valid = validate_batch(batch, ValidationRules(depth=Depth.FRAMES), NOW_MS)
@@ -393,6 +427,7 @@ rule_sets = st.builds(
     codec=st.sampled_from([Codec.NONE, Codec.LZ4]),
     damage=st.none() | st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)),
     header_max=st.none() | st.integers(-1, NOW_MS * 2),
+    value_size=st.sampled_from([1, 700]),  # the larger ones are scanned where they are
 )
 def test_every_batch_fares_as_if_all_its_records_had_been_decoded(
     groups: list[tuple[int, int, bytes | None, bool]],
@@ -400,11 +435,12 @@ def test_every_batch_fares_as_if_all_its_records_had_been_decoded(
     codec: Codec,
     damage: tuple[int, int] | None,
     header_max: int | None,
+    value_size: int,
 ) -> None:
     builder = BatchBuilder(codec=codec)
     for number, timestamp, key, has_headers in groups:
         for _ in range(number):
-            builder.append(timestamp, key, b"v", (("h", b"1"),) if has_headers else ())
+            builder.append(timestamp, key, b"v" * value_size, (("h", b"1"),) if has_headers else ())
     data = builder.build()
     if damage is not None:
         data[HEADER_SIZE + damage[0] % (len(data) - HEADER_SIZE)] = damage[1]

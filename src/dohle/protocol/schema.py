@@ -28,7 +28,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
-from dohle.protocol.errors import MalformedMessage, UnsupportedVersion
+from dohle.protocol.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
 
 #: What a field of record batches holds: decoding gives a view into its input, never a copy.
 Records = bytes | memoryview
@@ -199,7 +199,10 @@ class Message(Struct):
             encoder = self._encoders[version]
         except KeyError:
             encoder = self._encoder(version)
-        return b"".join(encoder(self))
+        try:
+            return b"".join(encoder(self))
+        except TypeError as error:  # records that are not in memory
+            raise self._unjoinable(version, error) from None
 
     def encode_chunks(self, version: int) -> list[Records]:
         """Return the message in pieces: its record batches as they are, all else joined.
@@ -208,17 +211,23 @@ class Message(Struct):
         """
         chunks: list[Records] = []
         small: list[Records] = []
-        for chunk in (self._encoders.get(version) or self._encoder(version))(self):
-            if len(chunk) < CHUNK_BYTES_MIN:
-                small.append(chunk)
-                continue
+        try:
+            for chunk in (self._encoders.get(version) or self._encoder(version))(self):
+                if len(chunk) < CHUNK_BYTES_MIN:
+                    small.append(chunk)
+                    continue
+                if small:
+                    chunks.append(b"".join(small))
+                    small.clear()
+                chunks.append(chunk)
             if small:
                 chunks.append(b"".join(small))
-                small.clear()
-            chunks.append(chunk)
-        if small:
-            chunks.append(b"".join(small))
+        except TypeError as error:  # few records, and those not in memory
+            raise self._unjoinable(version, error) from None
         return chunks
+
+    def _unjoinable(self, version: int, error: TypeError) -> UnencodableMessage:
+        return UnencodableMessage(f"{type(self).__name__} version {version}: {error}")
 
     @classmethod
     def decode(cls, version: int, buffer: Buffer, offset: int = 0) -> tuple[Self, int]:
@@ -226,7 +235,7 @@ class Message(Struct):
         if type(buffer) is bytes:
             decoder = cls._bytes_decoders.get(version) or cls._decoder(version, view=False)
         else:
-            view = memoryview(buffer)
+            view = buffer if type(buffer) is memoryview else memoryview(buffer)
             buffer = view if view.format == "B" else view.cast("B")
             decoder = cls._view_decoders.get(version) or cls._decoder(version, view=True)
         return decoder(buffer, offset)

@@ -210,8 +210,8 @@ def pack_array(code: str, values: Sequence[Any]) -> bytes:
 class RecordsElsewhere:
     """Record batches that are not in memory, as in a file: here only their length matters.
 
-    One may stand in a field of record batches; ``encode_chunks`` hands it on as it is, if it is long
-    enough to be a chunk of its own.
+    One may stand in a field of record batches; ``encode_chunks`` hands it on as it is, if it is
+    long enough to be a chunk of its own.
     """
 
     __slots__ = ()

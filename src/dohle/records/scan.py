@@ -32,7 +32,7 @@ from dohle.records.varint import (
 #: A run is tried after this many records of one size in a row.
 _ALIKE_MIN = 4
 #: Trying costs as much as scanning about this many records singly: no run is tried for fewer.
-_RUN_MIN = 12
+_RUN_MIN = 20
 #: After a run this many records are scanned singly; each run that was shorter than that doubles it.
 _PAUSE_MIN = 16
 #: The most records in a run: bounds what the columns take.

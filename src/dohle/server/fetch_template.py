@@ -75,8 +75,12 @@ class FetchTemplate:
         asked = request.topics[0].partitions[0]
         if asked.last_fetched_epoch != -1 or request.encode(version) != frame[body_offset:]:
             return None
-        marked = _with_partition(request, asked.replace(fetch_offset=_MARK)).encode(version)
-        at = body_offset + marked.index(_OFFSET.pack(_MARK))
+        # The offset stands where two requests that differ in nothing else begin to differ.
+        zero, ones = (
+            _with_partition(request, asked.replace(fetch_offset=offset)).encode(version)
+            for offset in (0, -1)
+        )
+        at = body_offset + next(i for i, byte in enumerate(zero) if byte != ones[i])
         return cls(
             broker,
             bytes(frame[:_HEAD_END]),
@@ -103,12 +107,13 @@ class FetchTemplate:
         try:
             partition.check_epoch(self._epoch)
             found = log.read(offset, self._limit, self._isolation, min_one_batch=True)
-        except KafkaError:
+            piece = found.slice
+            if piece is None or piece.size < self._min_bytes or found.aborted_transactions:
+                return None
+            records: Chunk = piece.read() if piece.size < SENDFILE_BYTES_MIN else FileRecords(piece)
+        except (KafkaError, OSError):
+            # The general way meets the same, and knows what to do about it.
             return None
-        piece = found.slice
-        if piece is None or piece.size < self._min_bytes or found.aborted_transactions:
-            return None
-        records: Chunk = piece.read() if piece.size < SENDFILE_BYTES_MIN else FileRecords(piece)
         (correlation_id,) = _CORRELATION.unpack_from(frame, _HEAD_END)
         offsets = (log.high_watermark, log.last_stable_offset, log.log_start_offset)
         return self._answer.frame(correlation_id, offsets, piece.size, records)

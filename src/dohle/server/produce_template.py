@@ -99,10 +99,29 @@ class ProduceTemplate:
             head, correlation_id, prefix, index = self._unpack(frame)
             if prefix != self._prefix or head != self._head:
                 return None
-            start, end = self._records_in(frame)
+            start, end = self._size_at, len(frame)
+            if self._version < _FIRST_FLEXIBLE:
+                (size,) = _SIZE.unpack_from(frame, start)
+                start += _SIZE.size
+            else:
+                # One more than the size, seven bits to a byte, the lowest first.
+                size = frame[start]
+                start += 1
+                if size > 0x7F:
+                    size = size & 0x7F | frame[start] << 7
+                    start += 1
+                    if size > 0x3FFF:
+                        size = size & 0x3FFF | frame[start] << 14
+                        start += 1
+                        if size > 0x1F_FFFF:
+                            return None
+                size -= 1
+                end -= len(_TAIL)
+                if frame[end:] != _TAIL:
+                    return None
         except (struct.error, IndexError):
             return None
-        if start < 0:
+        if size < 0 or start + size != end:
             return None
         partition = broker.partitions.get(self._topic, index)
         if partition is None:
@@ -110,31 +129,6 @@ class ProduceTemplate:
         records = frame[start:end]
         outcome = append(broker, partition, records, self._acks, self._version, self._client_id)
         return lambda: self._reply(correlation_id, index, outcome)
-
-    def _records_in(self, frame: memoryview) -> tuple[int, int]:
-        """Return where the records begin and end; (-1, -1) if they do not fill the frame."""
-        start, end = self._size_at, len(frame)
-        if self._version < _FIRST_FLEXIBLE:
-            (size,) = _SIZE.unpack_from(frame, start)
-            start += _SIZE.size
-        else:
-            # One more than the size, seven bits to a byte, the lowest first.
-            size = frame[start]
-            start += 1
-            if size > 0x7F:
-                size = size & 0x7F | frame[start] << 7
-                start += 1
-                if size > 0x3FFF:
-                    size = size & 0x3FFF | frame[start] << 14
-                    start += 1
-                    if size > 0x1F_FFFF:
-                        size = size & 0x1F_FFFF | frame[start] << 21
-                        start += 1
-            size -= 1
-            end -= len(_TAIL)
-            if frame[end:] != _TAIL:
-                return -1, -1
-        return (start, end) if size >= 0 and start + size == end else (-1, -1)
 
     def _reply(self, correlation_id: int, index: int, outcome: Appended | KafkaError) -> Frame:
         if not isinstance(outcome, KafkaError):
@@ -144,9 +138,8 @@ class ProduceTemplate:
             except KafkaError as error:
                 outcome = error
             else:
-                start = log.log_start_offset
-                time = info.log_append_time_ms
-                return [self._answer(correlation_id, index, info.first_offset, time, start)]
+                first, time = info.first_offset, info.log_append_time_ms
+                return [self._answer(correlation_id, index, first, time, log.log_start_offset)]
         response = _response(self._topic, partition_response(index, outcome))
         return list(encode_response(response, self._version, correlation_id))
 

@@ -184,9 +184,10 @@ class Log:
         )
 
     def append_plain(self, batch: PlainBatch, leader_epoch: int) -> AppendInfo | None:
-        """Append a client's batch and hold it, if nothing but its bytes and its producer's state
+        """Append a client's batch as ``append_validated`` does, held, where that takes no more.
 
-        change by that; None, and nothing has changed, if ``append_validated`` has to do it.
+        None, and nothing has changed, if it does: a new segment, a new epoch, the time of the
+        append, or a closer look at the producer.
         """
         self.owner.ensure_online()
         config, segment = self.config, self.segments.active

@@ -166,15 +166,11 @@ class LogSegment:
             return True
         if self.size == 0:
             return False
-        return self._age_ms(max_timestamp) > config.segment_ms - self.jitter_ms
-
-    def _age_ms(self, max_timestamp: int) -> int:
-        if self._first_batch_timestamp is None:
+        if (first := self._first_batch_timestamp) is None:
             head = next(scan_heads(self.file, 0, self.size), None)
-            self._first_batch_timestamp = -1 if head is None else head.max_timestamp
-        if self._first_batch_timestamp >= 0:
-            return max_timestamp - self._first_batch_timestamp
-        return self._clock.now_ms() - self._created_ms
+            first = self._first_batch_timestamp = -1 if head is None else head.max_timestamp
+        age_ms = max_timestamp - first if first >= 0 else self._clock.now_ms() - self._created_ms
+        return age_ms > config.segment_ms - self.jitter_ms
 
     def append(self, batches: Sequence[Batch], data: Buffer, *, hold: bool = False) -> None:
         """Write the batches' bytes at the end and index them.
@@ -182,14 +178,15 @@ class LogSegment:
         ``hold`` leaves the writing to ``write_held``, which writes everything held with one call.
         Until then the bytes must stay as they are; whatever needs the file writes them first.
         """
-        if hold and len(batches) == 1:
-            self.hold(data, batches[0].last_offset, batches[0].max_timestamp)
+        if hold:
+            at = 0
+            for batch in batches:
+                size = batch.size
+                self.hold(data[at : at + size], batch.last_offset, batch.max_timestamp)
+                at += size
             return
         position = self.size
-        if hold:
-            self._hold(data)
-        else:
-            self.file.write_at(position, data)
+        self.file.write_at(position, data)
         if position == 0:
             self._first_batch_timestamp = batches[0].max_timestamp
         for batch in batches:
@@ -198,18 +195,15 @@ class LogSegment:
         self.size = position
 
     def hold(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Do what ``append`` does with one batch and ``hold``."""
+        """Take one batch in as ``append`` does, to be written by ``write_held``."""
         position, size = self.size, len(data)
-        self._hold(data)
+        if not self._held:
+            self._held_at = position
+        self._held.append(data)
         if position == 0:
             self._first_batch_timestamp = max_timestamp
         self.index(position, last_offset, max_timestamp, size)
         self.size = position + size
-
-    def _hold(self, data: Buffer) -> None:
-        if not self._held:
-            self._held_at = self.size
-        self._held.append(data)
 
     def write_held(self) -> None:
         """Write what appends have held back."""
@@ -225,7 +219,7 @@ class LogSegment:
 
     def index(self, position: int, last_offset: int, max_timestamp: int, size: int) -> None:
         """Take note of one batch, appended or found by a scan: both give the same entries."""
-        maximum = self.max_timestamp
+        maximum = self._max_timestamp or self.max_timestamp
         if max_timestamp > maximum.timestamp:
             maximum = self._max_timestamp = TimestampOffset(max_timestamp, last_offset)
         if self._bytes_since_index_entry > self._index_interval:

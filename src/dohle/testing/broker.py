@@ -44,6 +44,7 @@ class Broker:
         if not self._started.wait(_START_TIMEOUT_S):
             raise TimeoutError(f"the broker did not start within {_START_TIMEOUT_S} s")
         if self._failure is not None:
+            self._remove_data()
             raise self._failure
         return self
 
@@ -78,10 +79,15 @@ class Broker:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(_START_TIMEOUT_S)
-        if self._data is None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            if self._thread.is_alive():
+                raise TimeoutError(f"the broker did not stop within {_START_TIMEOUT_S} s")
+        self._remove_data()
         if self._failure is not None:
             raise self._failure
+
+    def _remove_data(self) -> None:
+        if self._data is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self.start()

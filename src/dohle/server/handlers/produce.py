@@ -5,6 +5,7 @@
 - v3 transactional id; v7 zstd; v8 errors of single records; v10 the current leader in errors; v13
   topic ids.
 - The order of checks is Kafka's: request, partition, batch, records, producer state.
+- Most batches are plain and take a short way to the log (``records.plain``), with the same result.
 - The appends of all produce requests of one read event are written together; the answer is made
   after that, so nothing is acknowledged that was not written.
 - acks=0 gets no answer; if anything failed the connection is closed, which is all that such a

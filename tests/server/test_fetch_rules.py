@@ -1,0 +1,81 @@
+"""When a fetch is answered, and what asking for a topic does not do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dohle.core.errors import ErrorCode
+from dohle.core.ids import TopicName
+from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from dohle.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from dohle.server.node import Node
+from tests.server.wire import Wire, batch, create_topic, on_node, produce
+
+#: Longer than a test waits for an answer.
+FOREVER_MS = 3_600_000
+
+
+async def fetch(wire: Wire, offset: int, *, min_bytes: int, max_bytes: int) -> PartitionData:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 30)
+    request = FetchRequest(
+        max_wait_ms=FOREVER_MS,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=(FetchTopic(topic=TopicName("t"), partitions=(partition,)),),
+    )
+    answer = await wire.send(request, 12)
+    result: PartitionData = answer.responses[0].partitions[0]
+    return result
+
+
+async def fill(wire: Wire, batches: int, **configs: str) -> int:
+    """Return the size of each of the equal batches."""
+    await create_topic(wire, "t", configs={k.replace("_", "."): v for k, v in configs.items()})
+    records = batch(b"v" * 100_000)
+    for _ in range(batches):
+        assert (await produce(wire, "t", records)).error_code == 0
+    return len(records)
+
+
+def test_a_fetch_that_wants_more_than_it_takes_is_answered_when_it_has_all_it_takes(
+    tmp_path: Path,
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        size = await fill(wire, 4)
+        found = await fetch(wire, 0, min_bytes=10 * size, max_bytes=2 * size)
+        assert len(found.records or b"") == 2 * size
+
+    on_node(tmp_path, scenario)
+
+
+def test_a_fetch_in_an_older_segment_does_not_wait_for_the_newest_to_grow(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        size = await fill(wire, 20, segment_bytes="1048576")
+        partition = node.broker.partitions.get("t", 0)
+        assert partition is not None
+        second = list(partition.log.segments)[1].base_offset
+        found = await fetch(wire, second - 2, min_bytes=1_000_000, max_bytes=50_000_000)
+        assert len(found.records or b"") == 2 * size
+
+    on_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+@pytest.mark.parametrize("version", [1, 12])
+def test_asking_for_an_internal_topic_does_not_make_it(
+    tmp_path: Path, name: str, version: int
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        topics = (
+            MetadataRequestTopic(name=TopicName(name)),
+            MetadataRequestTopic(name=TopicName("ordinary")),
+        )
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+        answer = await wire.send(request, version)
+        codes = {topic.name: topic.error_code for topic in answer.topics}
+        assert codes[TopicName(name)] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert {topic.name for topic in node.controller.image.topics.values()} == {"ordinary"}
+
+    on_node(tmp_path, scenario)

@@ -1,0 +1,178 @@
+"""A fetch that waits and then fails is its own client's trouble, not that of who woke it.
+
+Appends are held until the end of a read event, then written, and then those who wait are looked at.
+Whatever goes wrong with the looking, what was acknowledged is in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dohle.core.errors import ErrorCode
+from dohle.core.ids import TopicName
+from dohle.core.seams import ManualClock
+from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from dohle.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from dohle.records.batch import batches
+from dohle.server.node import Node
+from tests.server.faults import FaultyFileSystem, until, watched_node
+from tests.server.wire import Wire, batch, create_topic, produce, running_node
+
+FETCH_VERSION = 12
+FOREVER_MS = 3_600_000
+#: The first read finds the batch, the second takes the records.
+SPARED = (0, 1)
+FAULTS = (OSError(errno.EIO, "a sector cannot be read"), RuntimeError("nobody thought of this"))
+
+
+def two_directories(path: Path) -> dict[str, str]:
+    """The first topic goes to the first directory; the metadata log is not in it."""
+    paths = [str(path / "one"), str(path / "two")]
+    return {"log.dirs": ",".join(paths), "metadata.log.dir": paths[1]}
+
+
+def fetch_of(topic: str, *, wait_ms: int = 0, min_bytes: int = 1) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        topics=(FetchTopic(topic=TopicName(topic), partitions=(partition,)),),
+    )
+
+
+async def fetch(wire: Wire, topic: str) -> PartitionData:
+    answer = await wire.send(fetch_of(topic), FETCH_VERSION)
+    found: PartitionData = answer.responses[0].partitions[0]
+    return found
+
+
+async def values(wire: Wire, topic: str) -> list[bytes | None]:
+    found = await fetch(wire, topic)
+    assert found.error_code == 0
+    return [record.value for one in batches(found.records or b"") for record in one.records()]
+
+
+async def park(node: Node, wire: Wire, request: FetchRequest) -> None:
+    """Send a fetch, and return when it waits."""
+    before = len(node.broker.waiting)
+    await wire.post(request, FETCH_VERSION)
+    await until(lambda: len(node.broker.waiting) == before + 1)
+
+
+async def produce_to_both(wire: Wire, value: bytes) -> dict[str, int]:
+    """Append to both topics by one request, and return the error codes."""
+    data = (PartitionProduceData(index=0, records=batch(value)),)
+    topics = tuple(TopicProduceData(name=TopicName(t), partition_data=data) for t in "ab")
+    answer = await wire.send(ProduceRequest(acks=1, timeout_ms=5_000, topic_data=topics), 12)
+    return {one.name: one.partition_responses[0].error_code for one in answer.responses}
+
+
+@pytest.mark.parametrize("spared", SPARED)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+def test_a_parked_fetch_that_cannot_read_costs_no_acknowledged_record(
+    tmp_path: Path, fault: Exception, spared: int
+) -> None:
+    fs = FaultyFileSystem()
+
+    async def run() -> None:
+        stopped, killed = tmp_path / "stopped", tmp_path / "killed"
+        async with (
+            running_node(stopped, two_directories(stopped), fs=fs) as node,
+            await Wire.connect(node) as producer,
+            await Wire.connect(node) as consumer,
+            await Wire.connect(node) as other,
+        ):
+            await create_topic(producer, "a")
+            await create_topic(producer, "b")
+            await park(node, consumer, fetch_of("a", wait_ms=FOREVER_MS))
+            fs.reads["/a-0/"], fs.reads_spared = fault, spared
+            codes = await produce_to_both(producer, b"first")
+            assert codes["b"] == 0
+            assert fs.failed > 0
+            fs.reads.clear()
+            # The producer's connection goes on, and so does its buffer.
+            assert (await produce(producer, "b", batch(b"second"))).error_code == 0
+            assert await values(other, "b") == [b"first", b"second"]
+            acknowledged = [b"first"] if codes["a"] == 0 else []
+            # As after a kill: nothing was closed.
+            shutil.copytree(stopped, killed)
+        for path in (stopped, killed):
+            async with (
+                running_node(path, two_directories(path)) as node,
+                await Wire.connect(node) as wire,
+            ):
+                assert await values(wire, "b") == [b"first", b"second"]
+                assert (await values(wire, "a"))[: len(acknowledged)] == acknowledged
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("spared", SPARED)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+def test_a_parked_fetch_that_cannot_read_at_its_end_leaves_the_others_answered(
+    tmp_path: Path, fault: Exception, spared: int
+) -> None:
+    fs = FaultyFileSystem()
+
+    clock = ManualClock()
+
+    async def run() -> None:
+        async with (
+            watched_node(tmp_path, [], two_directories(tmp_path), fs=fs, clock=clock) as node,
+            await Wire.connect(node) as wire,
+            await Wire.connect(node) as failing,
+            await Wire.connect(node) as other,
+        ):
+            for topic in "ab":
+                await create_topic(wire, topic)
+                assert (await produce(wire, topic, batch(b"x"))).error_code == 0
+            # The one that fails comes first, and both are due in the same moment.
+            await park(node, failing, fetch_of("a", wait_ms=50, min_bytes=100_000))
+            await park(node, other, fetch_of("b", wait_ms=50, min_bytes=100_000))
+            fs.reads["/a-0/"], fs.reads_spared = fault, spared
+            clock.advance(50)
+            answer = await other.answer(FetchRequest.API_KEY, FETCH_VERSION)
+            assert len(answer.responses[0].partitions[0].records) == len(batch(b"x"))
+            if isinstance(fault, OSError):
+                answer = await failing.answer(FetchRequest.API_KEY, FETCH_VERSION)
+                code = answer.responses[0].partitions[0].error_code
+                assert code == ErrorCode.KAFKA_STORAGE_ERROR
+            else:
+                assert await failing.is_closed()
+            assert len(node.broker.waiting) == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("spared", SPARED)
+@pytest.mark.parametrize("again", [False, True])
+def test_a_read_error_is_answered_with_a_storage_error(
+    tmp_path: Path, *, again: bool, spared: int
+) -> None:
+    """By the general way, and by the short one that a repeated fetch takes."""
+    fs = FaultyFileSystem()
+
+    async def run() -> None:
+        async with (
+            running_node(tmp_path, two_directories(tmp_path), fs=fs) as node,
+            await Wire.connect(node) as wire,
+        ):
+            await create_topic(wire, "a")
+            assert (await produce(wire, "a", batch(b"x"))).error_code == 0
+            if again:
+                assert await values(wire, "a") == [b"x"]
+            fs.reads["/a-0/"], fs.reads_spared = FAULTS[0], spared
+            assert (await fetch(wire, "a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert [path for path in node.logs.offline_directories if path.endswith("/one")]
+
+    asyncio.run(run())

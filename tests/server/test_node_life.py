@@ -1,0 +1,297 @@
+"""Starts, stops and failures of a node: what it leaves behind, and what it does not go on with."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName, Uuid
+from dohle.metadata.decision import VersionedRecord
+from dohle.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from dohle.protocol.messages.records.cluster_metadata import RemoveTopicRecord
+from dohle.records.batch import batches
+from dohle.server.node import Node
+from tests.server.faults import DEADLINE_S, FaultyFileSystem, until, watched_node
+from tests.server.wire import (
+    UnsyncedFileSystem,
+    Wire,
+    batch,
+    create_topic,
+    node_config,
+    produce,
+    running_node,
+)
+
+NO_SPACE = OSError(errno.ENOSPC, "no space left on the disk")
+BROKEN = OSError(errno.EIO, "the disk is broken")
+
+
+class GatedFileSystem(UnsyncedFileSystem):
+    """A disk whose syncs, but for those on the loop's own thread, wait at a gate."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.waiting = 0
+
+    def sync(self) -> None:
+        """Pass the gate."""
+        if threading.current_thread() is not threading.main_thread() and not self.gate.is_set():
+            self.waiting += 1
+            assert self.gate.wait(DEADLINE_S)
+
+
+def delete(*names: str) -> DeleteTopicsRequest:
+    topics = tuple(DeleteTopicState(name=TopicName(name)) for name in names)
+    return DeleteTopicsRequest(topics=topics, timeout_ms=1_000)
+
+
+async def create_code(wire: Wire, name: str, partitions: int = 1) -> int:
+    """Try to create a topic, and return the error code."""
+    topic = CreatableTopic(name=TopicName(name), num_partitions=partitions, replication_factor=1)
+    answer = await wire.send(CreateTopicsRequest(topics=(topic,)))
+    code: int = answer.topics[0].error_code
+    return code
+
+
+async def values(wire: Wire, topic: str, index: int = 0) -> list[bytes | None]:
+    partition = FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = (FetchTopic(topic=TopicName(topic), partitions=(partition,)),)
+    answer = await wire.send(FetchRequest(min_bytes=0, max_bytes=1 << 20, topics=topics), 12)
+    found = answer.responses[0].partitions[0]
+    assert found.error_code == 0
+    return [record.value for one in batches(found.records) for record in one.records()]
+
+
+def topics_of(node: Node) -> set[str]:
+    return {topic.name for topic in node.controller.image.topics.values()}
+
+
+def two_directories(path: Path) -> dict[str, str]:
+    """The metadata log is in the first."""
+    return {"log.dirs": f"{path}/a,{path}/b"}
+
+
+def test_a_stop_while_a_topic_is_being_deleted_leaves_a_node_that_starts_again(
+    tmp_path: Path,
+) -> None:
+    fs = GatedFileSystem()
+
+    async def run() -> None:
+        async with running_node(tmp_path, fs=fs) as node:
+            wire = await Wire.connect(node)
+            await create_topic(wire, "gone")
+            await create_topic(wire, "kept")
+            assert (await produce(wire, "kept", batch(b"acknowledged"))).error_code == 0
+            fs.gate.clear()
+            await wire.post(delete("gone"), 6)
+            await until(lambda: fs.waiting > 0)
+            asyncio.get_running_loop().call_later(0.05, fs.gate.set)
+        await wire.close()
+        async with running_node(tmp_path) as node, await Wire.connect(node) as wire:
+            assert topics_of(node) == {"kept"}
+            assert await values(wire, "kept") == [b"acknowledged"]
+
+    asyncio.run(run())
+
+
+def test_a_start_without_one_of_the_disks_makes_no_empty_logs_in_place_of_those_on_it(
+    tmp_path: Path,
+) -> None:
+    lost, aside = tmp_path / "b", tmp_path / "aside"
+
+    async def run() -> None:
+        properties = two_directories(tmp_path)
+        async with running_node(tmp_path, properties) as node, await Wire.connect(node) as wire:
+            await create_topic(wire, "t", 4)
+            for index in range(4):
+                for value in (b"1", b"2"):
+                    assert (await produce(wire, "t", batch(value), index)).error_code == 0
+        on_lost = {int(folder.name[2:]) for folder in lost.glob("t-*")}
+        assert len(on_lost) == 2
+        lost.rename(aside)
+        lost.write_text("not a directory")
+        async with running_node(tmp_path, properties) as node, await Wire.connect(node) as wire:
+            for index in range(4):
+                code = (await produce(wire, "t", batch(b"3"), index)).error_code
+                assert (code != 0) == (index in on_lost)
+        found = {int(folder.name[2:]) for folder in (tmp_path / "a").glob("t-*")}
+        assert found == set(range(4)) - on_lost
+        lost.unlink()
+        aside.rename(lost)
+        async with running_node(tmp_path, properties) as node, await Wire.connect(node) as wire:
+            for index in range(4):
+                expected = [b"1", b"2"] if index in on_lost else [b"1", b"2", b"3"]
+                assert await values(wire, "t", index) == expected
+
+    asyncio.run(run())
+
+
+def test_maintenance_goes_on_though_no_snapshot_can_be_written(tmp_path: Path) -> None:
+    fs = FaultyFileSystem()
+    properties = {"metadata.log.max.snapshot.interval.ms": "1"}
+
+    async def run() -> None:
+        async with (
+            running_node(tmp_path, properties, fs=fs) as node,
+            await Wire.connect(node) as wire,
+        ):
+            fs.names["/__cluster_metadata-0/"] = NO_SPACE
+            await create_topic(wire, "t", configs={"file.delete.delay.ms": "0"})
+            before = fs.failed
+            await until(lambda: fs.failed > before)
+            await wire.send(delete("t"), 6)
+            # Folders of deleted topics are removed by maintenance.
+            await until(lambda: not list((tmp_path / "data").glob("t-*")))
+            folder = tmp_path / "data" / "__cluster_metadata-0"
+            snapshots = set(folder.glob("*.checkpoint"))
+            fs.names.clear()
+            await until(lambda: set(folder.glob("*.checkpoint")) > snapshots)
+            assert node.logs.offline_directories == {}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("order", "reasons"),
+    [
+        ((0,), ["metadata"]),
+        ((1, 0), ["metadata"]),
+        ((0, 1), ["metadata", "every log directory"]),
+    ],
+)
+def test_the_failure_of_the_metadata_directory_or_of_the_last_one_is_fatal(
+    tmp_path: Path, order: tuple[int, ...], reasons: list[str]
+) -> None:
+    fs = FaultyFileSystem()
+    fatal: list[str] = []
+    properties = two_directories(tmp_path) if len(order) == 2 else {}
+
+    async def run() -> None:
+        async with (
+            watched_node(tmp_path, fatal, properties, fs=fs) as node,
+            await Wire.connect(node) as wire,
+        ):
+            await create_topic(wire, "t", len(order))
+            for index in order:
+                assert index != order[-1] or len(fatal) == len(reasons) - 1
+                fs.writes[f"/t-{index}/"] = NO_SPACE
+                answer = await produce(wire, "t", batch(b"v"), index)
+                assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert len(fatal) == len(reasons)
+            assert all(reason in told for reason, told in zip(reasons, fatal, strict=True))
+
+    asyncio.run(run())
+
+
+def test_a_start_that_fails_leaves_neither_a_port_nor_a_lock_behind(tmp_path: Path) -> None:
+    async def run(taken: int) -> None:
+        properties = {
+            "listeners": f"PLAINTEXT://127.0.0.1:0,OTHER://127.0.0.1:{taken}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+        }
+        node = Node(node_config(tmp_path, properties), fs=UnsyncedFileSystem())
+        with pytest.raises(OSError, match="is it in use"):
+            await node.start()
+        (bound,) = node.listeners
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", bound.port), DEADLINE_S)
+        async with running_node(tmp_path) as again, await Wire.connect(again) as wire:
+            await create_topic(wire, "t")
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        asyncio.run(run(taken.getsockname()[1]))
+
+
+def test_nothing_is_decided_behind_a_change_that_cannot_be_replayed(tmp_path: Path) -> None:
+    fatal: list[str] = []
+
+    async def run() -> None:
+        async with watched_node(tmp_path, fatal) as node, await Wire.connect(node) as wire:
+            await create_topic(wire, "before")
+            unknown = VersionedRecord(RemoveTopicRecord(topic_id=Uuid(b"0123456789abcdef")), 0)
+            with pytest.raises(KafkaError) as refused:
+                await node.controller.write(lambda image, context: [unknown])
+            assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+            end_offset = node.controller.log.log.log_end_offset
+            assert await create_code(wire, "after") == ErrorCode.KAFKA_STORAGE_ERROR
+            assert topics_of(node) == {"before"}
+            assert node.controller.log.log.log_end_offset == end_offset
+            assert len(fatal) == 1
+
+    asyncio.run(run())
+
+
+def test_nothing_is_decided_behind_a_change_that_cannot_be_published(tmp_path: Path) -> None:
+    fs = FaultyFileSystem()
+    fatal: list[str] = []
+
+    async def run() -> None:
+        async with (
+            watched_node(tmp_path, fatal, fs=fs) as node,
+            await Wire.connect(node) as wire,
+        ):
+            fs.names["/m-1"] = RuntimeError("nobody thought of this")
+            assert await create_code(wire, "m", 3) == ErrorCode.KAFKA_STORAGE_ERROR
+            fs.names.clear()
+            assert await create_code(wire, "after") == ErrorCode.KAFKA_STORAGE_ERROR
+            assert len(fatal) == 1
+        # What is on the disk decides: the topic was committed.
+        async with running_node(tmp_path) as node, await Wire.connect(node) as wire:
+            assert topics_of(node) == {"m"}
+            for index in range(3):
+                assert (await produce(wire, "m", batch(b"v"), index)).error_code == 0
+
+    asyncio.run(run())
+
+
+def test_a_topic_deleted_while_its_directory_is_offline_can_be_created_anew(
+    tmp_path: Path,
+) -> None:
+    fs = FaultyFileSystem()
+
+    async def run() -> None:
+        properties = two_directories(tmp_path)
+        async with (
+            running_node(tmp_path, properties, fs=fs) as node,
+            await Wire.connect(node) as wire,
+        ):
+            await create_topic(wire, "t", 4)
+            fs.writes[f"{tmp_path}/b/"] = BROKEN
+            codes = [(await produce(wire, "t", batch(b"old"), i)).error_code for i in range(4)]
+            assert set(codes) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
+            assert (await wire.send(delete("t"), 6)).responses[0].error_code == 0
+            await create_topic(wire, "t", 4)
+            for index in range(4):
+                assert (await produce(wire, "t", batch(b"new"), index)).error_code == 0
+                assert await values(wire, "t", index) == [b"new"]
+
+    asyncio.run(run())
+
+
+def test_deleting_many_partitions_costs_a_handful_of_syncs(tmp_path: Path) -> None:
+    fs = FaultyFileSystem()
+
+    async def run() -> None:
+        async with (
+            running_node(tmp_path, fs=fs) as node,
+            await Wire.connect(node) as wire,
+        ):
+            await create_topic(wire, "t", 400)
+            before = fs.syncs
+            assert (await wire.send(delete("t"), 6)).responses[0].error_code == 0
+            assert fs.syncs - before <= 12
+            assert topics_of(node) == set()
+
+    asyncio.run(run())
