@@ -211,8 +211,8 @@ class Side:
         self._add()
 
     def lose_leadership(self) -> None:
-        other = BrokerId(self._image.leader + 1)
-        self._image = replace(self._image, leader=other, leader_epoch=self._image.leader_epoch + 1)
+        # In the same epoch, so that only the leader's id can tell.
+        self._image = replace(self._image, leader=BrokerId(self._image.leader + 1))
         self._add()
 
     def write(self) -> None:

@@ -17,11 +17,8 @@ from dohle.core.ids import ProducerId
 from dohle.records.batch import ATTRIBUTES_AT, BATCH_HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
 from dohle.records.compression import Codec
 from dohle.records.record import NO_TIMESTAMP
-from dohle.records.scan import scan_records
+from dohle.records.scan import cheapest_to_scan, scan_records
 from dohle.records.validation import Depth, ValidationRules
-
-#: Above this record size reading a few bytes of each is cheaper in place than after a copy.
-_VIEW_RECORD_SIZE_MIN = 512
 
 
 class PlainBatch(NamedTuple):
@@ -84,8 +81,7 @@ def plain_batch(view: memoryview, rules: ValidationRules, now_ms: int) -> PlainB
     ):
         return None
     try:
-        records = view[HEADER_SIZE:]
-        data = records if size > count * _VIEW_RECORD_SIZE_MIN else bytes(records)
+        data = cheapest_to_scan(view[HEADER_SIZE:], count)
         low, high, is_consecutive, _ = scan_records(data, count, base_timestamp)
     except KafkaError:
         return None

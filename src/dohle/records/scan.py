@@ -46,6 +46,9 @@ _EVEN = bytes(range(0, 0x100, 2))
 #: The most bytes of a timestamp delta in a run: as many as one number of 64 bits takes.
 _DELTA_SIZE_MAX = 8
 
+# Above this record size reading a few bytes of each is cheaper in place than after a copy.
+_VIEW_RECORD_SIZE_MIN = 512
+
 
 class Summary(NamedTuple):
     """What a leader needs to know of a batch's records."""
@@ -71,11 +74,16 @@ class _Template(NamedTuple):
     value_end: int
 
 
+def cheapest_to_scan(records: memoryview, count: int) -> bytes | memoryview:
+    """Return what is quicker to scan: large records in place, many small ones as a copy."""
+    return records if len(records) > count * _VIEW_RECORD_SIZE_MIN else bytes(records)
+
+
 def scan_records(data: bytes | memoryview, count: int, base_timestamp: int) -> Summary:
     """Go through ``count`` records, which must fill ``data``; InvalidRecord if they do not.
 
     This is written out like ``decode_records``, and for the same reason: calls cost too much. Here
-    varints of two bytes are read in place as well, since the fields of a record have nothing else.
+    varints of two bytes are read in place as well: records of mixed sizes are full of them.
     """
     position = index = alike = try_at = previous_size = 0
     pause = _PAUSE_MIN

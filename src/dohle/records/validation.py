@@ -25,7 +25,6 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
-    HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
     RecordBatch,
     read_batch,
@@ -35,12 +34,10 @@ from dohle.records.builder import BatchBuilder
 from dohle.records.compression import DECOMPRESSED_BYTES_MAX, Codec
 from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord
 from dohle.records.record import NO_TIMESTAMP, decode_records
-from dohle.records.scan import Summary, scan_frames, scan_records
+from dohle.records.scan import Summary, cheapest_to_scan, scan_frames, scan_records
 from dohle.records.varint import INT64_MAX
 
 _ZSTD_VERSION_MIN = 7
-#: Above this record size reading a few bytes of each is cheaper in place than after a copy.
-_VIEW_RECORD_SIZE_MIN = 512
 
 
 class Depth(Enum):
@@ -147,7 +144,7 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
         ):
             return batch
         if codec is Codec.NONE:
-            data = _plain_records(batch)
+            data = cheapest_to_scan(batch.records_buffer, batch.record_count)
         else:
             data = batch.decompressed(rules.decompressed_bytes_max)
         summary = scan_records(data, batch.record_count, batch.base_timestamp)
@@ -183,16 +180,10 @@ def _header_asks_for_records(batch: RecordBatch, rules: ValidationRules, now_ms:
 def _has_good_frames(batch: RecordBatch) -> bool:
     """Follow the records' lengths; False if the offsets inside have to be put right."""
     count = batch.record_count
-    data = _plain_records(batch)
+    data = cheapest_to_scan(batch.records_buffer, batch.record_count)
     last = scan_frames(data, count)
     (record,) = decode_records(bytes(data[last:]), 1, 0, batch.base_timestamp, None)
     return record.offset == count - 1
-
-
-def _plain_records(batch: RecordBatch) -> bytes | memoryview:
-    """Return the bytes of records that are not compressed: a copy only where that is cheaper."""
-    view = batch.buffer[HEADER_SIZE:]
-    return view if len(view) > batch.record_count * _VIEW_RECORD_SIZE_MIN else bytes(view)
 
 
 def _summary_asks_for_records(

@@ -75,11 +75,11 @@ class Partition:
     """A partition whose replica is on this broker."""
 
     __slots__ = (
+        "_min_insync_replicas",
         "_node_id",
         "image",
         "key",
         "log",
-        "min_insync_replicas",
         "rules",
         "takes_plain",
         "topic_id",
@@ -98,7 +98,7 @@ class Partition:
         self.image = image
         self.log = log
         self.rules = ValidationRules()
-        self.min_insync_replicas = 1
+        self._min_insync_replicas = 1
         self._node_id = node_id
         #: Whether any client may append here, with any acks, and plain batches need no closer look.
         self.takes_plain = False
@@ -112,8 +112,13 @@ class Partition:
         """Let new settings take effect."""
         self.log.update_config(log_config(values))
         self.rules = validation_rules(values)
-        self.min_insync_replicas = values.get_int("min.insync.replicas")
+        self._min_insync_replicas = values.get_int("min.insync.replicas")
         self._note_plain()
+
+    @property
+    def min_insync_replicas(self) -> int:
+        """How many replicas must be in sync for acks=all: no more than there are at all."""
+        return min(self._min_insync_replicas, len(self.image.replicas))
 
     def follow(self, image: PartitionImage) -> None:
         """Take the place that a new image gives it."""
