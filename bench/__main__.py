@@ -11,17 +11,20 @@ SECTIONS = ("codec", "log", "broker")
 
 
 def main() -> int:
-    """Measure and print; exit code 1 if a figure that is to be reached was missed."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="codec|log|broker")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, rougher figures")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 if a figure to be reached was missed"
+    )
     options = parser.parse_args()
     rows = []
     for section in options.sections or SECTIONS:
         rows += import_module(f"bench.{section}").run(quick=options.quick)
     show(rows, as_json=options.json)
-    return 1 if any("MISSED" in row.verdict for row in rows) else 0
+    return int(options.strict and any("MISSED" in row.verdict for row in rows))
 
 
 if __name__ == "__main__":

@@ -280,10 +280,16 @@ def test_a_metadata_log_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_nobody_foresaw_is_one_line_too_and_shows_where_on_demand(tmp_path: Path) -> None:
-    elsewhere = ("-X", f"metadata.log.dir={tmp_path / 'elsewhere'}")
-    assert str(tmp_path / "elsewhere") in refused(tmp_path, *elsewhere)
+    metadata = tmp_path / "orders-0" / "partition.metadata"
+    metadata.parent.mkdir()
+    metadata.write_text("version: 0")
+    assert "orders-0/partition.metadata" in refused(tmp_path)
     done = dohle(
-        *("start", "--listener", "127.0.0.1:0", "--data", str(tmp_path), *elsewhere),
-        *("--log-level", "debug"),
+        *("start", "--listener", "127.0.0.1:0", "--data", str(tmp_path), "--log-level", "debug")
     )
     assert b"Traceback" in done.stderr
+
+
+def test_a_metadata_log_outside_the_log_directories_is_refused(tmp_path: Path) -> None:
+    elsewhere = ("-X", f"metadata.log.dir={tmp_path / 'elsewhere'}")
+    assert "must be one of log.dirs" in refused(tmp_path, *elsewhere)

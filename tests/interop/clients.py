@@ -236,10 +236,10 @@ class Confluent:
 
 
 class KafkaPython:
-    """kafka-python, which is installed with gzip alone."""
+    """kafka-python."""
 
     name = "kafka-python"
-    codecs: tuple[str, ...] = ("none", "gzip")
+    codecs: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
     writes_null_headers = False
 
     def write(

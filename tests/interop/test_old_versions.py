@@ -74,7 +74,7 @@ def aiokafka_reads(data: bytes) -> list[Record]:
 #: With the codecs each was installed with.
 READERS: dict[str, tuple[Read, list[Codec]]] = {
     "dohle": (dohle_reads, OLD_CODECS),
-    "kafka-python": (lambda data: others_read(KafkaPythonRecords(data)), [Codec.NONE, Codec.GZIP]),
+    "kafka-python": (lambda data: others_read(KafkaPythonRecords(data)), OLD_CODECS),
     "aiokafka": (aiokafka_reads, OLD_CODECS),
 }
 

@@ -111,6 +111,8 @@ def aiokafka_writes(magic: int, codec: Codec, records: list[OldRecord]) -> bytes
     [
         (kafka_python_writes, Codec.NONE),
         (kafka_python_writes, Codec.GZIP),
+        (kafka_python_writes, Codec.SNAPPY),
+        (kafka_python_writes, Codec.LZ4),
         (aiokafka_writes, Codec.NONE),
         (aiokafka_writes, Codec.GZIP),
         (aiokafka_writes, Codec.SNAPPY),
@@ -229,7 +231,7 @@ CLIENTS = [
     *((aiokafka_reads, 1, codec) for codec in LEGACY_CODECS),
     # It refuses lz4 in format 0.
     *((aiokafka_reads, 0, codec) for codec in LEGACY_CODECS if codec is not Codec.LZ4),
-    *((kafka_python_reads, magic, codec) for magic in (0, 1) for codec in LEGACY_CODECS[:2]),
+    *((kafka_python_reads, magic, codec) for magic in (0, 1) for codec in LEGACY_CODECS),
 ]
 
 
