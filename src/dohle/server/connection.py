@@ -302,6 +302,9 @@ class Connection:
                     self._send_file(first)
                 else:
                     self._send_bytes()
+            if self._blocked:
+                self._blocked = False
+                self._loop.remove_writer(self._fd)
         except (BlockingIOError, InterruptedError):
             if not self._blocked:
                 self._blocked = True
@@ -342,8 +345,6 @@ class Connection:
             self._out.popleft()
 
     def _on_writable(self) -> None:
-        self._blocked = False
-        self._loop.remove_writer(self._fd)
         self.last_active = self._loop.time()
         self._send()
         self._go_on()
