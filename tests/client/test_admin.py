@@ -18,7 +18,6 @@ from dohle.client.admin_values import (
     ConfigResource,
     ConfigSource,
     ConfigSynonym,
-    ConfigType,
     NewTopic,
     ReplicaDescription,
     ResourceType,
@@ -26,6 +25,7 @@ from dohle.client.admin_values import (
 from dohle.client.cluster import Cluster
 from dohle.client.config import ClientConfig
 from dohle.client.starts import Beginning, End, EndStart, MaxTimestamp, Since
+from dohle.core.config import ConfigType
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
 from dohle.protocol.apis import ApiKey

@@ -17,11 +17,11 @@ from dohle.client.admin_values import (
     ConfigResource,
     ConfigSource,
     ConfigSynonym,
-    ConfigType,
     ResourceType,
 )
 from dohle.client.connection import Connection
 from dohle.client.results import Results
+from dohle.core.config import ConfigType
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
 from dohle.protocol.messages import alter_configs, incremental_alter_configs

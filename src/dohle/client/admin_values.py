@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
+from dohle.core.config import ConfigType
 from dohle.core.errors import KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
 
@@ -44,21 +45,6 @@ class ConfigSource(IntEnum):
     DYNAMIC_BROKER_LOGGER_CONFIG = 6
     DYNAMIC_CLIENT_METRICS_CONFIG = 7
     DYNAMIC_GROUP_CONFIG = 8
-
-
-class ConfigType(IntEnum):
-    """The type of a config's value, by the number in requests."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
 
 
 class AlterOp(IntEnum):
