@@ -397,3 +397,24 @@ def test_config_resources_are_listed(tmp_path: Path) -> None:
         assert await listed(wire, 1, TOPIC, 3) == ErrorCode.UNSUPPORTED_VERSION
 
     on_node(tmp_path, scenario)
+
+
+def test_producers_are_forgotten_by_the_time_that_was_altered(tmp_path: Path) -> None:
+    """Seen in the log's own state: the check comes every ten minutes only."""
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, "t")
+        answer = await produce(
+            wire, "t", batch(b"v", producer_id=9, producer_epoch=0, base_sequence=0)
+        )
+        assert answer.error_code == 0
+        (log,) = node.logs
+        later_ms = max(entry.last_timestamp for entry in log.producer_state.producers.values()) + 50
+        log.producer_state.remove_expired_producers(later_ms)
+        assert 9 in log.producer_state.producers
+        altered = await _alter(wire, BROKER, "", ("producer.id.expiration.ms", Operation.SET, "50"))
+        assert altered[0] is ErrorCode.NONE
+        log.producer_state.remove_expired_producers(later_ms)
+        assert 9 not in log.producer_state.producers
+
+    on_node(tmp_path, scenario)

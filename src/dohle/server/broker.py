@@ -103,6 +103,9 @@ class Broker:
 
     def load(self) -> None:
         """Take in all partitions of the image, at start."""
+        self.logs.set_producer_id_expiration(
+            self.broker_values().get_int("producer.id.expiration.ms")
+        )
         values: dict[TopicName, ConfigValues] = {}
         for topic in self.image.topics.values():
             for index in topic.partitions:
@@ -125,6 +128,8 @@ class Broker:
                 self._reconfigure({TopicName(resource.name)})
             elif resource.type == ResourceType.BROKER:
                 self._broker_values = None
+                expiration_ms = self.broker_values().get_int("producer.id.expiration.ms")
+                self.logs.set_producer_id_expiration(expiration_ms)
                 self._reconfigure({partition.key.topic for partition in self.partitions})
 
     def _add_partition(

@@ -300,6 +300,10 @@ class LogManager:
         if (directory := self._directory_of(partition)) is not None:
             directory.mark_stray(partition)
 
+    def set_producer_id_expiration(self, ms: int) -> None:
+        """Remember idle idempotent producers for this long from now on, in every log."""
+        self._producer_config.producer_id_expiration_ms = ms
+
     # Work that recurs
 
     def next_due_ms(self) -> int:
