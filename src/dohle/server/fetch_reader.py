@@ -23,6 +23,7 @@ from dohle.protocol.schema import Records, default_struct
 from dohle.records.batch import Codec
 from dohle.records.conversion import down_convert
 from dohle.replication.fetch_sessions import FetchContext, SessionPartition, group_by_topic
+from dohle.server.handlers.hosted import hosted_partition
 from dohle.server.outcome import FileRecords
 from dohle.server.partitions import Partition
 from dohle.storage.log_values import FetchData, Isolation
@@ -107,12 +108,7 @@ class FetchReader:
     def _find(self, part: SessionPartition) -> Partition:
         if part.topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        partition = self._broker.partitions.get(part.topic, part.partition)
-        if partition is None:
-            image = self._broker.image.partition(part.topic, part.partition)
-            if image is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no replica of it is here")
+        partition = hosted_partition(self._broker, part.topic, part.partition)
         if self._version >= 13 and partition.topic_id != part.topic_id:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, "the log is of another topic")
         return partition

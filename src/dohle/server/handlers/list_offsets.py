@@ -30,7 +30,7 @@ from dohle.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from dohle.server.partitions import Partition
+from dohle.server.handlers.hosted import hosted_partition
 from dohle.storage.log import Log
 from dohle.storage.segment import TimestampedOffset
 
@@ -87,13 +87,6 @@ def handle_list_offsets(
     return ListOffsetsResponse(topics=tuple(topics))
 
 
-def _partition(broker: Broker, key: TopicPartition) -> Partition:
-    partition = broker.partitions.get(*key)
-    if partition is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
-    return partition
-
-
 def _find(
     broker: Broker,
     version: int,
@@ -104,10 +97,9 @@ def _find(
     timestamp = asked.timestamp
     if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not known")
-    partition = _partition(broker, key)
+    partition = hosted_partition(broker, *key)
     partition.check_epoch(asked.current_leader_epoch)
     log = partition.log
-    log.owner.ensure_online()
     if version == 0:
         offsets = _segment_offsets(log, timestamp, broker.clock.now_ms(), asked.max_num_offsets)
         return ListOffsetsPartitionResponse(
@@ -177,7 +169,7 @@ def _epoch_end(
     broker: Broker, key: TopicPartition, asked: OffsetForLeaderPartition
 ) -> EpochEndOffset:
     try:
-        partition = _partition(broker, key)
+        partition = hosted_partition(broker, *key)
         partition.check_epoch(asked.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(partition=key.partition, error_code=error.code)

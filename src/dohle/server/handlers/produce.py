@@ -33,6 +33,7 @@ from dohle.records.batch import RecordBatch
 from dohle.records.conversion import to_v2
 from dohle.records.plain import plain_batch
 from dohle.records.validation import RecordErrors, produced_batch, validate_batch
+from dohle.server.handlers.hosted import hosted_partition
 from dohle.server.outcome import CloseConnection
 from dohle.server.partitions import Partition
 from dohle.storage.log_values import AppendInfo
@@ -89,7 +90,7 @@ def _append(
     data: PartitionProduceData,
 ) -> Appended | KafkaError:
     try:
-        partition = _find(broker, context, request, topic, data)
+        partition = _find(broker, context.version, topic, data.index)
     except KafkaError as error:
         return error
     return append(broker, partition, data.records, request.acks, context.version, context.client_id)
@@ -141,22 +142,12 @@ def append(
         return error
 
 
-def _find(
-    broker: Broker,
-    context: RequestContext,
-    request: ProduceRequest,
-    topic: TopicProduceData,
-    data: PartitionProduceData,
-) -> Partition:
-    if context.version >= 13:
-        partition = broker.partitions.get_by_id(topic.topic_id, data.index)
-        if partition is None and broker.image.topic_by_id(topic.topic_id) is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-    else:
-        partition = broker.partitions.get(topic.name, data.index)
-    if partition is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
-    return partition
+def _find(broker: Broker, version: int, topic: TopicProduceData, index: int) -> Partition:
+    name = broker.topic_name(topic.topic_id) if version >= 13 else topic.name
+    if name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+    # That its directory is offline is told after what is wrong with the request itself.
+    return broker.partitions.get(name, index) or hosted_partition(broker, name, index)
 
 
 def partition_response(index: int, outcome: Appended | KafkaError) -> PartitionProduceResponse:
