@@ -359,3 +359,14 @@ def test_the_log_start_outlives_a_kill_once_it_was_checkpointed() -> None:
     log = node.restart(clean=False)
     assert log.log_start_offset == 4
     assert offsets(log_records(log)) == [4, 5]
+
+
+def test_a_clean_stop_leaves_whole_files_though_all_was_deleted_before_any_flush() -> None:
+    node = Node()
+    log = node.create(PARTITION)
+    log.append_as_leader(data(1), LEADER_EPOCH)
+    log.update_high_watermark(log.log_end_offset)
+    assert log.delete_records(-1) == log.log_end_offset == 1
+    node.stop()
+    # With the entry that closing puts into the time index.
+    assert len(node.disk.read(node.path(name_of(0, ".timeindex")))) == 12

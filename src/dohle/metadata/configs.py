@@ -9,7 +9,7 @@ default, whose name is "", what can be altered while a broker runs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
@@ -65,17 +65,7 @@ def alter_configs(
         return _altered(image, context, target, after, [*after, *removed])
 
     records, errors = _each(request.resources, alter)
-    reply = legacy.AlterConfigsResponse(
-        responses=tuple(
-            legacy.AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, error in zip(request.resources, errors, strict=True)
-        )
-    )
+    reply = altered_response(request, errors)
     return Decision(() if request.validate_only else records, reply)
 
 
@@ -98,7 +88,32 @@ def incremental_alter_configs(
         return _altered(image, context, target, after, [config.name for config in resource.configs])
 
     records, errors = _each(request.resources, alter)
-    reply = incremental.IncrementalAlterConfigsResponse(
+    reply = incrementally_altered_response(request, errors)
+    return Decision(() if request.validate_only else records, reply)
+
+
+def altered_response(
+    request: legacy.AlterConfigsRequest, errors: Sequence[ApiError]
+) -> legacy.AlterConfigsResponse:
+    """Say what became of each resource of an AlterConfigs request."""
+    return legacy.AlterConfigsResponse(
+        responses=tuple(
+            legacy.AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, error in zip(request.resources, errors, strict=True)
+        )
+    )
+
+
+def incrementally_altered_response(
+    request: incremental.IncrementalAlterConfigsRequest, errors: Sequence[ApiError]
+) -> incremental.IncrementalAlterConfigsResponse:
+    """Say what became of each resource of an IncrementalAlterConfigs request."""
+    return incremental.IncrementalAlterConfigsResponse(
         responses=tuple(
             incremental.AlterConfigsResourceResponse(
                 error_code=error.code,
@@ -109,7 +124,6 @@ def incremental_alter_configs(
             for resource, error in zip(request.resources, errors, strict=True)
         )
     )
-    return Decision(() if request.validate_only else records, reply)
 
 
 def new_topic_config_records(

@@ -625,7 +625,7 @@ class Log:
         """Leave the files as a clean stop does: indexes whole, state snapshotted, all synced."""
         try:
             with self.owner.guarding(f"closing {self.partition}"):
-                if self.is_new and self.log_end_offset == self.log_start_offset:
+                if self.is_new and self.log_end_offset == 0:
                     # Nothing was ever written: there is nothing to lose.
                     return
                 self._take_snapshot(self.log_end_offset)

@@ -27,6 +27,7 @@ from dohle.core.describe_configs import (
 )
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
+from dohle.metadata.configs import altered_response, incrementally_altered_response
 from dohle.metadata.controller import alter_configs, incremental_alter_configs
 from dohle.metadata.decision import NO_ERROR, ApiError
 from dohle.metadata.image import ResourceType
@@ -199,17 +200,7 @@ async def handle_alter_configs(
         return list(reply.responses)
 
     errors = await _alter(request.resources, prepare, submit)
-    return legacy.AlterConfigsResponse(
-        responses=tuple(
-            legacy.AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, error in zip(request.resources, errors, strict=True)
-        )
-    )
+    return altered_response(request, errors)
 
 
 async def handle_incremental_alter_configs(
@@ -235,17 +226,7 @@ async def handle_incremental_alter_configs(
         return list(reply.responses)
 
     errors = await _alter(request.resources, prepare, submit)
-    return incremental.IncrementalAlterConfigsResponse(
-        responses=tuple(
-            incremental.AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, error in zip(request.resources, errors, strict=True)
-        )
-    )
+    return incrementally_altered_response(request, errors)
 
 
 async def _alter(
