@@ -21,7 +21,7 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed-test  ## Measure codecs and the log beside their peers
+bench: $(VENV)/.installed-test  ## Measure codecs, the log and the broker beside their peers (about 4 minutes)
 	$(BIN)/python -m bench
 
 clean:
