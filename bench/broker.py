@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from bench import broker_growth, broker_loads, broker_raw
+from bench import broker_growth, broker_loads, broker_raw, broker_throughput
 from bench.processes import touch_memory
 from bench.report import Row
 
@@ -23,4 +23,5 @@ def run(quick: bool = False) -> list[Row]:
     # Told to end, it leaves as on an error: with its processes ended and its folders gone.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     touch_memory(_MEMORY_BYTES // 4 if quick else _MEMORY_BYTES)
-    return [*broker_raw.rows(quick), *broker_loads.rows(quick), *broker_growth.rows(quick)]
+    parts = (broker_throughput, broker_raw, broker_loads, broker_growth)
+    return [row for part in parts for row in part.rows(quick)]

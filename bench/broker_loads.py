@@ -16,7 +16,14 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.processes import Process, Sample, broker, ceiling, middle
-from bench.raw_client import build_batch, ceiling_sendfile, ceiling_write, produce_frame, repeat
+from bench.raw_client import (
+    build_batch,
+    ceiling_sendfile,
+    ceiling_write,
+    connect,
+    produce_frame,
+    repeat,
+)
 from bench.report import Row
 from dohle.core.ids import TopicName
 
@@ -157,15 +164,12 @@ def _consume(server: Process, topic: str, records: int) -> Sample:
 def _ceilings(bare: Process) -> dict[str, Sample]:
     request = produce_frame(TopicName("ceiling"), build_batch(1_000, 1_000))
     load = repeat(request, _CEILING_BYTES // len(request))
-    size = load.size
-    return {
-        "recv → write": bare.measure(
-            size, load.requests, lambda: ceiling_write(bare.address, load, len(request))
-        ),
-        "sendfile": bare.measure(
-            size, load.requests, lambda: ceiling_sendfile(bare.address, size, len(request))
-        ),
-    }
+    size, count, piece = load.size, load.requests, len(request)
+    with connect(bare.address) as sock:
+        return {
+            "recv → write": bare.measure(size, count, lambda: ceiling_write(sock, load, piece)),
+            "sendfile": bare.measure(size, count, lambda: ceiling_sendfile(sock, size, piece)),
+        }
 
 
 def rows(quick: bool) -> list[Row]:

@@ -1,4 +1,4 @@
-"""The broker beside bare system calls, both fed by a client that costs next to nothing."""
+"""Small requests, beside bare system calls: what one costs, and how long it takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import median, quantiles
 from time import perf_counter
 
 from bench.ceiling import BARE_ANSWER
-from bench.processes import Process, Sample, broker, ceiling, middle, rounds_of
+from bench.processes import Process, Sample, broker, ceiling, rounds_of
 from bench.raw_client import (
     Load,
     api_versions_frame,
@@ -20,8 +20,6 @@ from bench.raw_client import (
     ceiling_appending,
     ceiling_reading,
     ceiling_relay,
-    ceiling_sendfile,
-    ceiling_write,
     connect,
     create_topics,
     fetch_frame,
@@ -35,64 +33,19 @@ from bench.raw_client import (
 from bench.report import Row
 from dohle.core.ids import TopicName, Uuid
 
-PRODUCE_REACH, CONSUME_REACH = 1.5, 1.3
 CONNECTIONS = 100
-_RECV_BYTES_MIN = 256 * 1024
 _BARE_ANSWER_BYTES = len(BARE_ANSWER)
 _WARM_UP = 50
 _TOPIC_NUMBERS = itertools.count(1)
-
-#: (name, bytes of a record, records of a batch, whether it is to reach the ceiling)
-BATCHES = (
-    ("1 MB batches", 1_000, 1_000, True),
-    ("16 KB batches", 1_000, 16, False),
-)
 
 
 def rows(quick: bool) -> list[Row]:
     """Measure all cases."""
     rounds = 3 if quick else 7
-    size = 60_000_000 if quick else 250_000_000
-    with ceiling() as bare:
-        found = _throughput(bare, size, rounds)
-        with broker() as server:
-            tiny = _Pair(server, bare, build_batch(100, 1), 1)
-            found += tiny.requests(8_000 if quick else 40_000, rounds)
-            found += tiny.latency(300 if quick else 2_000, rounds)
-    return found
-
-
-def _throughput(bare: Process, size: int, rounds: int) -> list[Row]:
-    """Measure each round with a new broker, whose data goes with it: memory is used again."""
-    samples: dict[str, dict[str, list[Sample]]] = {}
-    for _ in range(rounds):
-        for name, record_size, records, _ in BATCHES:
-            batch = build_batch(record_size, records)
-            with broker() as server:
-                pair = _Pair(server, bare, batch, records)
-                measured = pair.throughput(size // len(batch))
-            for case, sample in measured.items():
-                samples.setdefault(name, {}).setdefault(case, []).append(sample)
-    found = []
-    for action, peer, reach in (
-        ("produce", "recv → write", PRODUCE_REACH),
-        ("consume", "sendfile", CONSUME_REACH),
-    ):
-        for name, _, _, reaches in BATCHES:
-            ours = middle(samples[name][action])
-            theirs = middle(samples[name][peer])
-            found.append(
-                Row(
-                    action,
-                    f"raw client, {name} ({ours})",
-                    "CPU s/GB",
-                    ours.cpu_s_per_gb,
-                    peer,
-                    theirs.cpu_s_per_gb,
-                    reach if reaches else None,
-                )
-            )
-    return found
+    with ceiling() as bare, broker() as server:
+        tiny = _Pair(server, bare, build_batch(100, 1), 1)
+        found = tiny.requests(8_000 if quick else 40_000, rounds)
+        return found + tiny.latency(300 if quick else 2_000, rounds)
 
 
 class _Pair:
@@ -106,49 +59,6 @@ class _Pair:
         """Begin a log anew, as the bare loop begins its file anew."""
         name = TopicName(f"raw-{next(_TOPIC_NUMBERS)}")
         return name, create_topics(self._server.address, [name])[name]
-
-    # Throughput
-
-    def throughput(self, count: int) -> dict[str, Sample]:
-        """Produce and consume at full speed on one connection."""
-        topic, topic_id = self._new_topic()
-        request = produce_frame(topic, self._batch)
-        load, recv_size = repeat(request, count), max(_RECV_BYTES_MIN, len(request))
-        bare, piece = self._bare, len(self._batch)
-        size = count * piece
-        return {
-            "produce": self._pour_produce(topic, count),
-            "recv → write": bare.measure(
-                load.size, count, lambda: ceiling_write(bare.address, load, recv_size)
-            ),
-            "consume": self._pour_fetch(topic_id, count),
-            "sendfile": bare.measure(
-                size, count, lambda: ceiling_sendfile(bare.address, size, piece)
-            ),
-        }
-
-    def _pour_produce(self, topic: TopicName, count: int) -> Sample:
-        request = produce_frame(topic, self._batch)
-        with connect(self._server.address) as sock:
-            answer = call(sock, request)
-            load = repeat(request, count)
-            last: list[bytes] = []
-            sample = self._server.measure(
-                load.size, count, lambda: last.append(pour(sock, load, len(answer)))
-            )
-        if appended_at(last[0]) != count * self._records:
-            raise RuntimeError("not every request was appended")
-        return sample
-
-    def _pour_fetch(self, topic_id: Uuid, count: int) -> Sample:
-        size = len(self._batch)
-        requests = [fetch_frame(topic_id, n * self._records, size) for n in range(count)]
-        load = Load([b"".join(requests)], count)
-        with connect(self._server.address) as sock:
-            answer = call(sock, requests[0])
-            if fetched_size(answer) != size:
-                raise RuntimeError("a fetch has not brought one batch")
-            return self._server.measure(count * size, count, lambda: pour(sock, load, len(answer)))
 
     # Requests
 
@@ -181,6 +91,19 @@ class _Pair:
             for case, ours in medians.items()
             if not case.endswith("(bare)")
         ]
+
+    def _pour_produce(self, topic: TopicName, count: int) -> Sample:
+        request = produce_frame(topic, self._batch)
+        with connect(self._server.address) as sock:
+            answer = call(sock, request)
+            load = repeat(request, count)
+            last: list[bytes] = []
+            sample = self._server.measure(
+                load.size, count, lambda: last.append(pour(sock, load, len(answer)))
+            )
+        if appended_at(last[0]) != count * self._records:
+            raise RuntimeError("not every request was appended")
+        return sample
 
     def _refetch(self, topic_id: Uuid, count: int) -> Sample:
         request = fetch_frame(topic_id, 0, len(self._batch))

@@ -3,8 +3,9 @@
 The process listens on a free port of 127.0.0.1, which it prints, and serves one command at a time.
 A connection begins with a command (``COMMAND``); what follows depends on it:
 
-- ``WRITE``: what is received is written to the file; one byte is answered at the end.
-- ``SENDFILE``: the file is sent by ``sendfile``, a piece at a time.
+- ``WRITE``: what is received is written behind what is in the file; one answer at the end.
+- ``SENDFILE``: the end of the file is sent by ``sendfile``, a piece at a time. After these two the
+  connection takes another of them: a file begins with its connection, and is warm like it.
 - ``APPEND``: as many connections as told, the further ones without a command, wait in one epoll.
   Of what they send each frame is found, the checksum of its batch computed and an offset put in;
   all is written at once, and each frame gets an answer: the least a broker in Python does.
@@ -23,10 +24,12 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import crc32c
+
+from bench.pacing import unpaced
 
 WRITE, SENDFILE, APPEND, READ, RELAY = range(5)
 
@@ -52,10 +55,8 @@ def serve(path: str, listening: socket.socket) -> None:
             if len(head) < COMMAND.size:
                 continue
             kind, first, second = COMMAND.unpack(head)
-            if kind == WRITE:
-                _write(path, sock, first, second)
-            elif kind == SENDFILE:
-                _sendfile(path, sock, first, second)
+            if kind in (WRITE, SENDFILE):
+                _bulk(path, sock, head)
             elif kind == RELAY:
                 _relay(path, sock, listening)
             else:
@@ -65,32 +66,47 @@ def serve(path: str, listening: socket.socket) -> None:
 
 @contextmanager
 def _new_file(path: str) -> Iterator[int]:
-    """Begin a file anew: the pages of the last one are given back, as those of a new log."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    """Begin a file anew: the pages of the last one are given back, as those of a new log.
+
+    It is another file: one that was truncated is written to the disk when it is closed (ext4).
+    """
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     try:
         yield fd
     finally:
         os.close(fd)
 
 
-def _write(path: str, sock: socket.socket, total: int, recv_size: int) -> None:
-    buffer = memoryview(bytearray(recv_size))
+def _bulk(path: str, sock: socket.socket, head: bytes) -> None:
+    buffer = memoryview(b"")
+    size = 0
     with _new_file(path) as fd:
-        left = total
-        while left and (count := sock.recv_into(buffer)):
-            os.write(fd, buffer[:count])
-            left -= count
-        sock.send(b"\0")
+        while len(head) == COMMAND.size:
+            kind, total, piece = COMMAND.unpack(head)
+            if kind == WRITE:
+                if len(buffer) != piece:
+                    buffer = memoryview(bytearray(piece))
+                _write(fd, sock, total, buffer)
+                size += total
+            else:
+                _sendfile(fd, sock, size - total, total, piece)
+            head = sock.recv(COMMAND.size, socket.MSG_WAITALL)
 
 
-def _sendfile(path: str, sock: socket.socket, total: int, piece: int) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        position = 0
-        while position < total:
-            position += os.sendfile(sock.fileno(), fd, position, min(piece, total - position))
-    finally:
-        os.close(fd)
+def _write(fd: int, sock: socket.socket, total: int, buffer: memoryview) -> None:
+    left = total
+    while left and (count := sock.recv_into(buffer)):
+        os.write(fd, buffer[:count])
+        left -= count
+    sock.send(BARE_ANSWER)
+
+
+def _sendfile(fd: int, sock: socket.socket, position: int, total: int, piece: int) -> None:
+    end, out = position + total, sock.fileno()
+    while position < end:
+        position += os.sendfile(out, fd, position, min(piece, end - position))
 
 
 def _frames(buffer: bytearray, end: int) -> list[tuple[int, int]]:
@@ -192,6 +208,7 @@ def main(path: str) -> None:
     """Listen, tell where, serve."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with socket.create_server(("127.0.0.1", 0), backlog=256) as listening:
+        unpaced(listening)
         print(f"127.0.0.1:{listening.getsockname()[1]}", flush=True)
         serve(path, listening)
 

@@ -15,7 +15,8 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from bench.ceiling import APPEND, COMMAND, READ, RELAY, SENDFILE, WRITE
+from bench.ceiling import APPEND, BARE_ANSWER, COMMAND, READ, RELAY, SENDFILE, WRITE
+from bench.pacing import unpaced
 from dohle.core.ids import TopicName, Uuid
 from dohle.protocol.framing import encode_request, parse_response_header
 from dohle.protocol.messages.api_versions import ApiVersionsRequest
@@ -48,6 +49,7 @@ def connect(address: str) -> socket.socket:
     host, port = address.rsplit(":", 1)
     sock = socket.create_connection((host, int(port)))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    unpaced(sock)
     # Python's own timeouts would make it non-blocking: a poll for each call, and no MSG_WAITALL.
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         sock.setsockopt(socket.SOL_SOCKET, option, _TIMEOUT)
@@ -194,6 +196,17 @@ def pour(sock: socket.socket, load: Load, answer_size: int) -> bytes:
             raise failures[0]
 
 
+def pour_first(sock: socket.socket, load: Load, answer_size: int) -> bytes:
+    """Send a load, and look at the answers only then: they must fit into the socket's buffer.
+
+    So nobody has to be woken for each answer, which the server would have to pay for.
+    """
+    for block in load.blocks:
+        sock.sendall(block)
+    drop(sock, (load.requests - 1) * answer_size)
+    return _answer(sock)
+
+
 def drop(sock: socket.socket, size: int) -> None:
     """Take bytes off a socket without looking at them."""
     nowhere = bytearray(_DROP_BYTES)
@@ -239,21 +252,16 @@ def ping(sock: socket.socket, request: bytes, answer_size: int) -> float:
 # The same against the bare loops
 
 
-def ceiling_write(address: str, load: Load, recv_size: int) -> None:
-    """Have a load received and written."""
-    with connect(address) as sock:
-        sock.sendall(COMMAND.pack(WRITE, load.size, recv_size))
-        for block in load.blocks:
-            sock.sendall(block)
-        if not sock.recv(1):
-            raise ConnectionError("the bare loop has failed")
+def ceiling_write(sock: socket.socket, load: Load, recv_size: int) -> None:
+    """Have a load received, and written behind what this connection has had written before."""
+    command = COMMAND.pack(WRITE, load.size, recv_size)
+    pour_first(sock, Load([command, *load.blocks], 1), len(BARE_ANSWER))
 
 
-def ceiling_sendfile(address: str, size: int, piece: int) -> None:
-    """Have the file of the last ``ceiling_write`` sent."""
-    with connect(address) as sock:
-        sock.sendall(COMMAND.pack(SENDFILE, size, piece))
-        drop(sock, size)
+def ceiling_sendfile(sock: socket.socket, size: int, piece: int) -> None:
+    """Have the last bytes sent that this connection has had written."""
+    sock.sendall(COMMAND.pack(SENDFILE, size, piece))
+    drop(sock, size)
 
 
 def ceiling_appending(

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 
+from bench.pacing import unpaced_listeners
 from dohle.core.static_config import SINGLE_NODE, BrokerConfig
 from dohle.server.node import Node
 from dohle.server.run import run_loop, serve
@@ -36,6 +37,7 @@ def _on_started(node: Node) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     loop.add_reader(stdin, abandoned)
+    unpaced_listeners()
     print(node.bootstrap, flush=True)
 
 

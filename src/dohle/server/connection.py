@@ -6,6 +6,9 @@
 - One request at a time, as in Kafka: while an answer is being waited for (a long poll), or the
   client does not read what it was sent, the frames behind it stay in the buffer. What arrives
   meanwhile is read until the buffer is full; then the client has to wait.
+- A handler may keep views of its frame until it has answered. So while an answer is being waited
+  for, no byte before ``_start`` is moved or written over: if there is no room, what has arrived
+  behind that frame goes on in a new buffer, and the old one lives as long as its views.
 - At most ``FRAMES_PER_EVENT`` frames are handled, and answers of about ``REPLY_BYTES_PER_EVENT``
   gathered, before they are sent and others get their turn.
 - Record batches go from file to socket by ``sendfile``; what stands before them is sent with
@@ -36,7 +39,7 @@ BUFFER_BYTES_AT_FIRST = 16 * 1024
 BUFFER_BYTES = 256 * 1024
 BUFFER_BYTES_KEPT = 2 * 1024 * 1024
 FRAMES_PER_EVENT = 256
-REPLY_BYTES_PER_EVENT = 1024 * 1024
+REPLY_BYTES_PER_EVENT = 4 * 1024 * 1024
 
 # What is joined for one send; larger pieces are sent as they are.
 _JOIN_BYTES_MAX = 64 * 1024
@@ -117,8 +120,11 @@ class Connection:
             self._loop.remove_reader(self._fd)
 
     def _on_readable(self) -> None:
+        is_free = self._awaited is None
+        if is_free and self._start == self._end:
+            self._start = self._end = 0
         room = len(self._view) - self._end
-        if room < _ROOM_BYTES_MIN and (self._start > 0 or room == 0):
+        if room < _ROOM_BYTES_MIN and (room == 0 or (is_free and self._start > 0)):
             if not self._make_room():
                 self._read_no_more()
                 return
@@ -138,7 +144,7 @@ class Connection:
             # It has more to say than fits the buffer of an idle connection.
             self._take_buffer(BUFFER_BYTES)
         self.last_active = self._loop.time()
-        if self._awaited is None and not self._blocked and not self._resuming:
+        if is_free and not self._blocked and not self._resuming:
             self._process()
 
     def _on_end(self) -> None:
@@ -154,6 +160,9 @@ class Connection:
         """Make room behind what has arrived: by moving it to the front, or for a large frame."""
         held = self._end - self._start
         if self._start > 0:
+            if self._awaited is not None:
+                self._take_buffer(max(BUFFER_BYTES, held + _ROOM_BYTES_MIN))
+                return True
             self._view[:held] = self._view[self._start : self._end]
             self._start, self._end = 0, held
             return True
@@ -197,8 +206,7 @@ class Connection:
         has_more = True
         try:
             while handled < FRAMES_PER_EVENT and reply_bytes < REPLY_BYTES_PER_EVENT:
-                frame = self._next_frame()
-                if frame is None:
+                if self._start == self._end or (frame := self._next_frame()) is None:
                     has_more = False
                     break
                 handled += 1
@@ -209,7 +217,8 @@ class Connection:
                 if reply:
                     replies.append(reply)
                     if isinstance(reply, list):
-                        reply_bytes += sum(map(len, reply))
+                        for chunk in reply:
+                            reply_bytes += len(chunk)
             self._finish(replies)
         except (MalformedMessage, CloseConnection) as error:
             self._finish_and_close(replies, str(error))
@@ -218,10 +227,8 @@ class Connection:
             logger.exception("a request of %s failed", self.peer)
             self._finish_and_close(replies, "a request failed")
             return
-        if self._start == self._end:
-            self._start = self._end = 0
-            if len(self._view) > BUFFER_BYTES_KEPT:
-                self._take_buffer(BUFFER_BYTES)
+        if self._start == self._end and len(self._view) > BUFFER_BYTES_KEPT:
+            self._take_buffer(BUFFER_BYTES)
         if self._awaited is not None:
             self._awaited.add_done_callback(self._on_answer)
         elif has_more:
@@ -239,17 +246,39 @@ class Connection:
     def _finish(self, replies: list[Frame | Callable[[], Frame]]) -> None:
         self._service.settle()
         refused = None
+        frames: list[Frame] = []
         answered, replies[:] = list(replies), []
         for reply in answered:
             try:
-                self._out.extend(reply if isinstance(reply, list) else reply())
+                frames.append(reply if isinstance(reply, list) else reply())
             except CloseConnection as error:
                 refused = error
                 break
-        if self._out and not self._blocked and not self.is_closed:
-            self._send()
+        if frames:
+            self._queue(frames)
+            if self._out and not self._blocked and not self.is_closed:
+                self._send()
         if refused is not None:
             self._fail(str(refused))
+
+    def _queue(self, frames: list[Frame]) -> None:
+        """Put frames behind what is to be sent, joined to pieces that are worth a system call."""
+        out = self._out
+        pieces: list[bytes | memoryview] = []
+        size = 0
+        for frame in frames:
+            for chunk in frame:
+                is_file = isinstance(chunk, FileRecords)
+                if pieces and (is_file or size + len(chunk) > _JOIN_BYTES_MAX):
+                    out.append(_joined(pieces))
+                    pieces, size = [], 0
+                if isinstance(chunk, FileRecords):
+                    out.append(chunk)
+                else:
+                    pieces.append(chunk)
+                    size += len(chunk)
+        if pieces:
+            out.append(_joined(pieces))
 
     def _on_answer(self, answered: Future[Any]) -> None:
         if self.is_closed or self._awaited is not answered:
@@ -265,7 +294,7 @@ class Connection:
             self.close()
             return
         self.last_active = self._loop.time()
-        self._out.extend(frame)
+        self._queue([frame])
         if self._out:
             self._send()
         self._go_on()
@@ -295,54 +324,38 @@ class Connection:
     def _send(self) -> None:
         """Send as much as the socket takes; the rest when it takes more."""
         out = self._out
+        is_full = False
         try:
-            while out:
-                first = out[0]
-                if isinstance(first, FileRecords):
-                    self._send_file(first)
+            while out and not is_full:
+                chunk = out[0]
+                if isinstance(chunk, FileRecords):
+                    size = chunk.size
+                    asked = size if size < _SENDFILE_BYTES_MAX else _SENDFILE_BYTES_MAX
+                    sent = os.sendfile(self._fd, chunk.file.fileno(), chunk.position, asked)
+                    if sent == 0:
+                        raise CloseConnection("a segment ended while it was being sent")
+                    chunk.advance(sent)
+                    # It takes no more now: asking again would only be told so.
+                    is_full = sent < asked
                 else:
-                    self._send_bytes()
-            if self._blocked:
-                self._blocked = False
-                self._loop.remove_writer(self._fd)
+                    size = len(chunk)
+                    # Pieces are joined before: what follows can only be in a file, or long.
+                    sent = self._socket.send(chunk, socket.MSG_MORE if len(out) > 1 else 0)
+                    if sent < size:
+                        out[0], is_full = memoryview(chunk)[sent:], True
+                if sent == size:
+                    out.popleft()
         except (BlockingIOError, InterruptedError):
-            if not self._blocked:
-                self._blocked = True
-                self._loop.add_writer(self._fd, self._on_writable)
+            is_full = True
         except (OSError, CloseConnection) as error:
             self._fail(str(error))
-
-    def _send_bytes(self) -> None:
-        out = self._out
-        pieces: list[bytes | memoryview] = []
-        size = 0
-        flags = 0
-        for chunk in out:
-            if isinstance(chunk, FileRecords):
-                flags = socket.MSG_MORE
-                break
-            if pieces and size + len(chunk) > _JOIN_BYTES_MAX:
-                break
-            pieces.append(chunk)
-            size += len(chunk)
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        sent = self._socket.send(data, flags)
-        if sent == size:
-            for _ in pieces:
-                out.popleft()
             return
-        for _ in pieces:
-            out.popleft()
-        out.appendleft(memoryview(data)[sent:])
-
-    def _send_file(self, records: FileRecords) -> None:
-        size = min(records.size, _SENDFILE_BYTES_MAX)
-        sent = os.sendfile(self._fd, records.file.fileno(), records.position, size)
-        if sent == 0:
-            raise CloseConnection("a segment ended while it was being sent")
-        records.advance(sent)
-        if records.size == 0:
-            self._out.popleft()
+        if is_full != self._blocked:
+            self._blocked = is_full
+            if is_full:
+                self._loop.add_writer(self._fd, self._on_writable)
+            else:
+                self._loop.remove_writer(self._fd)
 
     def _on_writable(self) -> None:
         self.last_active = self._loop.time()
@@ -369,3 +382,7 @@ class Connection:
         self._out.clear()
         self._socket.close()
         self._on_closed(self)
+
+
+def _joined(pieces: list[bytes | memoryview]) -> bytes | memoryview:
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

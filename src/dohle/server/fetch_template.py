@@ -23,7 +23,6 @@ from dohle.protocol.messages.fetch import (
 from dohle.protocol.varint import uvarint
 from dohle.server.fetch_reader import SENDFILE_BYTES_MIN, isolation_of
 from dohle.server.outcome import Chunk, FileRecords, Frame
-from dohle.server.partitions import Partition
 from dohle.storage.log_values import Isolation
 
 if TYPE_CHECKING:
@@ -34,8 +33,7 @@ _VERSIONS = range(4, 18)
 _FIRST_FLEXIBLE = 12
 _SESSIONLESS = -1
 _HEAD_END, _PREFIX_START = 4, 8
-_CORRELATION = struct.Struct(">i")
-_OFFSET = struct.Struct(">q")
+_OFFSET_SIZE = 8
 _MARK = 0x1BADB0021BADB002
 
 
@@ -56,7 +54,8 @@ class FetchTemplate:
         self._min_bytes = request.min_bytes
         self._isolation = isolation_of(request)
         self._answer = _Answer(request, version)
-        self._size = _PREFIX_START + len(prefix) + _OFFSET.size + len(suffix)
+        fields = struct.Struct(f">{_HEAD_END}si{len(prefix)}sq{len(suffix)}s")
+        self._unpack, self._size = fields.unpack, fields.size
 
     @classmethod
     def of(
@@ -85,43 +84,42 @@ class FetchTemplate:
             broker,
             bytes(frame[:_HEAD_END]),
             bytes(frame[_PREFIX_START:at]),
-            bytes(frame[at + _OFFSET.size :]),
+            bytes(frame[at + _OFFSET_SIZE :]),
             request,
         )
 
     def handle(self, broker: Broker, frame: memoryview) -> Frame | None:
         """Answer a request that fits and finds enough; None if it has to go the general way."""
-        at = _PREFIX_START + len(self._prefix)
-        if (
-            len(frame) != self._size
-            or frame[:_HEAD_END] != self._head
-            or frame[_PREFIX_START:at] != self._prefix
-            or frame[at + _OFFSET.size :] != self._suffix
-        ):
+        if len(frame) != self._size:
             return None
-        partition = self._partition(broker)
+        head, correlation_id, prefix, offset, suffix = self._unpack(frame)
+        if prefix != self._prefix or suffix != self._suffix or head != self._head:
+            return None
+        if self._by_id:
+            partition = broker.partitions.get_by_id(self._topic_id, self._index)
+        else:
+            partition = broker.partitions.get(self._topic_name, self._index)
         if partition is None or partition.rules.codec is not None:
             return None
-        (offset,) = _OFFSET.unpack_from(frame, at)
         log = partition.log
         try:
-            partition.check_epoch(self._epoch)
+            if self._epoch != -1:
+                partition.check_epoch(self._epoch)
             found = log.read(offset, self._limit, self._isolation, min_one_batch=True)
             piece = found.slice
             if piece is None or piece.size < self._min_bytes or found.aborted_transactions:
                 return None
-            records: Chunk = piece.read() if piece.size < SENDFILE_BYTES_MIN else FileRecords(piece)
+            size = piece.size
+            records: Chunk = piece.read() if size < SENDFILE_BYTES_MIN else FileRecords(piece)
         except (KafkaError, OSError):
             # The general way meets the same, and knows what to do about it.
             return None
-        (correlation_id,) = _CORRELATION.unpack_from(frame, _HEAD_END)
-        offsets = (log.high_watermark, log.last_stable_offset, log.log_start_offset)
-        return self._answer.frame(correlation_id, offsets, piece.size, records)
-
-    def _partition(self, broker: Broker) -> Partition | None:
-        if self._by_id:
-            return broker.partitions.get_by_id(self._topic_id, self._index)
-        return broker.partitions.get(self._topic_name, self._index)
+        before, behind = self._answer.around(
+            size, correlation_id, log.high_watermark, log.last_stable_offset, log.log_start_offset
+        )
+        if not isinstance(records, FileRecords):
+            return [b"".join((before, records, behind))]
+        return [before, records, behind] if behind else [before, records]
 
 
 class _Answer:
@@ -149,24 +147,32 @@ class _Answer:
         offsets = struct.Struct(f">{count}q")
         at = encoded.index(offsets.pack(*[_MARK] * count))
         before, behind = encoded[8:at], encoded[at + offsets.size : records_at]
-        self._count = count
+        self._has_log_start = count == 3
         self._pack = struct.Struct(f">ii{len(before)}s{count}q{len(behind)}s").pack
         self._before, self._behind = before, behind
         self._size = records_at - 4 + len(self._tail)
+        # The size of the last records, and how it is encoded: it is often the same.
+        self._last: tuple[int, bytes] = (-1, b"")
 
-    def frame(
-        self, correlation_id: int, offsets: tuple[int, int, int], size: int, records: Chunk
-    ) -> Frame:
-        """Put an answer together around the records."""
-        length = uvarint(size + 1) if self._is_flexible else size.to_bytes(4, "big")
-        head = self._pack(
-            self._size + len(length) + size,
-            correlation_id,
-            self._before,
-            *offsets[: self._count],
-            self._behind,
-        )
-        return [head + length, records, self._tail] if self._tail else [head + length, records]
+    def around(
+        self,
+        size: int,
+        correlation_id: int,
+        high_watermark: int,
+        last_stable_offset: int,
+        log_start_offset: int,
+    ) -> tuple[bytes, bytes]:
+        """Return what stands before and behind ``size`` bytes of records."""
+        known, length = self._last
+        if known != size:
+            length = uvarint(size + 1) if self._is_flexible else size.to_bytes(4, "big")
+            self._last = (size, length)
+        total = self._size + len(length) + size
+        offsets: tuple[int, ...] = (high_watermark, last_stable_offset)
+        if self._has_log_start:
+            offsets = (high_watermark, last_stable_offset, log_start_offset)
+        head = self._pack(total, correlation_id, self._before, *offsets, self._behind)
+        return head + length, self._tail
 
 
 def _with_partition(request: FetchRequest, partition: FetchPartition) -> FetchRequest:

@@ -19,7 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from dohle.storage.files import FileSystem, sync_file, write_atomically
+from dohle.storage.files import FileSystem, make_empty, sync_file, write_atomically
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -97,11 +97,7 @@ class _Index:
 
     def create(self) -> None:
         """Make the file, empty, for a new segment or one whose index is about to be rebuilt."""
-        file = self._fs.open(self.path, write=True, create=True)
-        try:
-            file.truncate(0)
-        finally:
-            file.close()
+        make_empty(self._fs, self.path)
         self.reset()
 
     def reset(self) -> None:
@@ -159,6 +155,15 @@ class _Index:
         finally:
             file.close()
         self._entries_in_file = len(self)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Tell whether the entries are in memory, and the file may lack some."""
+        return self._loaded
+
+    def forget_file(self) -> None:
+        """Take note that the file is another one and empty: what is in memory is not in it."""
+        self._entries_in_file = 0
 
     def sync(self) -> None:
         """Return once the file's bytes are on the disk."""
@@ -241,6 +246,20 @@ class OffsetIndex(_Index):
         if slot < 0:
             return OffsetPosition(self.base_offset, 0)
         return OffsetPosition(self.base_offset + self._offsets[slot], self._positions[slot])
+
+    def large_batch(self, offset: int, size_min: int) -> tuple[int, int] | None:
+        """Return the first entry not below ``offset``, if it is far behind the one before it.
+
+        The index must be loaded.
+        """
+        offsets, positions = self._offsets, self._positions
+        slot = bisect_left(offsets, offset - self.base_offset)
+        if slot == len(offsets):
+            return None
+        position = positions[slot]
+        if position - (positions[slot - 1] if slot else 0) < size_min:
+            return None
+        return self.base_offset + offsets[slot], position
 
     def first_offset_at_or_after(self, position: int) -> int | None:
         """Return the offset of the first entry whose batch begins at ``position`` or behind it."""

@@ -26,16 +26,14 @@ def read_segments(
 
     ``committed`` asks for the aborted transactions too.
     """
-    nothing = FetchData(aborted_transactions=[] if committed else None)
-    if start_offset >= bound:
-        return nothing
-    for segment in segments.from_offset(start_offset):
+    found = segments.from_offset(start_offset) if start_offset < bound else ()
+    for segment in found:
         if segment.base_offset >= bound:
             break
         head = segment.find(start_offset)
         if head is None:
             continue
-        limit = max(max_bytes, head.size) if min_one_batch else max_bytes
+        limit = head.size if min_one_batch and head.size > max_bytes else max_bytes
         end = segment.size if bound >= log_end_offset else _end_position(segment, bound)
         piece = segment.slice(head, limit, end)
         if piece.size == 0:
@@ -45,7 +43,7 @@ def read_segments(
             upper = _offset_behind(segments, segment, piece, log_end_offset)
             aborted = aborted_transactions(segments, start_offset, upper)
         return FetchData(piece, limit < head.size, aborted)
-    return nothing
+    return FetchData(aborted_transactions=[] if committed else None)
 
 
 def _end_position(segment: LogSegment, bound: int) -> int:

@@ -9,12 +9,21 @@ segment changes no more, except by truncation.
 from __future__ import annotations
 
 import logging
+import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dohle.records.batch import Batch, CorruptBatch, RecordBatch
+from dohle.records.batch import (
+    BATCH_HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    Batch,
+    CorruptBatch,
+    RecordBatch,
+)
 from dohle.storage.config import LogConfig
 from dohle.storage.files import Buffer, File, file_name, join
 from dohle.storage.index import (
@@ -37,6 +46,9 @@ from dohle.storage.segment_files import (
 from dohle.storage.transaction_index import TransactionIndex
 
 logger = logging.getLogger("dohle.storage")
+
+# Batches are taken to be large where two index entries are this far apart.
+_LARGE_BATCH_BYTES = 8 * 1024
 
 
 class LogSlice(NamedTuple):
@@ -248,7 +260,10 @@ class LogSegment:
 
     def find(self, offset: int) -> BatchHead | None:
         """Return the first batch that ends at or behind ``offset``; None if all end before it."""
-        self._load_indexes()
+        if not self._indexes_loaded:
+            self._load_indexes()
+        if (head := self._find_large(offset)) is not None:
+            return head
         try:
             return self._find(offset)
         except CorruptIndex as error:
@@ -257,6 +272,31 @@ class LogSegment:
             return self._find(offset)
         except CorruptIndex as error:
             raise CorruptBatch(f"{self.path}: {error}") from error
+
+    def _find_large(self, offset: int) -> BatchHead | None:
+        """Look for ``offset`` in the batch of the index entry behind it.
+
+        If batches are large each has an entry, and this takes one small read; the entry before
+        the offset is that of another batch. None says nothing but that it is not there.
+        """
+        entry = self.offset_index.large_batch(offset, _LARGE_BATCH_BYTES)
+        if entry is None:
+            return None
+        last_offset, position = entry
+        try:
+            fields = BATCH_HEADER.unpack(self.file.read_at(position, HEADER_SIZE))
+        except struct.error:
+            return None
+        base_offset, length, epoch, magic, _, _, delta, _, max_timestamp = fields[:9]
+        size = length + LOG_OVERHEAD
+        if (
+            magic != MAGIC
+            or base_offset > offset
+            or base_offset + delta != last_offset
+            or not HEADER_SIZE <= size <= self.size - position
+        ):
+            return None
+        return BatchHead(position, base_offset, last_offset, size, magic, max_timestamp, epoch)
 
     def _find(self, offset: int) -> BatchHead | None:
         entry = self.offset_index.lookup(offset)
@@ -269,8 +309,9 @@ class LogSegment:
 
     def slice(self, head: BatchHead, max_bytes: int, end: int) -> LogSlice:
         """Return at most ``max_bytes`` from a batch's start on, not reaching behind ``end``."""
-        size = max(0, min(max_bytes, end - head.position))
-        return LogSlice(self.file, head.position, size, head.base_offset)
+        position = head.position
+        size = min(max_bytes, end - position)
+        return LogSlice(self.file, position, size if size > 0 else 0, head.base_offset)
 
     def heads(self, position: int = 0) -> Iterator[BatchHead]:
         """Yield the batches' heads from a position on."""

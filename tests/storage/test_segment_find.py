@@ -1,0 +1,88 @@
+"""Finding the batch that holds an offset, whatever the sizes of the batches around it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dohle.records.batch import HEADER_SIZE
+from dohle.storage.files import OsFile, OsFileSystem
+from dohle.storage.log import Log
+from dohle.storage.scan import BatchHead
+from tests.storage.logs import NOW_MS, Node, append, batch, property_test
+
+LARGE = 12_000
+
+#: A batch: how many records, and how large the value of each.
+BATCHES = st.lists(
+    st.tuples(st.integers(1, 4), st.sampled_from([0, 40, 1500, 4100, 8200, LARGE])),
+    min_size=1,
+    max_size=15,
+)
+
+
+def log_of(node: Node, shapes: Iterable[tuple[int, int]]) -> Log:
+    log = node.log
+    append(log, *(batch([NOW_MS] * count, value=bytes(size)) for count, size in shapes))
+    return log
+
+
+def first_that_reaches(heads: list[BatchHead], offset: int) -> BatchHead | None:
+    return next((head for head in heads if head.last_offset >= offset), None)
+
+
+@property_test(30)
+@given(shapes=BATCHES)
+def test_every_offset_is_found_in_the_batch_that_holds_it(shapes: list[tuple[int, int]]) -> None:
+    segment = log_of(Node(), shapes).segments.active
+    heads = list(segment.heads())
+    for offset in range(heads[-1].last_offset + 2):
+        assert segment.find(offset) == first_that_reaches(heads, offset)
+
+
+@property_test(15)
+@given(shapes=BATCHES, cut=st.integers(0, 60))
+def test_nothing_is_found_in_what_was_cut_off(shapes: list[tuple[int, int]], cut: int) -> None:
+    segment = log_of(Node(), shapes).segments.active
+    segment.truncate_to(cut)
+    heads = list(segment.heads())
+    for offset in range(70):
+        assert segment.find(offset) == first_that_reaches(heads, offset)
+
+
+class WatchedFile(OsFile):
+    """A file that notes how much is read from it at a time."""
+
+    __slots__ = ()
+    reads: ClassVar[list[int]] = []
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes."""
+        self.reads.append(size)
+        return super().read_at(position, size)
+
+
+class WatchedFileSystem(OsFileSystem):
+    """Real files that are watched."""
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> OsFile:
+        """Open a file."""
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
+        return WatchedFile(os.open(path, flags, 0o644), path)
+
+
+def test_a_large_batch_is_found_with_one_small_read(tmp_path: Path) -> None:
+    node = Node(fs=WatchedFileSystem(), paths=[str(tmp_path)])
+    segment = log_of(node, [(3, LARGE)] * 20).segments.active
+    WatchedFile.reads.clear()
+    for offset in range(3, 60):
+        head = segment.find(offset)
+        assert head is not None
+        assert head.base_offset == offset // 3 * 3
+    assert WatchedFile.reads == [HEADER_SIZE] * 57
+    node.stop()
