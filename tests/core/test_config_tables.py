@@ -32,6 +32,8 @@ segment.jitter.ms               LONG    0                     [0,...]
 segment.ms                      LONG    604800000             [1,...]
 """
 _BROKER = """
+add.partitions.to.txn.retry.backoff.max.ms                  INT     100         [0,...]
+add.partitions.to.txn.retry.backoff.ms                      INT     20          [1,...]
 advertised.listeners                            LIST    null
 auto.create.topics.enable                       BOOLEAN true
 broker.rack                                     STRING  null
@@ -46,6 +48,21 @@ controller.quorum.voters                        LIST    ""
 default.replication.factor                      INT     1
 delete.topic.enable                             BOOLEAN true
 fetch.max.bytes                                 INT     57671680    [1024,...]
+group.consumer.assignors                                    LIST    uniform,range [uniform, range]
+group.consumer.heartbeat.interval.ms                        INT     5000        [1,...]
+group.consumer.max.heartbeat.interval.ms                    INT     15000       [1,...]
+group.consumer.max.session.timeout.ms                       INT     60000       [1,...]
+group.consumer.max.size                                     INT     2147483647  [1,...]
+group.consumer.migration.policy STRING bidirectional [bidirectional, disabled, downgrade, upgrade]
+group.consumer.min.heartbeat.interval.ms                    INT     5000        [1,...]
+group.consumer.min.session.timeout.ms                       INT     45000       [1,...]
+group.consumer.regex.refresh.interval.ms                    INT     600000      [10000,...]
+group.consumer.session.timeout.ms                           INT     45000       [1,...]
+group.coordinator.rebalance.protocols LIST classic,consumer [classic, consumer, share, streams]
+group.initial.rebalance.delay.ms                            INT     3000
+group.max.session.timeout.ms                                INT     1800000
+group.max.size                                              INT     2147483647  [1,...]
+group.min.session.timeout.ms                                INT     6000
 inter.broker.listener.name                      STRING  null
 listener.security.protocol.map STRING \
 SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
@@ -90,12 +107,32 @@ metadata.max.retention.ms                       LONG    604800000
 min.insync.replicas                             INT     1           [1,...]
 node.id                                         INT     null        [0,...]
 num.partitions                                  INT     1           [1,...]
+num.recovery.threads.per.data.dir INT 2 [1,...]
+offset.metadata.max.bytes                                   INT     4096
+offsets.load.buffer.size                                    INT     5242880     [1,...]
+offsets.retention.check.interval.ms                         LONG    600000      [1,...]
+offsets.retention.minutes                                   INT     10080       [1,...]
+offsets.topic.compression.codec                             INT     0           [0,...,4]
+offsets.topic.num.partitions                                INT     50          [1,...]
+offsets.topic.replication.factor                            SHORT   3           [1,...]
+offsets.topic.segment.bytes                                 INT     104857600   [1,...]
 process.roles                                   LIST    null        [broker, controller]
 producer.id.expiration.check.interval.ms        INT     600000      [1,...]
 producer.id.expiration.ms                       INT     86400000    [1,...]
+replica.alter.log.dirs.io.max.bytes.per.second LONG 9223372036854775807 [1,...]
 replica.high.watermark.checkpoint.interval.ms   LONG    5000
 socket.listen.backlog.size                      INT     50          [1,...]
 socket.request.max.bytes                        INT     104857600   [1,...]
+transaction.abort.timed.out.transaction.cleanup.interval.ms INT     10000       [1,...]
+transaction.max.timeout.ms                                  INT     900000      [1,...]
+transaction.partition.verification.enable                   BOOLEAN true
+transaction.remove.expired.transaction.cleanup.interval.ms  INT     3600000     [1,...]
+transaction.state.log.load.buffer.size                      INT     5242880     [1,...]
+transaction.state.log.min.isr                               INT     2           [1,...]
+transaction.state.log.num.partitions                        INT     50          [1,...]
+transaction.state.log.replication.factor                    SHORT   3           [1,...]
+transaction.state.log.segment.bytes                         INT     104857600   [1,...]
+transactional.id.expiration.ms                              INT     604800000   [1,...]
 """
 _ALL_KEYS = [*TOPIC_CONFIGS.values(), *BROKER_CONFIGS.values()]
 
@@ -130,14 +167,17 @@ def test_what_topics_fall_back_to_first_can_be_altered_and_the_other_units_canno
         assert all(other.update_mode is UpdateMode.READ_ONLY for other in others)
 
 
-def test_besides_the_defaults_of_topics_three_configs_can_be_altered_while_running() -> None:
+def test_besides_the_defaults_of_topics_six_configs_can_be_altered_while_running() -> None:
     altered = {
         key.name for key in BROKER_CONFIGS.values() if key.update_mode is not UpdateMode.READ_ONLY
     }
     assert altered - {key.synonyms[0] for key in TOPIC_CONFIGS.values()} == {
         "max.connections",
         "max.connections.per.ip",
+        "num.recovery.threads.per.data.dir",
         "producer.id.expiration.ms",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "transaction.partition.verification.enable",
     }
 
 
@@ -159,6 +199,6 @@ def test_no_config_has_an_effect_and_none() -> None:
 
 def test_the_configs_without_effect_are_broker_configs_not_topic_configs() -> None:
     assert KNOWN_WITHOUT_EFFECT.isdisjoint(TOPIC_CONFIGS)
-    assert {"num.io.threads", "ssl.keystore.location", "offsets.topic.num.partitions"} <= (
+    assert {"num.io.threads", "ssl.keystore.location", "offsets.commit.timeout.ms"} <= (
         KNOWN_WITHOUT_EFFECT
     )

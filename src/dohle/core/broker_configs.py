@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from dohle.core.config import ConfigKey, ConfigType, ListOf, Range, UpdateMode
+from dohle.core.coordinator_configs import COORDINATOR_CONFIGS
 from dohle.core.topic_configs import TOPIC_CONFIGS
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
@@ -315,12 +316,28 @@ _DYNAMIC: Final = (
         UpdateMode.CLUSTER_WIDE,
     ),
     ConfigKey(
+        "num.recovery.threads.per.data.dir",
+        _INT,
+        2,
+        "How many threads bring the logs of one data directory to the disk when the broker stops.",
+        Range(1),
+        UpdateMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
         "producer.id.expiration.ms",
         _INT,
         _DAY_MS,
         "How long a partition remembers an idempotent producer that no longer writes.",
         Range(1),
         UpdateMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        _LONG,
+        _LONG_MAX,
+        "How fast a log is copied that moves from one data directory to another.",
+        Range(1),
+        UpdateMode.PER_BROKER,
     ),
 )
 
@@ -357,6 +374,7 @@ def _default_of_topics(topic_key: ConfigKey) -> ConfigKey:
 
 def _table() -> dict[str, ConfigKey]:
     keys = [*_IDENTITY, *_NETWORK, *_REQUESTS, *_LOGS, *_METADATA_LOG, *_DYNAMIC, *_INTERNAL]
+    keys += COORDINATOR_CONFIGS
     keys += map(_default_of_topics, TOPIC_CONFIGS.values())
     return {key.name: key for key in sorted(keys, key=lambda key: key.name)}
 

@@ -73,16 +73,18 @@ class Range:
 
 
 class OneOf:
-    """One of a few words, in exactly this spelling."""
+    """One of a few words, in exactly this spelling unless ``ignore_case`` is set."""
 
-    __slots__ = ("words",)
+    __slots__ = ("ignore_case", "words")
 
-    def __init__(self, words: tuple[str, ...]) -> None:
+    def __init__(self, words: tuple[str, ...], *, ignore_case: bool = False) -> None:
         self.words = words
+        self.ignore_case = ignore_case
 
     def check(self, name: str, value: ConfigValue) -> None:
         """Look the word up."""
-        if value not in self.words:
+        word = value.lower() if self.ignore_case and isinstance(value, str) else value
+        if word not in self.words:
             words = ", ".join(self.words)
             raise invalid_value(name, value, f"String must be one of: {words}")
 

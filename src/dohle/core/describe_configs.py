@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells of a topic, of a broker, and of the defaults of all brokers.
+"""What DescribeConfigs tells of a topic, a broker, the defaults of all brokers, and a group.
 
 For each config: its value, from where the value comes, and with which other names and levels it
 could have been given, in the order in which they count. The lists are Kafka's to the letter: a
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from dohle.core.broker_configs import BROKER_CONFIGS
 from dohle.core.config import ConfigKey, ConfigType, ConfigValue, UpdateMode
+from dohle.core.group_configs import GROUP_CONFIGS, effective_group_config
 from dohle.core.static_config import BrokerConfig, effective_broker_config
 from dohle.core.topic_configs import TOPIC_CONFIGS, effective_topic_config
 
@@ -27,6 +28,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    GROUP_CONFIG = 8
 
 
 class ConfigSynonym(NamedTuple):
@@ -103,6 +105,20 @@ def describe_cluster_default(
             synonyms = [ConfigSynonym(key.name, text, source)]
             read_only = key.update_mode is UpdateMode.READ_ONLY
             described.append(_described(key, text, synonyms, read_only=read_only))
+    return described
+
+
+def describe_group(
+    overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
+) -> list[DescribedConfig]:
+    """Describe a group with these overrides; as in Kafka, what the broker has is the default."""
+    values = effective_group_config(overrides, broker)
+    described = []
+    for key in _selected(GROUP_CONFIGS.values(), names):
+        is_set = key.name in overrides
+        source = ConfigSource.GROUP_CONFIG if is_set else ConfigSource.DEFAULT_CONFIG
+        synonyms = [ConfigSynonym(key.name, key.format(values[key.name]), source)]
+        described.append(_described(key, values[key.name], synonyms, read_only=False))
     return described
 
 

@@ -33,7 +33,13 @@ from dohle.core.listeners import (
 
 #: What a node needs that is started without a file; laid under what its operator gives.
 SINGLE_NODE: Final[Mapping[str, str]] = MappingProxyType(
-    {"node.id": "1", "process.roles": "broker,controller"}
+    {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.replication.factor": "1",
+    }
 )
 
 _REQUIRED: Final = ("process.roles", "node.id")

@@ -42,8 +42,8 @@ class CoordinatorRecord(NamedTuple):
     """A record of a coordinator's topic; no value means that the key is deleted."""
 
     key: CoordinatorKey
-    value: CoordinatorValue | None
-    value_version: int | None
+    value: CoordinatorValue | None = None
+    value_version: int | None = None
 
 
 def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:
@@ -104,7 +104,7 @@ def decode_coordinator_record(
     key_schema, value_schema = coordinator_record(coordinator, _read_int16(key, "key"))
     decoded_key = _decode_rest(key_schema, _KEY_VERSION, key, 2)
     if value is None:
-        return CoordinatorRecord(decoded_key, None, None)
+        return CoordinatorRecord(decoded_key)
     version = _read_int16(value, "value")
     return CoordinatorRecord(decoded_key, _decode_rest(value_schema, version, value, 2), version)
 

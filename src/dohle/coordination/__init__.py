@@ -1,0 +1,1 @@
+"""What the coordinators share: effects, timers, and which partition coordinates a key. Pure."""

@@ -1,0 +1,69 @@
+"""What consumers of a classic group tell each other in JoinGroup and SyncGroup.
+
+To the coordinator that is opaque, but for what it needs to know: which topics a group wants. An
+int16 version stands first; every version begins with the fields of version 0.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection
+
+from dohle.protocol.errors import MalformedMessage
+from dohle.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+_VERSION = struct.Struct(">h")
+_PREFIX_VERSION = 0
+
+
+def consumer_protocol_version(data: bytes) -> int:
+    """Return the version in which a subscription or an assignment is written."""
+    try:
+        version: int = _VERSION.unpack_from(data)[0]
+    except struct.error:
+        raise MalformedMessage("a consumer's metadata has no version") from None
+    if version < _PREFIX_VERSION:
+        raise MalformedMessage(f"a consumer's metadata of version {version}")
+    return version
+
+
+def subscribed_topics(metadata: bytes) -> tuple[str, ...]:
+    """Return the topics that a consumer wants, whatever the version of its subscription."""
+    consumer_protocol_version(metadata)
+    subscription, _ = ConsumerProtocolSubscription.decode(_PREFIX_VERSION, metadata, _VERSION.size)
+    return subscription.topics
+
+
+def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    """Return all that a consumer tells, as far as the versions known here go."""
+    subscription, _ = ConsumerProtocolSubscription.decode(
+        _known_version(metadata), metadata, _VERSION.size
+    )
+    return subscription
+
+
+def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
+    """Return what a leader assigned to a consumer."""
+    assignment, _ = ConsumerProtocolAssignment.decode(_known_version(data), data, _VERSION.size)
+    return assignment
+
+
+def write_subscription(topics: Collection[str]) -> bytes:
+    """Write what a consumer that wants these topics would tell."""
+    subscription = ConsumerProtocolSubscription(topics=tuple(topics))
+    return _VERSION.pack(_PREFIX_VERSION) + subscription.encode(_PREFIX_VERSION)
+
+
+def write_assignment(assignment: ConsumerProtocolAssignment, metadata: bytes) -> bytes:
+    """Write an assignment in the version in which its consumer wrote its subscription."""
+    version = _known_version(metadata)
+    return _VERSION.pack(version) + assignment.encode(version)
+
+
+def _known_version(data: bytes) -> int:
+    return min(consumer_protocol_version(data), ConsumerProtocolSubscription.VERSIONS.highest)

@@ -1,0 +1,141 @@
+"""The group coordinator of one partition of ``__consumer_offsets``: its parts put together.
+
+The commands are the parts' own: ``classic`` (JoinGroup and what follows), ``consumer`` (KIP-848)
+and ``offsets``. Here is what concerns all of them: replaying a record where it belongs, timers,
+what becomes of topics, and looking at groups and deleting them, whatever their protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Set
+
+from dohle.coordination.effects import Effects, Ticket, TransactionalProducer
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import GroupId
+from dohle.groups.classic import ClassicGroups
+from dohle.groups.classic_group import ClassicGroup, ClassicState
+from dohle.groups.consumer import ConsumerGroups
+from dohle.groups.context import GroupContext
+from dohle.groups.group import Group
+from dohle.groups.offsets import Offsets
+from dohle.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from dohle.protocol.messages.list_groups import ListedGroup
+from dohle.protocol.record_framing import CoordinatorRecord
+
+_GROUP_ID_NOT_FOUND_VERSION = 6
+
+
+class GroupCoordinator:
+    """One for each partition that this broker leads."""
+
+    def __init__(self, context: GroupContext) -> None:
+        self.context = context
+        self.offsets = Offsets(context)
+        self.classic = ClassicGroups(context)
+        self.consumer = ConsumerGroups(context, self.classic)
+        self.classic.consumer = self.consumer
+        self.offsets.classic = self.classic
+
+    def replay(self, record: CoordinatorRecord, producer: TransactionalProducer | None) -> None:
+        """Take in a record that is in the log."""
+        for part in (self.offsets, self.classic, self.consumer):
+            if record.key.RECORD_TYPE in part.RECORD_TYPES:
+                part.replay(record, producer)
+                return
+
+    def replay_end_transaction(self, producer: TransactionalProducer, *, is_commit: bool) -> None:
+        """Take in the end of a transaction in which offsets were committed."""
+        self.offsets.replay_end_transaction(producer, is_commit=is_commit)
+
+    def on_loaded(self) -> Effects:
+        """Give every member that the log knows the time of a session to come back."""
+        effects = self.classic.on_loaded()
+        effects.and_then(self.consumer.on_loaded())
+        return effects.and_then(self.offsets.on_loaded())
+
+    def on_topics_changed(self, changed: Set[str], deleted: Set[str], created: Set[str]) -> Effects:
+        """Take in that topics were made, have changed, or are no more."""
+        effects = self.offsets.on_topics_deleted(deleted)
+        return effects.and_then(self.consumer.on_topics_changed(changed, deleted, created))
+
+    def next_deadline_ms(self) -> int | None:
+        """Tell when the next timer is due."""
+        return self.context.timers.next_deadline_ms()
+
+    def expire(self) -> Effects | None:
+        """Do what is due."""
+        key = self.context.timers.pop_due(self.context.clock.monotonic_ms())
+        if key is None:
+            return None
+        match key.part:
+            case "classic":
+                return self.classic.on_timer(key)
+            case "consumer":
+                return self.consumer.on_timer(key)
+            case _:
+                return self.offsets.on_timer(key)
+
+    # Groups of any protocol.
+
+    def list_groups(self, states: Collection[str], types: Collection[str]) -> Iterator[ListedGroup]:
+        """Go through the groups in one of these states and of one of these types, if any is named.
+
+        Neither knows upper case.
+        """
+        states = {state.strip().lower() for state in states}
+        types = {group_type.lower() for group_type in types}
+        for group in self.context.groups.values():
+            if states and group.state_name.lower() not in states:
+                continue
+            if types and group.type.lower() not in types:
+                continue
+            yield ListedGroup(
+                group_id=GroupId(group.group_id),
+                protocol_type=group.protocol_type,
+                group_state=group.state_name,
+                group_type=group.type.value,
+            )
+
+    def describe_group(self, group_id: str, ticket: Ticket, version: int) -> Effects:
+        """Describe a classic group; any other does not exist here: Dead, and 69 from v6 on."""
+        group = self.context.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            return Effects().reply(ticket, _described(group))
+        missing = DescribedGroup(group_id=GroupId(group_id), group_state=ClassicState.DEAD.value)
+        if version >= _GROUP_ID_NOT_FOUND_VERSION:
+            what = "does not exist" if group is None else "is not a classic group"
+            missing = missing.replace(
+                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                error_message=f"group {group_id} {what}",
+            )
+        return Effects().reply(ticket, missing)
+
+    def delete_group(self, group_id: str, ticket: Ticket) -> Effects:
+        """Delete a group that has no members, with its offsets."""
+        group: Group | None = self.context.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+        group.validate_delete_group()
+        records = [*self.offsets.tombstones_of_group(group_id), *group.tombstones()]
+        return Effects(records, is_atomic=False).reply(ticket, None)
+
+
+def _described(group: ClassicGroup) -> DescribedGroup:
+    is_stable = group.state is ClassicState.STABLE
+    return DescribedGroup(
+        group_id=GroupId(group.group_id),
+        group_state=group.state_name,
+        protocol_type=group.protocol_type,
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=tuple(
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ),
+    )

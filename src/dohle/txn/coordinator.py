@@ -1,0 +1,353 @@
+"""The transaction coordinator of one partition of ``__transaction_state``.
+
+A command decides and gives the record of what becomes of the transactional id; the state changes
+when the record is replayed. Kafka must turn away commands while such a record is being written;
+here the next command already sees it, and is not answered before it is committed.
+
+Rules
+- A transaction's outcome is decided once, by its ``Prepare*`` record. From then on the same
+  markers are asked for, after every restart again, until all partitions have theirs; then
+  ``Complete*`` is written. Until then everybody is told 51.
+- A decision over no partitions is complete at once, with both records in one batch.
+- Which markers are written already is not recorded: after a restart all are written again, which
+  the partitions' leaders recognise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import cast
+
+from dohle.coordination.effects import Effects, Ticket, TransactionalProducer
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import ProducerId, TopicPartition, TransactionalId
+from dohle.protocol.messages.records.transaction import TransactionLogKey, TransactionLogValue
+from dohle.protocol.record_framing import CoordinatorRecord
+from dohle.txn.actions import WriteMarkers
+from dohle.txn.context import TimerKey, TimerKind, TransactionContext
+from dohle.txn.end import end_tv1, end_tv2
+from dohle.txn.errors import concurrent, fenced, wrong_producer_id
+from dohle.txn.listing import TransactionFilters
+from dohle.txn.producer_epochs import fencing_abort, new_transactional_id, next_incarnation
+from dohle.txn.state import TransactionState
+from dohle.txn.transaction import (
+    EPOCH_MAX,
+    NO_PRODUCER,
+    TV_2,
+    ProducerIdAndEpoch,
+    Transaction,
+    tombstone,
+)
+
+#: How long to wait before writing ``Complete*`` again that the log has refused.
+_RETRY_MS = 500
+#: So many expired ids are deleted in one step.
+_TOMBSTONES_MAX = 1_000
+
+
+class TransactionCoordinator:
+    """One for each partition that this broker leads."""
+
+    def __init__(self, context: TransactionContext) -> None:
+        self.context = context
+        self._transactions: dict[str, Transaction] = {}
+        self._ongoing: set[str] = set()
+        # Of what is decided: the partitions that have no marker yet.
+        self._unmarked: dict[str, set[TopicPartition]] = {}
+
+    # Commands
+
+    def init_producer_id(
+        self,
+        transactional_id: TransactionalId,
+        transaction_timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        ticket: Ticket,
+        *,
+        new_producer_id: ProducerId | None = None,
+    ) -> Effects:
+        """Say who a producer is from now on: the reply is a :class:`ProducerIdAndEpoch`.
+
+        If its transaction is still open, that is aborted, and the reply is 51.
+        """
+        settings = self.context.settings()
+        if not 0 < transaction_timeout_ms <= settings.transaction_max_timeout_ms:
+            raise KafkaError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"a transaction timeout of {transaction_timeout_ms} ms; "
+                f"transaction.max.timeout.ms is {settings.transaction_max_timeout_ms}",
+            )
+        now_ms = self.context.clock.now_ms()
+        transaction = self._transactions.get(transactional_id)
+        after: Transaction | None
+        if transaction is None:
+            after = new_transactional_id(
+                transactional_id, transaction_timeout_ms, now_ms, new_producer_id
+            )
+        else:
+            after = next_incarnation(
+                transaction, expected, transaction_timeout_ms, now_ms, new_producer_id
+            )
+            if after is None:
+                return self._fence(transaction).reply(ticket, concurrent(transactional_id))
+        return self._write(after).reply(ticket, after.producer)
+
+    def add_partitions(
+        self,
+        transactional_id: TransactionalId,
+        producer_id: ProducerId,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        ticket: Ticket,
+        *,
+        client_transaction_version: int,
+    ) -> Effects:
+        """Let partitions be part of the transaction, which begins with the first; reply None."""
+        self._check_version(client_transaction_version)
+        transaction = self._find(transactional_id)
+        if transaction.state.is_decided:
+            # Before it is looked who asks: the producer may have its next id already.
+            raise concurrent(transactional_id)
+        _check_producer(transaction, ProducerIdAndEpoch(producer_id, producer_epoch))
+        if transaction.state is TransactionState.ONGOING and transaction.partitions.issuperset(
+            partitions
+        ):
+            return Effects().reply(ticket, None)
+        now_ms = self.context.clock.now_ms()
+        after = transaction.with_partitions(partitions, now_ms, client_transaction_version)
+        return self._write(after).reply(ticket, None)
+
+    def verify_partitions(
+        self,
+        transactional_id: TransactionalId,
+        producer_id: ProducerId,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        ticket: Ticket,
+    ) -> Effects:
+        """Tell which partitions are part of the producer's open transaction: an error for each."""
+        transaction = self._find(transactional_id)
+        _check_producer(transaction, ProducerIdAndEpoch(producer_id, producer_epoch))
+        if transaction.state.is_decided:
+            raise concurrent(transactional_id)
+        return Effects().reply(
+            ticket,
+            {
+                partition: (
+                    ErrorCode.NONE
+                    if partition in transaction.partitions
+                    else ErrorCode.TRANSACTION_ABORTABLE
+                )
+                for partition in partitions
+            },
+        )
+
+    def end_txn(
+        self,
+        transactional_id: TransactionalId,
+        producer_id: ProducerId,
+        producer_epoch: int,
+        is_commit: bool,
+        ticket: Ticket,
+        *,
+        client_transaction_version: int,
+        new_producer_id: ProducerId | None = None,
+    ) -> Effects:
+        """Decide over a transaction. The reply is who the producer is then, with TV2."""
+        self._check_version(client_transaction_version)
+        transaction = self._find(transactional_id)
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+        now_ms = self.context.clock.now_ms()
+        if client_transaction_version < TV_2:
+            after = end_tv1(transaction, producer, now_ms, is_commit=is_commit)
+            answer = NO_PRODUCER
+        else:
+            after = end_tv2(transaction, producer, now_ms, new_producer_id, is_commit=is_commit)
+            answer = (after or transaction).next_producer
+        effects = Effects() if after is None else self._decide(after)
+        return effects.reply(ticket, answer)
+
+    def markers_written(
+        self, markers: WriteMarkers, partitions: Collection[TopicPartition]
+    ) -> Effects:
+        """Take note that partitions have their markers, or are no more."""
+        transaction = self._transactions.get(markers.transactional_id)
+        unmarked = self._unmarked.get(markers.transactional_id)
+        if transaction is None or unmarked is None or _markers(transaction) != markers:
+            # Of a decision that is carried out: a report may come twice.
+            return Effects()
+        unmarked.difference_update(partitions)
+        return Effects() if unmarked else self._complete(transaction)
+
+    # Looking
+
+    def describe(self, transactional_id: str) -> Transaction | None:
+        """Return what is known of a transactional id."""
+        return self._transactions.get(transactional_id)
+
+    def list(self, filters: TransactionFilters) -> Iterator[Transaction]:
+        """Return the transactional ids that are asked for."""
+        now_ms = self.context.clock.now_ms()
+        for transaction in self._transactions.values():
+            if filters.select(transaction, now_ms):
+                yield transaction
+
+    # The log
+
+    def replay(self, record: CoordinatorRecord, producer: TransactionalProducer | None) -> None:
+        """Take in a record that is in the log."""
+        if not isinstance(record.key, TransactionLogKey):
+            return
+        transactional_id = TransactionalId(record.key.transactional_id)
+        self._ongoing.discard(transactional_id)
+        self._unmarked.pop(transactional_id, None)
+        if record.value is None:
+            self._transactions.pop(transactional_id, None)
+            return
+        value = cast("TransactionLogValue", record.value)
+        transaction = Transaction.from_record(transactional_id, value)
+        self._transactions[transactional_id] = transaction
+        if transaction.state is TransactionState.ONGOING:
+            self._ongoing.add(transactional_id)
+            if TimerKey(TimerKind.TIMEOUT_CHECK) not in self.context.timers:
+                self._set_check(TimerKind.TIMEOUT_CHECK)
+        elif transaction.state.is_decided:
+            self._unmarked[transactional_id] = set(transaction.partitions)
+
+    def replay_end_transaction(self, producer: TransactionalProducer, *, is_commit: bool) -> None:
+        """Nothing in this log is written in transactions."""
+
+    def on_loaded(self) -> Effects:
+        """Go on with every decision that is not in all its partitions."""
+        effects = Effects()
+        for transactional_id, unmarked in self._unmarked.items():
+            if unmarked:
+                effects.actions.append(_markers(self._transactions[transactional_id]))
+            else:
+                self._set_timer(TimerKind.COMPLETE, 0, transactional_id)
+        self._set_check(TimerKind.EXPIRATION_CHECK)
+        return effects
+
+    # Time
+
+    def next_deadline_ms(self) -> int | None:
+        """Tell when the next timer is due."""
+        return self.context.timers.next_deadline_ms()
+
+    def expire(self) -> Effects | None:
+        """Do what is due."""
+        key = self.context.timers.pop_due(self.context.clock.monotonic_ms())
+        if key is None:
+            return None
+        transaction = self._transactions.get(key.transactional_id)
+        now_ms = self.context.clock.now_ms()
+        match key.kind:
+            case TimerKind.TIMEOUT_CHECK:
+                if self._ongoing:
+                    self._set_check(key.kind)
+                # One by one, so that what the log refuses concerns a single transaction.
+                for transactional_id in self._ongoing:
+                    if self._transactions[transactional_id].is_timed_out(now_ms):
+                        self._set_timer(TimerKind.ABORT, 0, transactional_id)
+            case TimerKind.EXPIRATION_CHECK:
+                return self._remove_expired(now_ms)
+            case TimerKind.ABORT:
+                if transaction is not None and transaction.is_timed_out(now_ms):
+                    return self._fence(transaction)
+            case TimerKind.COMPLETE:
+                if transaction is not None and self._unmarked.get(key.transactional_id) == set():
+                    return self._complete(transaction)
+        return Effects()
+
+    def _set_timer(self, kind: TimerKind, delay_ms: int, transactional_id: str = "") -> None:
+        deadline_ms = self.context.clock.monotonic_ms() + delay_ms
+        self.context.timers.set(TimerKey(kind, transactional_id), deadline_ms)
+
+    def _set_check(self, kind: TimerKind) -> None:
+        settings = self.context.settings()
+        self._set_timer(
+            kind,
+            settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+            if kind is TimerKind.TIMEOUT_CHECK
+            else settings.transaction_remove_expired_transaction_cleanup_interval_ms,
+        )
+
+    def _remove_expired(self, now_ms: int) -> Effects:
+        expiration_ms = self.context.settings().transactional_id_expiration_ms
+        effects = Effects(is_atomic=False)
+        for transaction in self._transactions.values():
+            if transaction.is_expired(now_ms, expiration_ms):
+                effects.records.append(tombstone(transaction.transactional_id))
+                if len(effects.records) == _TOMBSTONES_MAX:
+                    self._set_timer(TimerKind.EXPIRATION_CHECK, 0)
+                    effects.undo = self._expire_later
+                    return effects
+        self._set_check(TimerKind.EXPIRATION_CHECK)
+        return effects
+
+    def _expire_later(self, error: KafkaError) -> Effects:
+        self._set_check(TimerKind.EXPIRATION_CHECK)
+        return Effects()
+
+    # What follows
+
+    def _find(self, transactional_id: str) -> Transaction:
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            raise wrong_producer_id(transactional_id)
+        return transaction
+
+    def _check_version(self, client_transaction_version: int) -> None:
+        """Refuse what the records of this cluster cannot tell."""
+        if client_transaction_version >= TV_2 and not self.context.settings().transaction_version:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, "transaction.version 0 has no epoch bumps"
+            )
+
+    def _write(self, *steps: Transaction) -> Effects:
+        version = self.context.settings().transaction_version
+        return Effects(records=[step.to_record(version) for step in steps])
+
+    def _fence(self, transaction: Transaction) -> Effects:
+        """Abort an open transaction against its producer's will."""
+        version = self.context.settings().transaction_version
+        return self._decide(fencing_abort(transaction, self.context.clock.now_ms(), version))
+
+    def _decide(self, decided: Transaction) -> Effects:
+        if not decided.partitions:
+            return self._write(decided, decided.complete(decided.last_update_ms))
+        effects = self._write(decided)
+        effects.actions.append(_markers(decided))
+        return effects
+
+    def _complete(self, transaction: Transaction) -> Effects:
+        effects = self._write(transaction.complete(self.context.clock.now_ms()))
+
+        def try_again(error: KafkaError) -> Effects:
+            self._set_timer(TimerKind.COMPLETE, _RETRY_MS, transaction.transactional_id)
+            return Effects()
+
+        effects.undo = try_again
+        return effects
+
+
+def _check_producer(transaction: Transaction, producer: ProducerIdAndEpoch) -> None:
+    """Let only the newest producer of a transactional id take part in its transaction."""
+    if producer.producer_id != transaction.producer_id:
+        raise wrong_producer_id(transaction.transactional_id)
+    if producer.producer_epoch != transaction.producer_epoch or (
+        producer.producer_epoch == EPOCH_MAX
+    ):
+        raise fenced(transaction.transactional_id)
+
+
+def _markers(decided: Transaction) -> WriteMarkers:
+    return WriteMarkers(
+        decided.transactional_id,
+        decided.producer_id,
+        decided.producer_epoch,
+        decided.state.is_commit,
+        decided.partitions,
+        decided.client_transaction_version,
+        decided.last_update_ms,
+    )

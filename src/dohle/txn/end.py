@@ -1,0 +1,110 @@
+"""EndTxn: the decision over a transaction, by the rules of both protocols.
+
+TV1 (up to v4): the epoch must be the producer's and stays. In ``Complete*`` the same outcome is
+answered as a repetition, which cannot be told from a late duplicate.
+
+TV2 (v5+, KIP-890): every end bumps the epoch, so that a request belongs to one transaction only.
+
+- The producer's epoch: a decision over the open transaction. Where none is open, an abort is
+  taken for one of nothing and a commit refused.
+- The epoch before: a repetition. In ``Complete*`` it gets the answer it had, if it asks for the
+  same outcome.
+
+While markers are being written both answer 51, TV2 before it looks who asks: after an overflow of
+the epoch the producer already has its next id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dohle.core.ids import NO_PRODUCER_ID, ProducerId
+from dohle.txn.errors import (
+    ProducerIdNeeded,
+    concurrent,
+    fenced,
+    wrong_producer_id,
+    wrong_state,
+)
+from dohle.txn.state import TransactionState, prepared
+from dohle.txn.transaction import EPOCH_MAX, TV_2, ProducerIdAndEpoch, Transaction
+
+
+def end_tv1(
+    transaction: Transaction, producer: ProducerIdAndEpoch, now_ms: int, *, is_commit: bool
+) -> Transaction | None:
+    """Return the decided transaction; None if it is complete with that outcome."""
+    if producer.producer_id != transaction.producer_id:
+        raise wrong_producer_id(transaction.transactional_id)
+    if producer.producer_epoch != transaction.producer_epoch:
+        raise fenced(transaction.transactional_id)
+    if transaction.state.is_decided:
+        raise concurrent(transaction.transactional_id)
+    if transaction.state is TransactionState.ONGOING:
+        return replace(
+            transaction,
+            state=prepared(is_commit=is_commit),
+            last_update_ms=transaction.decided_ms(now_ms),
+            client_transaction_version=0,
+        )
+    if transaction.state.is_complete and transaction.state.is_commit == is_commit:
+        return None
+    raise wrong_state(transaction)
+
+
+def end_tv2(
+    transaction: Transaction,
+    producer: ProducerIdAndEpoch,
+    now_ms: int,
+    new_producer_id: ProducerId | None,
+    *,
+    is_commit: bool,
+) -> Transaction | None:
+    """Return the decided transaction; None if it is a repetition of what is complete."""
+    state = transaction.state
+    if state.is_decided:
+        raise concurrent(transaction.transactional_id)
+    if producer != transaction.producer or transaction.producer_epoch == EPOCH_MAX:
+        if _is_repeated(transaction, producer, is_commit=is_commit):
+            return None
+        raise _refusal(transaction, producer)
+    is_ongoing = state is TransactionState.ONGOING
+    if is_commit and not is_ongoing:
+        raise wrong_state(transaction)
+    next_producer_id = NO_PRODUCER_ID
+    if transaction.is_epoch_exhausted:
+        if new_producer_id is None:
+            raise ProducerIdNeeded(transaction.transactional_id)
+        next_producer_id = new_producer_id
+    return replace(
+        transaction,
+        state=prepared(is_commit=is_commit),
+        producer_epoch=transaction.producer_epoch + 1,
+        previous_producer_id=NO_PRODUCER_ID,
+        next_producer_id=next_producer_id,
+        start_ms=transaction.start_ms if is_ongoing else now_ms,
+        last_update_ms=transaction.decided_ms(now_ms),
+        client_transaction_version=TV_2,
+    )
+
+
+def _is_repeated(
+    transaction: Transaction, producer: ProducerIdAndEpoch, *, is_commit: bool
+) -> bool:
+    """Tell whether a request was carried out before; refuse it if that had another outcome.
+
+    A producer that was fenced with the highest epoch cannot be told of it: nobody may use that.
+    """
+    if not transaction.state.is_complete or transaction.producer_epoch == EPOCH_MAX:
+        return False
+    if producer != transaction.previous_producer:
+        return False
+    if transaction.state.is_commit != is_commit:
+        raise wrong_state(transaction)
+    return True
+
+
+def _refusal(transaction: Transaction, producer: ProducerIdAndEpoch) -> Exception:
+    if producer.producer_id == transaction.producer_id or producer == transaction.previous_producer:
+        return fenced(transaction.transactional_id)
+    return wrong_producer_id(transaction.transactional_id)
