@@ -1,4 +1,4 @@
-"""``python -m bench [--quick] [--json] [codec|log|broker ...]``."""
+"""``python -m bench [--quick] [--json] [codec|log|broker|coordinators ...]``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from importlib import import_module
 
 from bench.report import show
 
-SECTIONS = ("codec", "log", "broker")
+SECTIONS = ("codec", "log", "broker", "coordinators")
 
 
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="codec|log|broker")
+    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="|".join(SECTIONS))
     parser.add_argument("--quick", action="store_true", help="fewer rounds, rougher figures")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument(

@@ -290,6 +290,9 @@ def test_what_nobody_foresaw_is_one_line_too_and_shows_where_on_demand(tmp_path:
     assert b"Traceback" in done.stderr
 
 
-def test_a_metadata_log_outside_the_log_directories_is_refused(tmp_path: Path) -> None:
-    elsewhere = ("-X", f"metadata.log.dir={tmp_path / 'elsewhere'}")
-    assert "must be one of log.dirs" in refused(tmp_path, *elsewhere)
+def test_a_metadata_log_in_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "meta.properties").write_text("version=1\nnode.id=9\ncluster.id=other\n")
+    said = refused(tmp_path / "data", "-X", f"metadata.log.dir={elsewhere}")
+    assert "elsewhere/meta.properties has node.id 9, but 1 is expected" in said

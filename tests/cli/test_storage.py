@@ -47,9 +47,10 @@ def test_only_the_first_directory_says_how_a_cluster_begins(
     capsys.readouterr()
     checkpoint = one / "bootstrap.checkpoint"
     assert read_snapshot(OsFileSystem(), str(checkpoint)).records
-    (record,) = records_of(capsys, checkpoint)
-    assert record["value"]["name"] == "FeatureLevelRecord"
-    assert record["value"]["data"]["name"] == "metadata.version"
+    records = records_of(capsys, checkpoint)
+    assert {record["value"]["name"] for record in records} == {"FeatureLevelRecord"}
+    features = [record["value"]["data"]["name"] for record in records]
+    assert features == ["metadata.version", "group.version", "transaction.version"]
     assert not (two / "bootstrap.checkpoint").exists()
 
 
@@ -127,6 +128,27 @@ def test_a_node_starts_with_what_was_formatted(
     with Started(cwd=tmp_path) as started:
         assert started.shown[0].endswith(f"node 1 of cluster {CLUSTER_ID}\n")
         assert started.stop() == 0
+
+
+def test_the_directory_of_the_metadata_log_is_formatted_and_shown_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("a", "b", "m")
+    config = tmp_path / "server.properties"
+    config.write_text(
+        f"log.dirs={tmp_path}/a,{tmp_path}/b\nmetadata.log.dir={tmp_path}/m\n"
+        "process.roles=broker,controller\nnode.id=4\nlisteners=PLAINTEXT://127.0.0.1:0\n"
+    )
+    assert main(["storage", "format", "--config", str(config)]) == 0
+    capsys.readouterr()
+    assert [(tmp_path / name / "meta.properties").exists() for name in names] == [True] * 3
+    # Only the one of the metadata log tells what a new cluster begins with.
+    found = [(tmp_path / name / "bootstrap.checkpoint").exists() for name in names]
+    assert found == [False, False, True]
+    assert main(["storage", "info", "--config", str(config), "--json"]) == 0
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["directory"] for one in shown] == [f"{tmp_path}/{name}" for name in names]
+    assert {one["nodeId"] for one in shown} == {4}
 
 
 def test_a_directory_is_described_without_being_touched(

@@ -12,6 +12,8 @@ from dohle.protocol.messages.records.cluster_metadata import (
 from tests.metadata.cluster import Cluster, uuid
 
 LEVEL_29 = FeatureLevelRecord(name="metadata.version", feature_level=29)
+GROUPS = FeatureLevelRecord(name="group.version", feature_level=1)
+TRANSACTIONS = FeatureLevelRecord(name="transaction.version", feature_level=2)
 
 
 def test_a_new_cluster_begins_with_its_features_in_a_transaction() -> None:
@@ -19,9 +21,15 @@ def test_a_new_cluster_begins_with_its_features_in_a_transaction() -> None:
     assert cluster.write(activation_records(cluster.image)) == [
         BeginTransactionRecord(name="Bootstrap records"),
         LEVEL_29,
+        GROUPS,
+        TRANSACTIONS,
         EndTransactionRecord(),
     ]
-    assert cluster.image.features == {"metadata.version": 29}
+    assert cluster.image.features == {
+        "metadata.version": 29,
+        "group.version": 1,
+        "transaction.version": 2,
+    }
 
 
 def test_a_cluster_that_is_there_needs_nothing() -> None:
@@ -35,6 +43,14 @@ def test_a_level_without_transactions_is_written_bare() -> None:
     assert [each.record for each in records] == [LEVEL_29.replace(feature_level=12)]
 
 
+@pytest.mark.parametrize(("level", "names"), [(21, 1), (22, 2), (23, 2), (24, 3)])
+def test_features_are_finalized_from_the_metadata_version_on_that_brought_them(
+    level: int, names: int
+) -> None:
+    records = [each.record for each in default_bootstrap_records(level)]
+    assert records == [LEVEL_29.replace(feature_level=level), GROUPS, TRANSACTIONS][:names]
+
+
 def test_a_bootstrap_that_was_cut_short_is_aborted_and_begun_again() -> None:
     cluster = Cluster()
     cluster.replay(BeginTransactionRecord(name="Bootstrap records"), LEVEL_29)
@@ -42,6 +58,8 @@ def test_a_bootstrap_that_was_cut_short_is_aborted_and_begun_again() -> None:
     assert [type(record) for record in batch] == [
         AbortTransactionRecord,
         BeginTransactionRecord,
+        FeatureLevelRecord,
+        FeatureLevelRecord,
         FeatureLevelRecord,
         EndTransactionRecord,
     ]

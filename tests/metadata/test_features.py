@@ -61,7 +61,7 @@ def test_a_downgrade_must_be_asked_for_and_lose_nothing() -> None:
         (-1, UPGRADE, METADATA_VERSION, "cannot be less than 0"),
         (29, 0, METADATA_VERSION, "is not an upgrade type"),
         (29, SAFE, METADATA_VERSION, "Can't downgrade to a newer version"),
-        (1, UPGRADE, "group.version", "does not support this feature"),
+        (1, UPGRADE, "share.version", "does not support this feature"),
         (1, UPGRADE, "no.such.version", "does not support this feature"),
         (0, SAFE, "kraft.version", "when the storage is formatted"),
         (2, UPGRADE, "kraft.version", "only supports versions 0-1"),
@@ -84,9 +84,20 @@ def test_kraft_version_may_stay_what_it_is() -> None:
 
 def test_a_feature_that_kafka_finalized_can_be_switched_off() -> None:
     made = at_level(29)
-    made.replay(FeatureLevelRecord(name="group.version", feature_level=1))
-    assert update(made, 0, SAFE, "group.version") == (0, None)
-    assert made.image.features == {METADATA_VERSION: 29}
+    features = made.image.features
+    made.replay(FeatureLevelRecord(name="share.version", feature_level=1))
+    assert update(made, 0, SAFE, "share.version") == (0, None)
+    assert made.image.features == features
+
+
+def test_the_transaction_version_is_lowered_and_raised() -> None:
+    made = at_level(29)
+    assert update(made, 1, SAFE, "transaction.version") == (0, None)
+    assert made.image.features["transaction.version"] == 1
+    assert update(made, 2, UPGRADE, "transaction.version") == (0, None)
+    code, message = update(made, 3, UPGRADE, "transaction.version")
+    assert code == 95
+    assert "only supports versions 0-2" in (message or "")
 
 
 def test_a_broker_that_is_too_old_stops_an_upgrade() -> None:
@@ -107,7 +118,7 @@ def test_all_updates_of_a_request_are_done_or_none() -> None:
     request = UpdateFeaturesRequest(
         feature_updates=(
             FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=29),
-            FeatureUpdateKey(feature="group.version", max_version_level=1),
+            FeatureUpdateKey(feature="share.version", max_version_level=1),
         )
     )
     reply = made.commit(update_features(made.image, request, made.context, version=2))
@@ -135,17 +146,17 @@ def test_version_0_allows_downgrades_by_a_flag() -> None:
 def test_a_log_of_kafkas_own_features_is_tolerated_and_one_of_the_future_is_not() -> None:
     made = at_level(29)
     made.replay(
-        FeatureLevelRecord(name="transaction.version", feature_level=2),
-        FeatureLevelRecord(name="group.version", feature_level=1),
+        FeatureLevelRecord(name="streams.version", feature_level=1),
+        FeatureLevelRecord(name="share.version", feature_level=1),
     )
     assert unsupported_features(made.image) == []
     names = {each.name for each in registration_features(made.image)}
-    assert names == {*SUPPORTED_FEATURES, "transaction.version", "group.version"}
-    made.replay(FeatureLevelRecord(name="group.version", feature_level=2))
+    assert names == {*SUPPORTED_FEATURES, "streams.version", "share.version"}
+    made.replay(FeatureLevelRecord(name="share.version", feature_level=2))
     made.replay(FeatureLevelRecord(name="new.version", feature_level=1))
     assert unsupported_features(made.image) == [
-        "group.version is finalized at level 2, but this node supports only 0-1",
         "new.version is finalized at level 1, but this node supports only 0",
+        "share.version is finalized at level 2, but this node supports only 0-1",
     ]
 
 

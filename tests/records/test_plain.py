@@ -20,11 +20,14 @@ NOW_MS = 1_700_000_000_000
 RULES = ValidationRules()
 
 
-def built(*sizes: int, producer_id: int = -1, sequence: int = -1) -> bytearray:
+def built(
+    *sizes: int, producer_id: int = -1, sequence: int = -1, is_transactional: bool = False
+) -> bytearray:
     builder = BatchBuilder(
         producer_id=ProducerId(producer_id),
         producer_epoch=-1 if producer_id < 0 else 0,
         base_sequence=sequence,
+        is_transactional=is_transactional,
     )
     for size in sizes:
         builder.append(NOW_MS, None, bytes(size))
@@ -35,7 +38,15 @@ def built(*sizes: int, producer_id: int = -1, sequence: int = -1) -> bytearray:
 def test_a_good_batch_is_plain(sizes: tuple[int, ...]) -> None:
     view = memoryview(built(*sizes, producer_id=7, sequence=3))
     plain = plain_batch(view, RULES, NOW_MS)
-    assert plain == (view, len(sizes) - 1, NOW_MS, 7, 0, 3)
+    assert plain == (view, len(sizes) - 1, NOW_MS, 7, 0, 3, False)
+
+
+def test_a_batch_is_plain_for_who_expects_it_to_belong_to_a_transaction_or_not() -> None:
+    for is_transactional in (False, True):
+        view = memoryview(built(10, producer_id=7, sequence=3, is_transactional=is_transactional))
+        plain = plain_batch(view, RULES, NOW_MS, is_transactional=is_transactional)
+        assert plain == (view, 0, NOW_MS, 7, 0, 3, is_transactional)
+        assert plain_batch(view, RULES, NOW_MS, is_transactional=not is_transactional) is None
 
 
 def test_memory_that_cannot_be_written_is_left_to_the_general_way() -> None:

@@ -1,7 +1,8 @@
 """Disks that fail where a test says so, and waiting for what the node does by itself.
 
 ``FaultyFileSystem`` gives real files. A fault is set for a part of a path, and holds for every call
-of its kind until it is taken away. ``until`` lets the loop run, and gives up at a deadline.
+of its kind until it is taken away. ``WatchedFileSystem`` tells of every write. ``until`` lets the
+loop run, and gives up at a deadline.
 """
 
 from __future__ import annotations
@@ -123,4 +124,36 @@ class FaultyFile(UnsyncedFile):
     def write_all_at(self, position: int, buffers: Sequence[Buffer]) -> None:
         """Write, or fail."""
         self._faults.check(self._faults.writes, self._path)
+        super().write_all_at(position, buffers)
+
+
+class WatchedFileSystem(UnsyncedFileSystem):
+    """Tells of every write, before it is done, to whom a test has set."""
+
+    def __init__(self) -> None:
+        self.on_write: Callable[[str], None] = lambda path: None
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> WatchedFile:
+        """Open a file."""
+        flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
+        return WatchedFile(os.open(path, flags, 0o644), path, self)
+
+
+class WatchedFile(UnsyncedFile):
+    """A file whose writes are told of."""
+
+    __slots__ = ("_watched",)
+
+    def __init__(self, fd: int, path: str, fs: WatchedFileSystem) -> None:
+        super().__init__(fd, path, fs)
+        self._watched = fs
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Tell, and write."""
+        self._watched.on_write(self._path)
+        super().write_at(position, data)
+
+    def write_all_at(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """Tell, and write."""
+        self._watched.on_write(self._path)
         super().write_all_at(position, buffers)

@@ -21,7 +21,6 @@ from dohle.protocol.messages.describe_quorum import (
     DescribeQuorumRequestPartitionData,
     DescribeQuorumRequestTopicData,
 )
-from dohle.protocol.messages.find_coordinator import FindCoordinatorRequest
 from dohle.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from dohle.server.handlers.cluster import CLUSTER_OPERATIONS
 from dohle.server.handlers.registry import all_handlers
@@ -231,55 +230,6 @@ def test_a_directory_that_went_offline_is_told_with_an_error(tmp_path: Path) -> 
     on_node(tmp_path, scenario, {"log.dirs": ",".join(paths)})
 
 
-# Coordinators
-
-_SHARE_KEY = "group:with:colons:AAAAAAAAAAAAAAAAAAAAAg:3"
-
-
-@pytest.mark.parametrize("version", range(7))
-def test_coordinators_are_not_available_yet(tmp_path: Path, version: int) -> None:
-    async def scenario(node: Node, wire: Wire) -> None:
-        if version < 4:
-            answer = await wire.send(FindCoordinatorRequest(key="g"), version)
-            found = [answer]
-        else:
-            request = FindCoordinatorRequest(coordinator_keys=("g", ""), key_type=1)
-            found = (await wire.send(request, version)).coordinators
-            assert [one.key for one in found] == ["g", ""]
-        for one in found:
-            assert one.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert (one.node_id, one.host, one.port) == (-1, "", -1)
-
-    on_node(tmp_path, scenario)
-
-
-@pytest.mark.parametrize(
-    ("version", "key_type", "key", "expected"),
-    [
-        (1, 7, "g", ErrorCode.INVALID_REQUEST),
-        (4, -1, "g", ErrorCode.INVALID_REQUEST),
-        (5, 2, _SHARE_KEY, ErrorCode.INVALID_REQUEST),
-        (6, 2, _SHARE_KEY, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (6, 2, "g:3", ErrorCode.INVALID_REQUEST),
-        (6, 2, ":AAAAAAAAAAAAAAAAAAAAAg:3", ErrorCode.INVALID_REQUEST),
-        (6, 2, "g:topic:3", ErrorCode.INVALID_REQUEST),
-        (6, 2, "g:AAAAAAAAAAAAAAAAAAAAAg:x", ErrorCode.INVALID_REQUEST),
-    ],
-)
-def test_a_key_that_nobody_coordinates_is_refused(
-    tmp_path: Path, version: int, key_type: int, key: str, expected: ErrorCode
-) -> None:
-    async def scenario(node: Node, wire: Wire) -> None:
-        if version < 4:
-            answer = await wire.send(FindCoordinatorRequest(key=key, key_type=key_type), version)
-        else:
-            request = FindCoordinatorRequest(coordinator_keys=(key,), key_type=key_type)
-            answer = (await wire.send(request, version)).coordinators[0]
-        assert ErrorCode(answer.error_code) is expected
-
-    on_node(tmp_path, scenario)
-
-
 # All of them
 
 
@@ -289,6 +239,6 @@ def test_every_served_version_of_every_api_is_advertised(tmp_path: Path) -> None
         advertised = {one.api_key: one for one in (await wire.send(names)).api_keys}
         assert advertised.keys() == set(map(int, all_handlers()))
         assert (advertised[ApiKey.INIT_PRODUCER_ID].max_version) == 5
-        assert ApiKey.ALTER_REPLICA_LOG_DIRS not in advertised
+        assert advertised[ApiKey.ALTER_REPLICA_LOG_DIRS].max_version == 2
 
     on_node(tmp_path, scenario)

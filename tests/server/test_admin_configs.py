@@ -129,7 +129,6 @@ def test_a_brokers_configs_tell_where_they_come_from(tmp_path: Path) -> None:
         (LOGGER, "", ErrorCode.INVALID_REQUEST),
         (LOGGER, "2", ErrorCode.INVALID_REQUEST),
         (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
-        (ResourceType.GROUP, "g", ErrorCode.NONE),
         (ResourceType.CLIENT_METRICS, "m", ErrorCode.NONE),
     ],
 )
@@ -225,7 +224,8 @@ def test_lists_can_be_added_to_and_taken_from(tmp_path: Path) -> None:
         (BROKER, "2", ("log.retention.bytes", SET, "3"), ErrorCode.INVALID_REQUEST),
         (BROKER, "me", ("log.retention.bytes", SET, "3"), ErrorCode.INVALID_REQUEST),
         (BROKER, "", ("log.retention.bytes", SET, "x"), ErrorCode.INVALID_REQUEST),
-        (ResourceType.GROUP, "g", ("x", SET, "3"), ErrorCode.INVALID_REQUEST),
+        (ResourceType.GROUP, "g", ("x", SET, "3"), ErrorCode.INVALID_CONFIG),
+        (ResourceType.GROUP, "", ("x", SET, "3"), ErrorCode.INVALID_REQUEST),
         (0, "g", ("x", SET, "3"), ErrorCode.INVALID_REQUEST),
     ],
 )

@@ -49,13 +49,13 @@ _SET = incremental.AlterableConfig(name="retention.ms", config_operation=0, valu
             [("new", ErrorCode.KAFKA_STORAGE_ERROR)],
         ),
         (
-            DeleteTopicsRequest(topics=(DeleteTopicState(name=T),)),
+            DeleteTopicsRequest(timeout_ms=5_000, topics=(DeleteTopicState(name=T),)),
             lambda answer: [(one.name, one.topic_id, one.error_code) for one in answer.responses],
             [("t", ZERO_UUID, ErrorCode.KAFKA_STORAGE_ERROR)],
         ),
         (
             CreatePartitionsRequest(
-                topics=(CreatePartitionsTopic(name=T, count=2, assignments=None),)
+                timeout_ms=5_000, topics=(CreatePartitionsTopic(name=T, count=2, assignments=None),)
             ),
             lambda answer: [(one.name, one.error_code) for one in answer.results],
             [("t", ErrorCode.KAFKA_STORAGE_ERROR)],

@@ -163,9 +163,11 @@ def test_topics_are_deleted_at_every_version(tmp_path: Path, version: int) -> No
         await create_topic(wire, "gone")
         names = (TopicName("gone"), TopicName("never"))
         if version < 6:
-            request = DeleteTopicsRequest(topic_names=names)
+            request = DeleteTopicsRequest(timeout_ms=5_000, topic_names=names)
         else:
-            request = DeleteTopicsRequest(topics=tuple(DeleteTopicState(name=n) for n in names))
+            request = DeleteTopicsRequest(
+                timeout_ms=5_000, topics=tuple(DeleteTopicState(name=n) for n in names)
+            )
         gone, never = (await wire.send(request, version)).responses
         assert (gone.name, gone.error_code) == ("gone", 0)
         assert never.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -179,7 +181,9 @@ def test_topics_are_deleted_at_every_version(tmp_path: Path, version: int) -> No
 def test_topics_are_deleted_by_id(tmp_path: Path) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         topic_id = (await create_topic(wire, "gone")).topic_id
-        request = DeleteTopicsRequest(topics=(DeleteTopicState(name=None, topic_id=topic_id),))
+        request = DeleteTopicsRequest(
+            timeout_ms=5_000, topics=(DeleteTopicState(name=None, topic_id=topic_id),)
+        )
         gone = (await wire.send(request)).responses[0]
         assert (gone.name, gone.topic_id, gone.error_code) == ("gone", topic_id, 0)
         again = (await wire.send(request)).responses[0]
@@ -195,7 +199,7 @@ def test_topics_are_deleted_by_id(tmp_path: Path) -> None:
 def test_deletion_can_be_switched_off(tmp_path: Path, version: int, expected: ErrorCode) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         await create_topic(wire, "stays")
-        request = DeleteTopicsRequest(topic_names=(TopicName("stays"),))
+        request = DeleteTopicsRequest(timeout_ms=5_000, topic_names=(TopicName("stays"),))
         assert (await wire.send(request, version)).responses[0].error_code == expected
         assert await _partition_count(wire, "stays") == 1
 
@@ -206,7 +210,11 @@ def test_a_topic_made_again_after_its_deletion_is_empty(tmp_path: Path) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         first = await create_topic(wire, "again")
         await produce(wire, "again", batch(b"a", b"b"))
-        await wire.send(DeleteTopicsRequest(topics=(DeleteTopicState(name=TopicName("again")),)))
+        await wire.send(
+            DeleteTopicsRequest(
+                timeout_ms=5_000, topics=(DeleteTopicState(name=TopicName("again")),)
+            )
+        )
         second = await create_topic(wire, "again")
         assert second.topic_id != first.topic_id
         assert (await produce(wire, "again", batch(b"c"))).base_offset == 0
@@ -222,7 +230,9 @@ def test_partitions_are_added_at_every_version(tmp_path: Path, version: int) -> 
             CreatePartitionsTopic(name=TopicName("grows"), count=3, assignments=None),
             CreatePartitionsTopic(name=TopicName("never"), count=3, assignments=None),
         )
-        grows, never = (await wire.send(CreatePartitionsRequest(topics=topics), version)).results
+        grows, never = (
+            await wire.send(CreatePartitionsRequest(timeout_ms=5_000, topics=topics), version)
+        ).results
         assert (grows.error_code, grows.error_message) == (0, None)
         assert never.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await _partition_count(wire, "grows") == 3
@@ -250,7 +260,9 @@ def test_partitions_can_only_be_added(
             CreatePartitionsAssignment(broker_ids=tuple(map(BrokerId, ids))) for ids in assignments
         )
         topic = CreatePartitionsTopic(name=TopicName("grows"), count=count, assignments=given)
-        result = (await wire.send(CreatePartitionsRequest(topics=(topic,)))).results[0]
+        result = (
+            await wire.send(CreatePartitionsRequest(timeout_ms=5_000, topics=(topic,)))
+        ).results[0]
         assert ErrorCode(result.error_code) is expected
         assert await _partition_count(wire, "grows") == (3 if expected is ErrorCode.NONE else 2)
 
@@ -261,7 +273,7 @@ def test_adding_partitions_can_be_tried_without_effect(tmp_path: Path) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         await create_topic(wire, "stays")
         topic = CreatePartitionsTopic(name=TopicName("stays"), count=3, assignments=None)
-        request = CreatePartitionsRequest(topics=(topic,), validate_only=True)
+        request = CreatePartitionsRequest(timeout_ms=5_000, topics=(topic,), validate_only=True)
         assert (await wire.send(request)).results[0].error_code == 0
         assert await _partition_count(wire, "stays") == 1
 
@@ -275,7 +287,7 @@ def test_topics_are_there_after_a_restart(tmp_path: Path) -> None:
             await create_topic(wire, "dropped")
             await produce(wire, "kept", batch(b"a", b"b"))
             dropped = DeleteTopicState(name=TopicName("dropped"))
-            await wire.send(DeleteTopicsRequest(topics=(dropped,)))
+            await wire.send(DeleteTopicsRequest(timeout_ms=5_000, topics=(dropped,)))
         async with running_node(tmp_path) as node, await Wire.connect(node) as wire:
             kept = node.controller.image.topic(TopicName("kept"))
             assert kept is not None
@@ -296,5 +308,44 @@ def test_requests_sent_in_one_go_are_answered_in_their_order(tmp_path: Path) -> 
             created = await wire.answer(CreateTopicsRequest.API_KEY, 7)
             assert [(one.name, one.error_code) for one in created.topics] == [(name, 0)]
             await wire.answer(MetadataRequest.API_KEY, 12)
+
+    on_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_a_command_that_may_not_wait_at_all_is_not_carried_out(
+    tmp_path: Path, timeout_ms: int
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, "old")
+        timed_out = ErrorCode.REQUEST_TIMED_OUT
+        creation = CreateTopicsRequest(
+            topics=(CreatableTopic(name=TopicName("new"), num_partitions=1, replication_factor=1),),
+            timeout_ms=timeout_ms,
+        )
+        assert (await wire.send(creation)).topics[0].error_code == timed_out
+        growth = CreatePartitionsRequest(
+            topics=(CreatePartitionsTopic(name=TopicName("old"), count=2, assignments=None),),
+            timeout_ms=timeout_ms,
+        )
+        assert (await wire.send(growth)).results[0].error_code == timed_out
+        deletion = DeleteTopicsRequest(
+            topics=(DeleteTopicState(name=TopicName("old")),), timeout_ms=timeout_ms
+        )
+        assert (await wire.send(deletion)).responses[0].error_code == timed_out
+        topics = node.controller.image.topics
+        assert {name: len(topic.partitions) for name, topic in topics.items()} == {"old": 1}
+
+    on_node(tmp_path, scenario)
+
+
+def test_a_command_whose_turn_comes_too_late_is_not_carried_out(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        topic = CreatableTopic(name=TopicName("late"), num_partitions=1, replication_factor=1)
+        async with node.controller._turn:
+            answer = await wire.send(CreateTopicsRequest(topics=(topic,), timeout_ms=1))
+        assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert node.controller.image.topic(TopicName("late")) is None
+        assert (await create_topic(wire, "late")).error_code == 0
 
     on_node(tmp_path, scenario)

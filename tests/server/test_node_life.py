@@ -19,6 +19,8 @@ from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from dohle.protocol.messages.records.cluster_metadata import RemoveTopicRecord
 from dohle.records.batch import batches
 from dohle.server.node import Node
+from dohle.storage.log_directory import LogDirectoryInUse
+from dohle.storage.meta_properties import InvalidMetaProperties
 from tests.server.faults import DEADLINE_S, FaultyFileSystem, until, watched_node
 from tests.server.wire import (
     UnsyncedFileSystem,
@@ -293,5 +295,66 @@ def test_deleting_many_partitions_costs_a_handful_of_syncs(tmp_path: Path) -> No
             assert (await wire.send(delete("t"), 6)).responses[0].error_code == 0
             assert fs.syncs - before <= 12
             assert topics_of(node) == set()
+
+    asyncio.run(run())
+
+
+def test_the_metadata_log_may_have_a_directory_of_its_own(tmp_path: Path) -> None:
+    properties = {**two_directories(tmp_path), "metadata.log.dir": f"{tmp_path}/m"}
+
+    async def run() -> None:
+        for partitions in (1, 0):
+            async with running_node(tmp_path, properties) as node:
+                async with await Wire.connect(node) as wire:
+                    if partitions:
+                        await create_topic(wire, "t", 3)
+                        await produce(wire, "t", batch(b"one"))
+                    assert await values(wire, "t") == [b"one"]
+                registration = node.controller.image.brokers[node.config.node_id]
+                assert len(registration.log_dirs) == 2
+                with pytest.raises(LogDirectoryInUse):
+                    await Node(node_config(tmp_path, properties)).start()
+
+    asyncio.run(run())
+    assert (tmp_path / "m" / "__cluster_metadata-0").is_dir()
+    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == [
+        ".lock",
+        "__cluster_metadata-0",
+        "meta.properties",
+    ]
+    for name in "ab":
+        assert not (tmp_path / name / "__cluster_metadata-0").exists()
+
+
+def test_a_node_does_not_start_with_the_metadata_directory_of_another(tmp_path: Path) -> None:
+    async def run() -> None:
+        ours = {**two_directories(tmp_path), "metadata.log.dir": f"{tmp_path}/m"}
+        async with running_node(tmp_path, ours):
+            pass
+        theirs = {**ours, "metadata.log.dir": f"{tmp_path}/n"}
+        (tmp_path / "n").mkdir()
+        other = "version=1\nnode.id=1\ncluster.id=another\n"
+        (tmp_path / "n" / "meta.properties").write_text(other)
+        with pytest.raises(InvalidMetaProperties, match=r"cluster\.id another"):
+            await Node(node_config(tmp_path, theirs)).start()
+
+    asyncio.run(run())
+
+
+def test_others_are_served_while_many_partitions_are_made(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running_node(tmp_path) as node, await Wire.connect(node) as wire:
+            await create_topic(wire, "old")
+            async with await Wire.connect(node) as other, await Wire.connect(node) as third:
+                making = asyncio.ensure_future(create_code(wire, "t", 600))
+                await until(lambda: bool(node.broker.being_made))
+                meanwhile = asyncio.ensure_future(produce(other, "old", batch(b"meanwhile")))
+                too_soon = await produce(third, "t", batch(b"too soon"), 599)
+                assert too_soon.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                assert (await meanwhile).error_code == 0
+                assert not making.done()
+                assert await making == 0
+                assert not node.broker.being_made
+                assert (await produce(other, "t", batch(b"now"), 599)).error_code == 0
 
     asyncio.run(run())

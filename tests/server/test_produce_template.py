@@ -21,6 +21,7 @@ from dohle.protocol.messages.produce import (
 from dohle.records.builder import BatchBuilder
 from dohle.server.node import Node
 from dohle.server.produce_template import ProduceTemplate
+from tests.server.txn_producer import log_of, transactional_batch
 from tests.server.wire import Wire, create_topic, on_node
 
 TOPIC = TopicName("orders")
@@ -121,8 +122,36 @@ def test_a_frame_cut_anywhere_is_left_to_the_general_way(tmp_path: Path, version
 def test_only_the_common_kind_becomes_a_template() -> None:
     assert template_of(request(acks=0), 9) is None
     assert template_of(request(data=b""), 9) is None
-    assert template_of(request(transactional_id=TransactionalId("t")), 9) is None
     assert template_of(request(topic_data=()), 9) is None
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_with_a_transactional_id_only_records_of_an_open_transaction_fit(
+    tmp_path: Path, version: int
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, TOPIC)
+        log = log_of(node, TOPIC)
+        transactional = TransactionalId("t")
+        template = template_of(request(transactional_id=transactional), version)
+
+        def fits(data: bytes) -> bool:
+            frame = frame_of(request(data=data, transactional_id=transactional), version, 5)
+            return template.handle(node.broker, frame) is not None
+
+        first, second = (transactional_batch([b"x"], 7, 0, sequence) for sequence in range(2))
+        assert not fits(first)
+        guard = log.producer_state.start_transaction_verification(7, 0, 0, True, 0)
+        log.append_as_leader(bytearray(first), 0, verification_guard=guard)
+        assert not fits(records(20))
+        assert not fits(transactional_batch([b"x"], 8, 0, 0))
+        assert not fits(transactional_batch([b"x"], 7, 1, 0))
+        assert not fits(second[:60])
+        assert log.log_end_offset == 1
+        assert fits(second)
+        assert log.log_end_offset == 2
+
+    on_node(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("version", [8, 12])

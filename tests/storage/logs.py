@@ -21,6 +21,7 @@ from dohle.storage.log import Log
 from dohle.storage.log_manager import Identity, LogManager
 from dohle.storage.log_values import AppendInfo, Isolation
 from dohle.storage.producer_state import AppendOrigin
+from dohle.storage.replica_places import AssignmentOf
 from dohle.testing.simulated_files import SimulatedFileSystem
 
 NOW_MS = 1_700_000_000_000
@@ -193,6 +194,8 @@ class Node:
         self.manager_config = manager_config
         self.index_memory = index_memory
         self.rng = random.Random(seed)
+        #: Where the metadata log has the replicas, for the next start.
+        self.assignment_of: AssignmentOf | None = None
         self.start()
 
     def start(self) -> None:
@@ -204,7 +207,8 @@ class Node:
             config=self.manager_config,
             index_memory=self.index_memory,
         )
-        self.manager.open(self.paths, IDENTITY, lambda _: self.config)
+        self.manager.attach(self.paths, IDENTITY)
+        self.manager.load(lambda _: self.config, self.assignment_of)
 
     def stop(self) -> None:
         """Stop as a node does that was told to."""

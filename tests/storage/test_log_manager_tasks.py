@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -296,3 +297,80 @@ def test_deleting_what_is_not_there_changes_nothing() -> None:
     before = node.disk.files()
     node.manager.delete(PARTITION)
     assert node.disk.files() == before
+
+
+# Stopping
+
+
+def stopped(node: Node) -> list[str]:
+    """Stop, and return the paths that were synced for it."""
+    begin, syncs = len(node.disk.trace), (Operation.SYNC, Operation.SYNC_DIR)
+    node.stop()
+    return [path for operation, path in node.disk.trace[begin:] if operation in syncs]
+
+
+def test_a_log_that_nobody_has_written_to_is_not_synced_by_a_stop() -> None:
+    node = Node()
+    other = TopicPartition(TopicName("other"), 0)
+    for log in (node.log, node.create(other)):
+        append(log, data())
+    assert any("orders-0" in path for path in stopped(node))
+    node.start()
+    # The begin of an epoch that has no record yet is known from the metadata.
+    node.log.leader_epochs.assign(9, node.log.log_end_offset, sync=False)
+    append(node.create(other), data())
+    synced = stopped(node)
+    assert not any("orders-0" in path for path in synced)
+    assert any("other-0" in path for path in synced)
+    node.start()
+    assert offsets(log_records(node.log)) == [0]
+    assert offsets(log_records(node.create(other))) == [0, 1]
+
+
+def test_a_roll_without_a_record_is_synced_by_a_stop() -> None:
+    node = Node()
+    append(node.log, data())
+    node.stop()
+    node.start()
+    node.log.roll()
+    assert node.folder in stopped(node)
+
+
+def test_what_was_flushed_is_not_synced_again_by_a_stop() -> None:
+    node = Node()
+    append(node.log, data())
+    node.log.flush()
+    synced = stopped(node)
+    assert not any(path.endswith(".log") for path in synced)
+    assert any(path.endswith(".timeindex") for path in synced)
+
+
+def test_the_owner_may_run_the_syncs_of_a_stop_in_any_order() -> None:
+    node = Node(paths=("/a", "/b"))
+    partitions = [TopicPartition(TopicName("t"), index) for index in range(8)]
+    for partition in partitions:
+        append(node.create(partition), *(data() for _ in range(3)))
+
+    def backwards(
+        works: Sequence[Callable[[], OSError | None]],
+    ) -> list[OSError | None]:
+        assert len(works) == 8
+        return [work() for work in reversed(works)][::-1]
+
+    node.manager.close(broker_epoch=7, run_all=backwards)
+    node.disk.power_loss_everything_unsynced_lost()
+    node.start()
+    for partition in partitions:
+        assert offsets(log_records(node.create(partition))) == [0, 1, 2]
+    assert all(one.had_clean_shutdown for one in node.manager.directories)
+
+
+def test_a_log_whose_sync_fails_costs_its_directory_the_clean_stop() -> None:
+    node = Node(paths=("/a", "/b"))
+    partitions = [TopicPartition(TopicName("t"), index) for index in range(4)]
+    for partition in partitions:
+        append(node.create(partition), data())
+    node.disk.fail(Operation.SYNC, "/a/t-0", errno.EIO)
+    node.stop()
+    assert not node.fs.exists("/a/.kafka_cleanshutdown")
+    assert node.fs.exists("/b/.kafka_cleanshutdown")

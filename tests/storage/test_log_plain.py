@@ -21,6 +21,7 @@ from tests.storage.logs import (
     LEADER_EPOCH,
     NOW_MS,
     Node,
+    append_marker,
     append_transactional,
     batch,
     data,
@@ -31,7 +32,10 @@ from tests.storage.logs import (
 
 
 def append_plain(log: Log, built: bytearray, leader_epoch: int = LEADER_EPOCH) -> AppendInfo | None:
-    plain = plain_batch(memoryview(built), ValidationRules(), NOW_MS)
+    is_transactional = RecordBatch(memoryview(built)).is_transactional
+    plain = plain_batch(
+        memoryview(built), ValidationRules(), NOW_MS, is_transactional=is_transactional
+    )
     assert plain is not None
     return log.append_plain(plain, leader_epoch)
 
@@ -40,8 +44,12 @@ def append_general(log: Log, built: bytearray) -> AppendInfo:
     return log.append_validated(RecordBatch(memoryview(built)), LEADER_EPOCH, hold=True)
 
 
-def batch_of(pid: int, sequence: int, count: int = 1, epoch: int = 0) -> bytearray:
-    return batch([NOW_MS] * count, pid=pid, epoch=epoch, sequence=sequence)
+def batch_of(
+    pid: int, sequence: int, count: int = 1, epoch: int = 0, *, transactional: bool = False
+) -> bytearray:
+    return batch(
+        [NOW_MS] * count, pid=pid, epoch=epoch, sequence=sequence, transactional=transactional
+    )
 
 
 def test_batches_go_the_short_way_once_epoch_and_producer_are_known() -> None:
@@ -58,6 +66,24 @@ def test_batches_go_the_short_way_once_epoch_and_producer_are_known() -> None:
     assert state_of(short.log) == state_of(general.log)
 
 
+def test_batches_of_an_open_transaction_go_the_short_way() -> None:
+    short, general = Node(), Node()
+    for node in (short, general):
+        append_transactional(node.log, 7, 0)
+    for sequence in (1, 2):
+        built = batch_of(7, sequence, transactional=True)
+        info = append_plain(short.log, bytearray(built))
+        assert info == append_general(general.log, built)
+    for node in (short, general):
+        node.log.write_held()
+        assert node.log.producer_state.first_unstable_offset == 0
+        append_marker(node.log, 7, commit=False)
+        node.log.update_high_watermark(node.log.log_end_offset)
+        assert node.log.last_stable_offset == 4
+    assert log_bytes(short.log) == log_bytes(general.log)
+    assert state_of(short.log) == state_of(general.log)
+
+
 def test_a_plain_batch_is_written_with_what_else_is_held() -> None:
     node = Node()
     append_general(node.log, data(1))
@@ -69,6 +95,10 @@ def test_a_plain_batch_is_written_with_what_else_is_held() -> None:
     node.log.write_held()
     assert [operation for operation, _ in node.disk.trace] == [Operation.WRITE]
     assert len(log_bytes(node.log)) == 4 * BATCH_SIZE
+
+
+def transactional_batch(pid: int, sequence: int) -> bytearray:
+    return batch_of(pid, sequence, transactional=True)
 
 
 def fill(log: Log) -> None:
@@ -97,6 +127,11 @@ OTHERS: dict[str, tuple[Callable[[Log], object], Callable[[], bytearray]]] = {
     ),
     "a newer epoch": (lambda log: None, lambda: batch_of(7, 0, epoch=1)),
     "an open transaction": (lambda log: append_transactional(log, 7, 1), lambda: batch_of(7, 2)),
+    "a transaction that is not open": (lambda log: None, lambda: transactional_batch(7, 1)),
+    "a transaction that is over": (
+        lambda log: (append_transactional(log, 7, 1), append_marker(log, 7, commit=True)),
+        lambda: transactional_batch(7, 2),
+    ),
     "a transaction to come": (wait_for_transaction, lambda: batch_of(7, 1)),
 }
 

@@ -75,7 +75,7 @@ def test_a_snapshot_is_taken_once_for_each_end(partition: Partition) -> None:
     partition.append(plain(1))
     assert partition.state.take_snapshot(sync=False) is not None
     assert partition.snapshots() == [1, 2]
-    assert partition.state.snapshot_offsets == (1, 2)
+    assert partition.state.snapshots.offsets == (1, 2)
 
 
 def test_a_state_is_reloaded_from_its_newest_snapshot(partition: Partition) -> None:
@@ -127,7 +127,7 @@ def test_snapshots_outside_the_log_are_removed(partition: Partition) -> None:
     state = partition.open()
     state.truncate_and_reload(4, 9, NOW_MS)
     assert partition.snapshots() == [6, 8]
-    assert (state.oldest_snapshot_offset, state.latest_snapshot_offset) == (6, 8)
+    assert (state.snapshots.oldest_offset, state.snapshots.latest_offset) == (6, 8)
     assert state.map_end_offset == 8
 
 
@@ -169,7 +169,7 @@ def test_truncating_everything_removes_state_and_snapshots(partition: Partition)
     assert partition.state.first_unstable_offset is None
     assert partition.state.map_end_offset == 30
     assert partition.snapshots() == []
-    assert partition.state.latest_snapshot_offset is None
+    assert partition.state.snapshots.latest_offset is None
     assert partition.state.take_snapshot(sync=False) is not None
     assert partition.snapshots() == [30]
 
@@ -239,7 +239,7 @@ def test_a_snapshot_that_vanished_is_passed_over(partition: Partition) -> None:
     partition.fs.remove(f"{partition.directory}/{snapshot_name(2)}")
     state.truncate_and_reload(0, 2, NOW_MS)
     assert state.map_end_offset == 1
-    assert state.snapshot_offsets == (1,)
+    assert state.snapshots.offsets == (1,)
 
 
 def test_snapshots_known_to_the_caller_are_not_listed(partition: Partition) -> None:
@@ -247,7 +247,7 @@ def test_snapshots_known_to_the_caller_are_not_listed(partition: Partition) -> N
     state = ProducerState(
         partition.fs, partition.directory, PARTITION, partition.config, snapshot_offsets=[2, 1]
     )
-    assert state.snapshot_offsets == (1, 2)
+    assert state.snapshots.offsets == (1, 2)
 
 
 def test_other_files_and_folders_are_no_snapshots(partition: Partition) -> None:
@@ -255,12 +255,12 @@ def test_other_files_and_folders_are_no_snapshots(partition: Partition) -> None:
     Path(partition.directory, "00000000000000000003.snapshot.deleted").write_bytes(b"")
     Path(partition.directory, "00000000000000000004.snapshot").mkdir()
     Path(partition.directory, "00000000000000000005.snapshot").write_bytes(encode_snapshot([]))
-    assert partition.open().snapshot_offsets == (5,)
+    assert partition.open().snapshots.offsets == (5,)
 
 
 def test_a_folder_that_is_not_there_has_no_snapshots(partition: Partition) -> None:
     partition.directory += "/missing"
-    assert partition.open().snapshot_offsets == ()
+    assert partition.open().snapshots.offsets == ()
 
 
 @pytest.mark.parametrize(
@@ -279,43 +279,43 @@ def test_stray_snapshots_are_removed_but_for_the_newest_behind_the_last_segment(
     partition: Partition, taken: list[int], segments: list[int], kept: list[int]
 ) -> None:
     partition.snapshot_at(*taken)
-    partition.state.remove_stray_snapshots(segments)
+    partition.state.snapshots.remove_strays(segments)
     assert partition.snapshots() == kept
-    assert partition.state.snapshot_offsets == tuple(kept)
+    assert partition.state.snapshots.offsets == tuple(kept)
 
 
 def test_snapshots_below_an_offset_are_deleted(partition: Partition) -> None:
     partition.snapshot_at(2, 4, 6)
-    partition.state.delete_snapshots_before(4)
+    partition.state.snapshots.delete_before(4)
     assert partition.snapshots() == [4, 6]
 
 
 def test_a_snapshot_is_found_by_its_offset(partition: Partition) -> None:
     partition.snapshot_at(2)
-    assert partition.state.fetch_snapshot(2) == f"{partition.directory}/{snapshot_name(2)}"
-    assert partition.state.fetch_snapshot(3) is None
+    assert partition.state.snapshots.find(2) == f"{partition.directory}/{snapshot_name(2)}"
+    assert partition.state.snapshots.find(3) is None
 
 
 def test_a_snapshot_marked_for_deletion_is_renamed_and_forgotten(partition: Partition) -> None:
     partition.snapshot_at(2, 4)
-    path = partition.state.mark_snapshot_for_deletion(2)
+    path = partition.state.snapshots.mark_for_deletion(2)
     assert path == f"{partition.directory}/{snapshot_name(2)}.deleted"
     assert partition.fs.exists(path)
     assert partition.snapshots() == [4]
-    assert partition.state.mark_snapshot_for_deletion(2) is None
+    assert partition.state.snapshots.mark_for_deletion(2) is None
     partition.fs.remove(f"{partition.directory}/{snapshot_name(4)}")
-    assert partition.state.mark_snapshot_for_deletion(4) is None
-    assert partition.state.snapshot_offsets == ()
+    assert partition.state.snapshots.mark_for_deletion(4) is None
+    assert partition.state.snapshots.offsets == ()
 
 
 def test_the_state_follows_a_rename_of_its_folder(partition: Partition, tmp_path: Path) -> None:
     partition.snapshot_at(2)
     partition.fs.make_dirs(str(tmp_path / "new"))
     partition.fs.rename(
-        partition.state.fetch_snapshot(2) or "", f"{tmp_path}/new/{snapshot_name(2)}"
+        partition.state.snapshots.find(2) or "", f"{tmp_path}/new/{snapshot_name(2)}"
     )
-    partition.state.directory = partition.directory = f"{tmp_path}/new"
+    partition.state.snapshots.directory = partition.directory = f"{tmp_path}/new"
     partition.snapshot_at(4)
     assert partition.snapshots() == [2, 4]
-    partition.state.delete_snapshots_before(3)
+    partition.state.snapshots.delete_before(3)
     assert partition.snapshots() == [4]

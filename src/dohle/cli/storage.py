@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from os.path import abspath
+from typing import TYPE_CHECKING, NamedTuple
 
 from dohle.cli.errors import CliError, UsageError
 from dohle.cli.options import (
@@ -81,16 +82,30 @@ def _cluster_id(text: str) -> str:
     return text
 
 
-def _directories(args: argparse.Namespace) -> tuple[list[str], int | None]:
-    """Return the directories, and the node id that the file has, if it has one."""
+class _Directories(NamedTuple):
+    paths: list[str]
+    #: The one of the metadata log, which is among them.
+    metadata_path: str
+    #: What the file has, if it has one.
+    node_id: int | None
+
+
+def _directories(args: argparse.Namespace) -> _Directories:
+    """Return what the command is about."""
     from dohle.cli.node_properties import DATA_DEFAULT, lay_over, load_config, read_properties
 
     if args.config is None:
-        return args.data or [DATA_DEFAULT], None
+        paths = args.data or [DATA_DEFAULT]
+        return _Directories(paths, paths[0], None)
     properties = lay_over(read_properties(args.config), data=args.data)
     config, _ = load_config(properties)
     is_named = not properties.keys().isdisjoint(("node.id", "broker.id"))
-    return list(config.log_dirs), config.node_id if is_named else None
+    paths = list(config.log_dirs)
+    same = [each for each in paths if abspath(each) == abspath(config.metadata_log_dir)]
+    if not same:
+        same = [config.metadata_log_dir]
+        paths += same
+    return _Directories(paths, same[0], config.node_id if is_named else None)
 
 
 def run_format(args: argparse.Namespace) -> int:
@@ -101,7 +116,7 @@ def run_format(args: argparse.Namespace) -> int:
     from dohle.storage.files import OsFileSystem
     from dohle.storage.meta_properties import InvalidMetaProperties, load_ensemble
 
-    paths, file_node_id = _directories(args)
+    paths, metadata_path, file_node_id = _directories(args)
     if len(set(paths)) < len(paths):
         raise UsageError("a directory is given twice")
     fs = OsFileSystem()
@@ -122,7 +137,7 @@ def run_format(args: argparse.Namespace) -> int:
     for path in paths:
         is_new = path in found.empty_dirs
         if is_new:
-            formatter.format(path, is_first=path == paths[0])
+            formatter.format(path, has_metadata=path == metadata_path)
         fields = {
             "directory": path,
             "result": "formatted" if is_new else "left as it was",
@@ -149,7 +164,7 @@ def run_info(args: argparse.Namespace) -> int:
     """Show each directory."""
     from dohle.cli.storage_info import describe_directory, print_directory
 
-    paths, _ = _directories(args)
+    paths = _directories(args).paths
     in_order = True
     for number, path in enumerate(paths):
         found = describe_directory(path)

@@ -1,6 +1,6 @@
 """Giving an empty data directory its identity, as ``dohle storage format`` does.
 
-The first directory of a node also gets ``bootstrap.checkpoint``: the features a new cluster begins
+The metadata log's directory also gets ``bootstrap.checkpoint``: the features a new cluster begins
 with. ``meta.properties`` comes last, since it is what makes a directory a formatted one.
 """
 
@@ -31,7 +31,7 @@ class Formatter:
         self.cluster_id = cluster_id or uuid_to_text(random_uuid(self._rng))
         self.node_id = NODE_ID_DEFAULT if node_id is None else node_id
 
-    def format(self, path: str, *, is_first: bool) -> None:
+    def format(self, path: str, *, has_metadata: bool) -> None:
         """Format one directory, making it if it is not there."""
         make_dirs_durably(self._fs, path)
         try:
@@ -40,7 +40,7 @@ class Formatter:
             raise CliError(f"{path} is in use by another process: stop that first") from None
         try:
             self._refuse_partitions(path)
-            if is_first:
+            if has_metadata:
                 write_snapshot(
                     self._fs,
                     join(path, BOOTSTRAP_CHECKPOINT),

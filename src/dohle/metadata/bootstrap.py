@@ -7,11 +7,18 @@ it was the bootstrap, it is begun again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from dohle.metadata.decision import VersionedRecord
 from dohle.metadata.image import ClusterImage
-from dohle.metadata.metadata_version import LATEST_LEVEL, METADATA_VERSION, supports_transactions
+from dohle.metadata.metadata_version import (
+    GROUP_VERSION,
+    LATEST_LEVEL,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+    supports_transactions,
+)
 from dohle.protocol.messages.records.cluster_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -19,18 +26,30 @@ from dohle.protocol.messages.records.cluster_metadata import (
     FeatureLevelRecord,
 )
 
-#: What a new cluster finalizes: only what works here.
-BOOTSTRAP_FEATURES: Mapping[str, int] = {METADATA_VERSION: LATEST_LEVEL}
+
+class _Default(NamedTuple):
+    """A feature's level in a new cluster whose metadata.version is not below ``since``."""
+
+    level: int
+    since: int
+
+
+#: What a new cluster finalizes beside its metadata.version: only what works here.
+_DEFAULTS = {
+    GROUP_VERSION: _Default(level=1, since=22),
+    TRANSACTION_VERSION: _Default(level=2, since=24),
+}
 
 _TRANSACTION_NAME = "Bootstrap records"
 _ABORT_REASON = "Controller failover"
 
 
-def default_bootstrap_records(
-    metadata_version: int = BOOTSTRAP_FEATURES[METADATA_VERSION],
-) -> tuple[VersionedRecord, ...]:
+def default_bootstrap_records(metadata_version: int = LATEST_LEVEL) -> tuple[VersionedRecord, ...]:
     """Return the records of a bootstrap.checkpoint, if nothing else is asked for."""
-    features = {**BOOTSTRAP_FEATURES, METADATA_VERSION: metadata_version}
+    features = {METADATA_VERSION: metadata_version}
+    for name, default in sorted(_DEFAULTS.items()):
+        if metadata_version >= default.since:
+            features[name] = default.level
     return tuple(
         VersionedRecord(FeatureLevelRecord(name=name, feature_level=level), 0)
         for name, level in features.items()

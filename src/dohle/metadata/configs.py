@@ -2,8 +2,8 @@
 
 A resource is altered whole or not at all, and each resource of a request has its own result. The
 old API replaces all configs of a resource; the incremental one (KIP-339) sets, deletes, and adds
-to or takes from lists. Topics take what the table of topic configs has, brokers and the cluster
-default, whose name is "", what can be altered while a broker runs.
+to or takes from lists. Topics and groups take what their tables have, brokers and the cluster
+default, whose name is "", what can be altered while a broker runs. A group need not exist.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TypeVar
 from dohle.core.broker_configs import BROKER_CONFIGS
 from dohle.core.config import ConfigKey, ConfigType
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.group_configs import GROUP_CONFIGS, validate_group_overrides
 from dohle.core.ids import TopicName
 from dohle.core.static_config import validate_broker_overrides
 from dohle.core.topic_configs import TOPIC_CONFIGS, validate_topic_overrides
@@ -36,6 +37,12 @@ from dohle.protocol.messages.records.cluster_metadata import ClearElrRecord, Con
 
 #: A longer value does not fit the requests that would read it back.
 VALUE_LENGTH_MAX = 32767
+
+_TABLES: Mapping[int, Mapping[str, ConfigKey]] = {
+    ResourceType.TOPIC: TOPIC_CONFIGS,
+    ResourceType.BROKER: BROKER_CONFIGS,
+    ResourceType.GROUP: GROUP_CONFIGS,
+}
 
 AnyResource = TypeVar("AnyResource", legacy.AlterConfigsResource, incremental.AlterConfigsResource)
 
@@ -162,7 +169,7 @@ def _each(
 def _target(
     resource: legacy.AlterConfigsResource | incremental.AlterConfigsResource,
 ) -> ConfigResource:
-    if resource.resource_type not in (ResourceType.TOPIC, ResourceType.BROKER):
+    if resource.resource_type not in _TABLES:
         raise _invalid_request(f"Unknown resource type {resource.resource_type}")
     return ConfigResource(resource.resource_type, resource.resource_name)
 
@@ -211,6 +218,10 @@ def _altered(
     if target.type == ResourceType.TOPIC:
         _check_topic(image, target.name)
         validate_topic_overrides(checked)
+    elif target.type == ResourceType.GROUP:
+        if not target.name:
+            raise _invalid_request("A group has a name: there is no default for all groups.")
+        validate_group_overrides(checked, context.config)
     else:
         _check_broker(image, target.name, context)
         validate_broker_overrides(checked, cluster_wide=not target.name)
@@ -284,7 +295,7 @@ def _check_lengths(configs: Mapping[str, str]) -> None:
 
 
 def _table(resource: ConfigResource) -> Mapping[str, ConfigKey]:
-    return TOPIC_CONFIGS if resource.type == ResourceType.TOPIC else BROKER_CONFIGS
+    return _TABLES[resource.type]
 
 
 def _null_value(name: str) -> KafkaError:

@@ -19,6 +19,7 @@ from dohle.metadata.brokers import (
 from dohle.metadata.configs import alter_configs, incremental_alter_configs
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.decision import Decision, VersionedRecord
+from dohle.metadata.directories import assign_replicas_to_dirs
 from dohle.metadata.features import (
     SUPPORTED_FEATURES,
     registration_features,
@@ -37,6 +38,7 @@ __all__ = [
     "activation_records",
     "allocate_producer_ids",
     "alter_configs",
+    "assign_replicas_to_dirs",
     "begin_controlled_shutdown",
     "broker_heartbeat",
     "create_partitions",

@@ -16,10 +16,12 @@ from dohle.metadata.decision import Decision, VersionedRecord
 from dohle.metadata.image import ClusterImage
 from dohle.metadata.metadata_version import (
     ELR_VERSION,
+    GROUP_VERSION,
     KRAFT_VERSION,
     LATEST_LEVEL,
     LOWEST_LEVEL,
     METADATA_VERSION,
+    TRANSACTION_VERSION,
     changes_records,
 )
 from dohle.protocol.messages.broker_registration import Feature
@@ -36,15 +38,15 @@ from dohle.protocol.schema import VersionRange
 SUPPORTED_FEATURES: Mapping[str, VersionRange] = {
     METADATA_VERSION: VersionRange(LOWEST_LEVEL, LATEST_LEVEL),
     KRAFT_VERSION: VersionRange(0, 1),
+    GROUP_VERSION: VersionRange(0, 1),
+    TRANSACTION_VERSION: VersionRange(0, 2),
 }
 #: What a log may have finalized beside that: the levels of Kafka 4.2.
 TOLERATED_FEATURES: Mapping[str, VersionRange] = {
     **SUPPORTED_FEATURES,
     ELR_VERSION: VersionRange(0, 1),
-    "group.version": VersionRange(0, 1),
     "share.version": VersionRange(0, 1),
     "streams.version": VersionRange(0, 1),
-    "transaction.version": VersionRange(0, 2),
 }
 _UNKNOWN_FEATURE = VersionRange(0, 0)
 

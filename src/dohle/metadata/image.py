@@ -195,6 +195,10 @@ class ClusterImage:
         """Return the overrides of a topic."""
         return self.config(ConfigResource(ResourceType.TOPIC, name))
 
+    def group_config(self, group_id: str) -> Mapping[str, str]:
+        """Return the overrides of a group."""
+        return self.config(ConfigResource(ResourceType.GROUP, group_id))
+
     def broker_config(self, broker_id: int) -> Mapping[str, str]:
         """Return the dynamic configs of one broker."""
         return self.config(ConfigResource(ResourceType.BROKER, str(broker_id)))

@@ -10,6 +10,8 @@ from __future__ import annotations
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELR_VERSION = "eligible.leader.replicas.version"
+GROUP_VERSION = "group.version"
+TRANSACTION_VERSION = "transaction.version"
 
 #: Kafka's names of the levels.
 RELEASES = {

@@ -14,15 +14,22 @@ import crc32c
 
 from dohle.core.errors import KafkaError
 from dohle.core.ids import ProducerId
-from dohle.records.batch import ATTRIBUTES_AT, BATCH_HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from dohle.records.batch import (
+    ATTRIBUTES_AT,
+    BATCH_HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_FLAG,
+)
 from dohle.records.compression import Codec
 from dohle.records.record import NO_TIMESTAMP
-from dohle.records.scan import cheapest_to_scan, scan_records
+from dohle.records.scan import scan_records
 from dohle.records.validation import Depth, ValidationRules
 
 
 class PlainBatch(NamedTuple):
-    """What a log needs to know of a batch without flags, beside its bytes."""
+    """What a log needs to know of a batch with no flag, or just the one, beside its bytes."""
 
     buffer: memoryview
     last_offset_delta: int
@@ -31,6 +38,7 @@ class PlainBatch(NamedTuple):
     producer_id: ProducerId
     producer_epoch: int
     base_sequence: int
+    is_transactional: bool = False
 
 
 def takes_plain_batches(rules: ValidationRules) -> bool:
@@ -43,10 +51,13 @@ def takes_plain_batches(rules: ValidationRules) -> bool:
     )
 
 
-def plain_batch(view: memoryview, rules: ValidationRules, now_ms: int) -> PlainBatch | None:
+def plain_batch(
+    view: memoryview, rules: ValidationRules, now_ms: int, *, is_transactional: bool = False
+) -> PlainBatch | None:
     """Return the one batch that fills ``view``, in writable memory, if all is well with it.
 
-    None if it has to go the general way. The rules must be such that ``takes_plain_batches``.
+    None if it has to go the general way, be it only that it belongs to a transaction and is not
+    expected to, or the other way round. The rules must be such that ``takes_plain_batches``.
     """
     try:
         (
@@ -69,7 +80,7 @@ def plain_batch(view: memoryview, rules: ValidationRules, now_ms: int) -> PlainB
     size = len(view)
     if (
         magic != MAGIC
-        or attributes != 0
+        or attributes != (TRANSACTIONAL_FLAG if is_transactional else 0)
         or base_offset != 0
         or length + LOG_OVERHEAD != size
         or size > rules.max_message_bytes
@@ -81,8 +92,7 @@ def plain_batch(view: memoryview, rules: ValidationRules, now_ms: int) -> PlainB
     ):
         return None
     try:
-        data = cheapest_to_scan(view[HEADER_SIZE:], count)
-        low, high, is_consecutive, _ = scan_records(data, count, base_timestamp)
+        low, high, is_consecutive, _ = scan_records(view[HEADER_SIZE:], count, base_timestamp)
     except KafkaError:
         return None
     if (
@@ -94,5 +104,11 @@ def plain_batch(view: memoryview, rules: ValidationRules, now_ms: int) -> PlainB
     ):
         return None
     return PlainBatch(
-        view, last_offset_delta, max_timestamp, producer_id, producer_epoch, base_sequence
+        view,
+        last_offset_delta,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        is_transactional,
     )

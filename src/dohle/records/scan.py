@@ -9,15 +9,15 @@ Producers often send records of one size, and then the same byte of every record
 apart. A strided slice takes such a column out at once, so a run of equal records is checked column
 by column, many times faster than one by one. It is exact: a run goes on only as long as every byte
 that frames a record is the one it must be, and what is in doubt is scanned singly. Slices of views
-are slow, so of records that are not copied the heads are gathered first, eight bytes at a time.
+are slow, so records are looked at in the memory that a view shows a part of.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from ctypes import addressof, c_char
 from functools import cache
-from math import gcd
 from typing import NamedTuple
 
 from dohle.records.errors import InvalidRecord
@@ -37,6 +37,8 @@ _ALIKE_MIN = 4
 _RUN_MIN = 20
 #: After a run this many records are scanned singly; each run that was shorter than that doubles it.
 _PAUSE_MIN = 16
+#: By how much records of one size may grow, each: an offset delta and a length of one byte more.
+_GROWTH_MAX = 2
 #: The most records in a run: bounds what the columns take.
 _RUN_MAX = 4096
 #: Varints grow by a byte at each of these offset deltas; behind the last no run is tried.
@@ -47,13 +49,6 @@ _ONE_BYTE = bytes(range(0x80))
 _EVEN = bytes(range(0, 0x100, 2))
 #: The most bytes of a timestamp delta in a run: as many as one number of 64 bits takes.
 _DELTA_SIZE_MAX = 8
-
-# Heads up to this size, before the value, are gathered from a view, if there are this many.
-_HEAD_SIZE_MAX, _HEADS_MIN = 64, 256
-_WORD = 8
-
-# Above this record size reading a few bytes of each is cheaper in place than after a copy.
-_VIEW_RECORD_SIZE_MIN = 512
 
 
 class Summary(NamedTuple):
@@ -80,20 +75,16 @@ class _Template(NamedTuple):
     value_end: int
 
 
-def cheapest_to_scan(records: memoryview, count: int) -> bytes | memoryview:
-    """Return what is quicker to scan: large records in place, many small ones as a copy."""
-    return records if len(records) > count * _VIEW_RECORD_SIZE_MIN else bytes(records)
-
-
-def scan_records(data: bytes | memoryview, count: int, base_timestamp: int) -> Summary:
-    """Go through ``count`` records, which must fill ``data``; InvalidRecord if they do not.
+def scan_records(records: bytes | memoryview, count: int, base_timestamp: int) -> Summary:
+    """Go through ``count`` records, which must fill ``records``; InvalidRecord if they do not.
 
     This is written out like ``decode_records``, and for the same reason: calls cost too much. Here
     varints of two bytes are read in place as well: records of mixed sizes are full of them.
     """
-    position = index = alike = try_at = previous_size = 0
+    data, begin, end = _memory(records)
+    position = begin
+    index = alike = try_at = previous_size = 0
     pause = _PAUSE_MIN
-    end = len(data)
     try_last = count - _RUN_MIN
     low, high = INT64_MAX, INT64_MIN
     is_consecutive, has_null_key = True, False
@@ -110,7 +101,9 @@ def scan_records(data: bytes | memoryview, count: int, base_timestamp: int) -> S
                 length, position = _read_varint(data, position)
             record_end = position + length
             if length < 0 or record_end > end:
-                raise InvalidRecord(f"{length} bytes of record at byte {position} of {end}")
+                raise InvalidRecord(
+                    f"{length} bytes of record at byte {position - begin} of {end - begin}"
+                )
             timestamp_at = position = position + 1  # after the attributes: none is in use
             if (delta := one_byte[first := data[position]]) is not None:
                 position += 1
@@ -164,24 +157,40 @@ def scan_records(data: bytes | memoryview, count: int, base_timestamp: int) -> S
             else:
                 position += 1
         except IndexError:
-            raise InvalidRecord(f"a record runs past the end of {end} bytes of records") from None
+            raise InvalidRecord(
+                f"a record runs past the end of {end - begin} bytes of records"
+            ) from None
         if position != record_end:
-            raise InvalidRecord(f"a record ends at byte {position} and not at byte {record_end}")
+            raise InvalidRecord(
+                f"a record ends at byte {position - begin} and not at byte {record_end - begin}"
+            )
         index += 1
-        if position - start != previous_size or headers:
-            previous_size = position - start
+        size = position - start
+        if size == previous_size and not headers:
+            alike += 1
+            if alike < _ALIKE_MIN:
+                continue
+        else:
+            previous_size = size
             alike = 1
-            continue
-        alike += 1
-        if alike < _ALIKE_MIN or index < try_at or index > try_last or not is_consecutive:
+            left = count - index
+            # At the start and behind a bound, if all that are left have about this size, they may
+            # well be like this one.
+            if (
+                index != try_at + 1
+                or headers
+                or not 0 <= end - position - left * size <= left * _GROWTH_MAX
+            ):
+                continue
+        if index < try_at or index > try_last or not is_consecutive:
             continue
         template = _Template(
-            start, previous_size, timestamp_at, offset_at, key_at, key_end, value_at, value_end
+            start, size, timestamp_at, offset_at, key_at, key_end, value_at, value_end
         )
-        found, low, high = _scan_run(data, template, index, count, low, high)
+        found, low, high = _scan_run(data, end, template, index, count, low, high)
         pause = _PAUSE_MIN if found > pause else pause * 2
         index += found
-        position += found * previous_size
+        position += found * size
         # Behind a bound the next are most likely alike again, if a byte longer.
         is_cut = found == _RUN_MAX or index in _WIDTH_BOUNDS
         try_at = index if is_cut else index + pause
@@ -194,14 +203,15 @@ def scan_records(data: bytes | memoryview, count: int, base_timestamp: int) -> S
     return Summary(low, high, is_consecutive, has_null_key)
 
 
-def scan_frames(data: bytes | memoryview, count: int) -> int:
-    """Follow the records' lengths only: there must be ``count``, and they must fill ``data``.
+def scan_frames(records: bytes | memoryview, count: int) -> int:
+    """Follow the records' lengths only: there must be ``count``, and they must fill ``records``.
 
     Returns where the last one starts.
     """
-    position = index = start = previous_size = alike = try_at = 0
+    data, begin, end = _memory(records)
+    position = start = begin
+    index = previous_size = alike = try_at = 0
     pause = _PAUSE_MIN
-    end = len(data)
     try_last = count - _RUN_MIN
     while index < count:
         start = position
@@ -217,10 +227,12 @@ def scan_frames(data: bytes | memoryview, count: int) -> int:
                     )
                     position = start + width
         except IndexError:
-            raise InvalidRecord(f"only {index} of {count} records in {end} bytes") from None
+            raise InvalidRecord(f"only {index} of {count} records in {end - begin} bytes") from None
         position += raw >> 1
         if raw & 1 or position > end:
-            raise InvalidRecord(f"a record at byte {start} of {end} cannot have its length")
+            raise InvalidRecord(
+                f"a record at byte {start - begin} of {end - begin} cannot have its length"
+            )
         index += 1
         if position - start != previous_size:
             previous_size = position - start
@@ -230,7 +242,7 @@ def scan_frames(data: bytes | memoryview, count: int) -> int:
         if alike < _ALIKE_MIN or index < try_at or index > try_last:
             continue
         found = min(_RUN_MAX, count - index, (end - position) // previous_size)
-        found = _same(data, start, position - (raw >> 1), previous_size, found)
+        found = _same(data, range(start, position - (raw >> 1)), previous_size, found)
         pause = _PAUSE_MIN if found > pause else pause * 2
         index += found
         position += found * previous_size
@@ -238,19 +250,32 @@ def scan_frames(data: bytes | memoryview, count: int) -> int:
         try_at = index if found == _RUN_MAX else index + pause
     if position != end:
         raise InvalidRecord(f"{end - position} bytes follow the {count} records of a batch")
-    return start
+    return start - begin
 
 
-def _same(data: bytes | memoryview, begin: int, end: int, stride: int, found: int) -> int:
-    """Tell how many of ``found`` repetitions of the bytes from ``begin`` to ``end`` are the same.
+def _memory(records: bytes | memoryview) -> tuple[bytes | bytearray, int, int]:
+    """Return what is quickest to look into, and where in it the records begin and end.
 
-    Each stands a stride behind the one before it.
+    That is the memory of a receive buffer, of which a view shows a part; else a copy. What lies
+    behind the end may be looked at as well, but no record that reaches there is taken for one.
     """
-    for at in range(begin, end):
-        if not found:
-            break
-        column = bytes(data[at + stride : at + stride + stride * found : stride])
-        one = bytes(data[at : at + 1])
+    if not isinstance(records, memoryview):
+        return records, 0, len(records)
+    whole = records.obj
+    if type(whole) is not bytearray or records.readonly or not records:
+        return bytes(records), 0, len(records)
+    begin = addressof(c_char.from_buffer(records)) - addressof(c_char.from_buffer(whole))
+    return whole, begin, begin + len(records)
+
+
+def _same(data: bytes | bytearray, places: Iterable[int], stride: int, found: int) -> int:
+    """Tell how often the bytes at some places are the same again, a stride behind, and so on.
+
+    ``found`` says how often to look.
+    """
+    for at in places:
+        column = data[at + stride : at + stride + stride * found : stride]
+        one = data[at : at + 1]
         # Comparing is much faster than stripping, which goes byte by byte.
         if column != one * found:
             found -= len(column.lstrip(one))
@@ -258,7 +283,13 @@ def _same(data: bytes | memoryview, begin: int, end: int, stride: int, found: in
 
 
 def _scan_run(
-    data: bytes | memoryview, template: _Template, index: int, count: int, low: int, high: int
+    data: bytes | bytearray,
+    end: int,
+    template: _Template,
+    index: int,
+    count: int,
+    low: int,
+    high: int,
 ) -> tuple[int, int, int]:
     """Check how many records behind the template, the next with ``index``, are framed like it.
 
@@ -267,61 +298,34 @@ def _scan_run(
     start, size, timestamp_at, offset_at, key_at, key_end, value_at, value_end = template
     first = start + size
     bound = next((bound for bound in _WIDTH_BOUNDS if index < bound), 0)
-    found = min(_RUN_MAX, count - index, bound - index, (len(data) - first) // size)
+    found = min(_RUN_MAX, count - index, bound - index, (end - first) // size)
     if found <= 0 or offset_at - key_at != -len(encode_varint(index)):
         return 0, low, high
-    rows, stride, shift = data, size, 0
-    is_worth_it = found >= _HEADS_MIN and value_end - start < _HEAD_SIZE_MAX <= size
-    if is_worth_it and isinstance(data, memoryview):
-        # From the last byte of the record before, which must have no headers either.
-        shift = start - 1
-        stride = -(-(value_end - shift) // _WORD) * _WORD
-        rows = _gather(data, shift, size, found + 1, stride)
-        found = _same(rows, 0, 1, stride, found)
-        if data[first + found * size - 1]:
-            found -= 1
-    else:
-        found = _same(rows, first - 1, first, size, found)
     # What is the same in each record: its length, its key's, its value's, and no headers.
-    found = _same(rows, start - shift, timestamp_at - 1 - shift, stride, found)
-    found = _same(rows, key_at - shift, key_end - shift, stride, found)
-    found = _same(rows, value_at - shift, value_end - shift, stride, found)
-    if found <= 0:
+    places = (
+        *range(start, timestamp_at - 1),
+        *range(key_at, key_end),
+        *range(value_at, value_end),
+        first - 1,
+    )
+    found = _same(data, places, size, found)
+    if not found:
         return 0, low, high
-    columns = [
-        bytes(rows[at + stride : at + stride + stride * found : stride])
-        for at in range(timestamp_at - shift, key_at - shift)
-    ]
-    delta_size = offset_at - timestamp_at
-    for column, expected in zip(columns[delta_size:], _offset_columns(bound), strict=True):
-        if column != expected[index : index + found]:
+    stop = first + size * found
+    expected = _offset_columns(bound)
+    for at in range(offset_at, key_at):
+        column = data[at + size : stop : size]
+        if column != expected[at - offset_at][index : index + found]:
             return 0, low, high
-    deltas = _extreme_deltas(columns[:delta_size])
+    deltas = _extreme_deltas(
+        [data[at + size : stop : size] for at in range(timestamp_at, offset_at)]
+    )
     if not deltas:
         return 0, low, high
     return found, min(low, *deltas), max(high, *deltas)
 
 
-def _gather(view: memoryview, begin: int, stride: int, count: int, size: int) -> bytes:
-    """Copy ``size`` bytes, whole words, from each of ``count`` places that are a stride apart.
-
-    A slice of a view costs by its items, and items of one size lie a multiple of it apart: so the
-    places are taken in turns, such that in each the strides add up to whole words.
-    """
-    rows = bytearray(size * count)
-    target = memoryview(rows).cast("Q")
-    words, turns = size // _WORD, _WORD // gcd(stride, _WORD)
-    step = stride * turns // _WORD
-    for turn in range(min(turns, count)):
-        last = (count - 1 - turn) // turns * step
-        for word in range(words):
-            at = begin + turn * stride + word * _WORD
-            column = view[at : at + (last + 1) * _WORD].cast("Q")
-            target[turn * words + word :: turns * words] = column[::step]
-    return bytes(rows)
-
-
-def _extreme_deltas(columns: list[bytes]) -> list[int]:
+def _extreme_deltas(columns: list[bytes | bytearray]) -> list[int]:
     """Return some of a run's timestamp deltas, among them the smallest and the largest.
 
     The columns are the deltas' first bytes, their second and so on. None is returned if a delta
@@ -368,13 +372,13 @@ def _offset_columns(bound: int) -> tuple[bytes, ...]:
     return tuple(columns)
 
 
-def _read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
+def _read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
     """Read a varint that is longer than nearly all."""
     value, width = read_varint(bytes(data[position : position + _VARINT_SIZE_MAX]), 0)
     return value, position + width
 
 
-def _read_varlong(data: bytes | memoryview, position: int) -> tuple[int, int]:
+def _read_varlong(data: bytes | bytearray, position: int) -> tuple[int, int]:
     """Read a varlong that is longer than nearly all."""
     value, width = read_varlong(bytes(data[position : position + _VARLONG_SIZE_MAX]), 0)
     return value, position + width

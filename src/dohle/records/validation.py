@@ -34,7 +34,7 @@ from dohle.records.builder import BatchBuilder
 from dohle.records.compression import DECOMPRESSED_BYTES_MAX, Codec
 from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord
 from dohle.records.record import NO_TIMESTAMP, decode_records
-from dohle.records.scan import Summary, cheapest_to_scan, scan_frames, scan_records
+from dohle.records.scan import Summary, scan_frames, scan_records
 from dohle.records.varint import INT64_MAX
 
 _ZSTD_VERSION_MIN = 7
@@ -143,9 +143,8 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
             and (codec is not Codec.NONE or _has_good_frames(batch))
         ):
             return batch
-        if codec is Codec.NONE:
-            data = cheapest_to_scan(batch.records_buffer, batch.record_count)
-        else:
+        data: bytes | memoryview = batch.records_buffer
+        if codec is not Codec.NONE:
             data = batch.decompressed(rules.decompressed_bytes_max)
         summary = scan_records(data, batch.record_count, batch.base_timestamp)
     except KafkaError as error:
@@ -180,7 +179,7 @@ def _header_asks_for_records(batch: RecordBatch, rules: ValidationRules, now_ms:
 def _has_good_frames(batch: RecordBatch) -> bool:
     """Follow the records' lengths; False if the offsets inside have to be put right."""
     count = batch.record_count
-    data = cheapest_to_scan(batch.records_buffer, batch.record_count)
+    data = batch.records_buffer
     last = scan_frames(data, count)
     (record,) = decode_records(bytes(data[last:]), 1, 0, batch.base_timestamp, None)
     return record.offset == count - 1

@@ -7,8 +7,8 @@ become one write per partition (``write_held``).
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, TimerHandle
-from collections.abc import Mapping
+from asyncio import AbstractEventLoop, TimerHandle, sleep
+from collections.abc import Mapping, Sequence
 
 from dohle.core.config import ConfigValues
 from dohle.core.errors import KafkaError
@@ -16,21 +16,28 @@ from dohle.core.ids import TopicName, TopicPartition, Uuid
 from dohle.core.seams import Clock, Rng
 from dohle.core.static_config import BrokerConfig, effective_broker_config
 from dohle.core.topic_configs import effective_topic_config
-from dohle.metadata.delta import Delta
+from dohle.metadata.delta import Delta, PartitionChange
 from dohle.metadata.image import ClusterImage, ResourceType, TopicImage
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.api_versions import ApiVersionsResponse
 from dohle.replication.fetch_sessions import FetchSessionCache
 from dohle.replication.waiting import Waiting
 from dohle.server.controller import Controller
+from dohle.server.coordinators.setup import Coordinators
 from dohle.server.dispatch import Handler
 from dohle.server.handlers.api_versions import unsupported_version_response
 from dohle.server.parked_fetch import ParkedFetch
 from dohle.server.partitions import Partition, Partitions
 from dohle.server.producer_ids import ProducerIds
+from dohle.server.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
+from dohle.server.txn_markers import TxnMarkers
+from dohle.server.txn_verification import LocalCoordinators, TxnVerification
 from dohle.storage.log_manager import LogManager
 
 logger = logging.getLogger("dohle.server")
+
+#: For how long the making of partitions may keep the loop to itself.
+_SLICE_S = 0.003
 
 
 class Broker:
@@ -58,12 +65,26 @@ class Broker:
         self.controller = controller
         self.handlers = handlers
         self.partitions = Partitions(config.node_id, logs)
+        self.moves = ReplicaMoves(
+            logs,
+            self.partitions,
+            controller,
+            config.node_id,
+            bytes_per_second=lambda: self.broker_values().get_int(MOVE_BYTES_PER_SECOND),
+        )
         self.producer_ids = ProducerIds(controller, config.node_id)
         self.fetch_sessions = FetchSessionCache(
             slots=config.get_int("max.incremental.fetch.session.cache.slots"), rng=rng
         )
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.waiting: Waiting[TopicPartition, ParkedFetch] = Waiting()
+        self.txn_markers = TxnMarkers(self)
+        self.coordinators = Coordinators(self, act=self.txn_markers.write)
+        self.groups = self.coordinators.groups
+        self.transactions = self.coordinators.transactions
+        self.txn_verification = TxnVerification(self, LocalCoordinators(self))
+        #: The partitions that the image has and ``publish`` has yet to make.
+        self.being_made: set[TopicPartition] = set()
         self._broker_values: ConfigValues | None = None
         self._held: dict[TopicPartition, Partition] = {}
         self._expiry: TimerHandle | None = None
@@ -103,34 +124,47 @@ class Broker:
 
     def load(self) -> None:
         """Take in all partitions of the image, at start."""
-        self.logs.set_producer_id_expiration(
-            self.broker_values().get_int("producer.id.expiration.ms")
-        )
+        self._configure_logs()
         values: dict[TopicName, ConfigValues] = {}
         for topic in self.image.topics.values():
             for index in topic.partitions:
                 self._add_partition(topic, index, values, is_new=False)
 
-    def publish(self, image: ClusterImage, delta: Delta) -> None:
-        """Let a change of the image take effect here."""
+    async def publish(self, image: ClusterImage, delta: Delta) -> None:
+        """Let a change of the image take effect here.
+
+        Making many partitions takes a while: others have their turns in between, and are told
+        NOT_LEADER_OR_FOLLOWER of a partition that is not there yet.
+        """
         for topic in delta.deleted_topics:
             self._forget_topic(topic)
-        values: dict[TopicName, ConfigValues] = {}
-        for partition in delta.changed_partitions:
-            topic_image = image.topic(partition.topic)
-            if topic_image is not None:
-                # Only what the image has just made is known to be nowhere on our disks.
-                is_new = partition.before is None
-                self._add_partition(topic_image, partition.partition, values, is_new=is_new)
+        await self._take_in(image, delta.changed_partitions)
         for change in delta.changed_configs:
             resource = change.resource
             if resource.type == ResourceType.TOPIC:
                 self._reconfigure({TopicName(resource.name)})
             elif resource.type == ResourceType.BROKER:
                 self._broker_values = None
-                expiration_ms = self.broker_values().get_int("producer.id.expiration.ms")
-                self.logs.set_producer_id_expiration(expiration_ms)
+                self._configure_logs()
                 self._reconfigure({partition.key.topic for partition in self.partitions})
+        self.coordinators.publish(delta)
+
+    async def _take_in(self, image: ClusterImage, changes: Sequence[PartitionChange]) -> None:
+        values: dict[TopicName, ConfigValues] = {}
+        new = [TopicPartition(each.topic, each.partition) for each in changes if not each.before]
+        self.being_made.update(new)
+        slice_end = self.loop.time() + _SLICE_S
+        for change in changes:
+            topic = image.topic(change.topic)
+            if topic is not None:
+                # Only what the image has just made is known to be nowhere on our disks.
+                is_new = change.before is None
+                self._add_partition(topic, change.partition, values, is_new=is_new)
+                self.being_made.discard(TopicPartition(change.topic, change.partition))
+            if self.loop.time() > slice_end:
+                await sleep(0)
+                slice_end = self.loop.time() + _SLICE_S
+        self.moves.assign(new)
 
     def _add_partition(
         self, topic: TopicImage, index: int, values: dict[TopicName, ConfigValues], *, is_new: bool
@@ -148,6 +182,7 @@ class Broker:
 
     def _forget_topic(self, topic: TopicImage) -> None:
         keys = [TopicPartition(topic.name, index) for index in topic.partitions]
+        self.moves.forget(keys)
         try:
             self.partitions.remove_topic(topic.name, topic.id)
         except KafkaError as error:
@@ -155,6 +190,14 @@ class Broker:
         for key in keys:
             self._held.pop(key, None)
             self._recheck(key)
+
+    def _configure_logs(self) -> None:
+        """Let the broker settings take effect that concern all logs alike."""
+        values = self.broker_values()
+        self.logs.set_producer_id_expiration(values.get_int("producer.id.expiration.ms"))
+        self.logs.set_transaction_verification(
+            enabled=values.get_bool("transaction.partition.verification.enable")
+        )
 
     def _reconfigure(self, names: set[TopicName]) -> None:
         for name in names:
@@ -180,8 +223,13 @@ class Broker:
             try:
                 log.write_held()
             except KafkaError:
-                continue  # the directory is offline now, and its produce requests are told so
+                # The directory is offline now, and its produce requests are told so.
+                if partition.on_written is not None:
+                    partition.on_written(False)
+                continue
             log.update_high_watermark(log.log_end_offset)
+            if partition.on_written is not None:
+                partition.on_written(True)
         # Not before all is written: the buffers that hold the records are used again after this.
         if len(self.waiting):
             for key in held:

@@ -9,8 +9,9 @@ disk does not hold up produce and fetch.
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, Lock, shield
-from collections.abc import Callable, Sequence
+from asyncio import AbstractEventLoop, Lock, shield, sleep, timeout
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from dohle.core.errors import ErrorCode, KafkaError
@@ -37,7 +38,7 @@ class Controller:
         context: ControllerContext,
         clock: Clock,
         *,
-        publish: Callable[[ClusterImage, Delta], None],
+        publish: Callable[[ClusterImage, Delta], Awaitable[None]],
         on_fatal: Callable[[str], None],
     ) -> None:
         self.context = context
@@ -54,16 +55,30 @@ class Controller:
         """The cluster as of the last committed record."""
         return self.log.image
 
-    async def submit(self, decide: Callable[[ClusterImage, ControllerContext], Decision[R]]) -> R:
-        """Run a command; its reply comes when what it decided is committed and has taken effect."""
-        return await shield(self._loop.create_task(self._submit(decide)))
+    async def submit(
+        self,
+        decide: Callable[[ClusterImage, ControllerContext], Decision[R]],
+        timeout_ms: int | None = None,
+    ) -> R:
+        """Run a command; its reply comes when what it decided is committed and has taken effect.
 
-    async def _submit(self, decide: Callable[[ClusterImage, ControllerContext], Decision[R]]) -> R:
+        If its turn does not come in time it is not carried out: REQUEST_TIMED_OUT. Once begun it is
+        brought to its end, however long that takes.
+        """
+        return await shield(self._loop.create_task(self._submit(decide, timeout_ms)))
+
+    async def _submit(
+        self,
+        decide: Callable[[ClusterImage, ControllerContext], Decision[R]],
+        timeout_ms: int | None,
+    ) -> R:
         # Behind the shield: between writing and replaying nobody may interrupt it.
-        async with self._turn:
+        async with self._in_turn(timeout_ms):
             self._ensure_usable()
             decision = decide(self.image, self.context)
             if decision.records:
+                # A decision about many partitions takes its time; so does writing it down.
+                await sleep(0)
                 await self._commit(decision.records)
             return decision.reply
 
@@ -82,6 +97,23 @@ class Controller:
             if records:
                 await self._commit(records)
 
+    @asynccontextmanager
+    async def _in_turn(self, timeout_ms: int | None) -> AsyncIterator[None]:
+        if timeout_ms is not None:
+            try:
+                if timeout_ms <= 0:
+                    raise TimeoutError
+                async with timeout(timeout_ms / 1000):
+                    await self._turn.acquire()
+            except TimeoutError:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The request timed out.") from None
+        else:
+            await self._turn.acquire()
+        try:
+            yield
+        finally:
+            self._turn.release()
+
     def stop(self) -> None:
         """Take no further commands."""
         self._failure = "this node is stopping"
@@ -97,7 +129,7 @@ class Controller:
             if job is not None:
                 await self._loop.run_in_executor(None, job.run)
             delta = self.log.commit(job, records)
-            self._publish(self.image, delta)
+            await self._publish(self.image, delta)
         except Exception as error:
             # What is on the disk, or whether it can be replayed, is not known: only a start from
             # there can tell. Nothing may be decided on top of it.

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from os.path import abspath
 
 from dohle.core.config import ConfigValues
 from dohle.core.errors import ErrorCode, KafkaError
@@ -46,6 +48,7 @@ from dohle.storage.files import FileSystem, OsFileSystem
 from dohle.storage.log_directory import LogDirectory
 from dohle.storage.log_manager import DueFlush, Identity, LogManager
 from dohle.storage.meta_properties import load_ensemble
+from dohle.storage.replica_places import Assignment
 
 logger = logging.getLogger("dohle.server")
 
@@ -85,11 +88,13 @@ class Node:
         )
         self.logs.on_directory_failed = self._directory_failed
         try:
-            self.logs.attach(self.config.log_dirs, Identity(self.cluster_id, self.config.node_id))
+            identity = Identity(self.cluster_id, self.config.node_id)
+            self.logs.attach(self.config.log_dirs, identity, self._metadata_path())
             self._start_controller()
             self._start_broker()
             self._bind()
             await self._register()
+            self.broker.coordinators.start()
         except BaseException:
             for listener in self.listeners:
                 listener.stop_accepting()
@@ -98,13 +103,15 @@ class Node:
             raise
         for listener in self.listeners:
             listener.start()
+        self.broker.moves.resume()
         self._maintain_later()
         logger.info(
             "node %d of cluster %s serves %s", self.config.node_id, self.cluster_id, self.bootstrap
         )
 
     def _find_cluster_id(self) -> str:
-        found = load_ensemble(self._fs, self.config.log_dirs).cluster_id
+        paths = dict.fromkeys([*self.config.log_dirs, self._metadata_path()])
+        found = load_ensemble(self._fs, paths).cluster_id
         return found or uuid_to_text(random_uuid(self._rng))
 
     def _start_controller(self) -> None:
@@ -128,17 +135,18 @@ class Node:
         )
 
     def _metadata_directory(self) -> LogDirectory:
+        directory = self.logs.metadata_directory
+        assert directory is not None, "it was attached"
+        return directory
+
+    def _metadata_path(self) -> str:
+        """Return the metadata log's directory, as ``log.dirs`` spells it if it is one of them."""
         wanted = self.config.metadata_log_dir
-        for directory in self.logs.directories:
-            if directory.path == wanted:
-                return directory
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            f"metadata.log.dir {wanted} must be one of log.dirs, and online",
-        )
+        same = (path for path in self.config.log_dirs if abspath(path) == abspath(wanted))
+        return next(same, wanted)
 
     def _directory_failed(self, directory: LogDirectory) -> None:
-        if directory.path == self.config.metadata_log_dir:
+        if directory.path == self._metadata_path():
             self._on_fatal(f"the metadata log's directory {directory.path} has failed")
         elif not self.logs.online_directories:
             self._on_fatal("every log directory has failed")
@@ -155,13 +163,20 @@ class Node:
             controller=self.controller,
             handlers=handlers,
         )
-        self.logs.load(self._log_config_of)
+        self.logs.load(self._log_config_of, self._assignment_of)
         self._set_strays_aside()
         self.broker.load()
         self._dispatcher = Dispatcher(self._loop, self.broker, handlers)
 
     def _log_config_of(self, partition: TopicPartition) -> LogConfig:
         return log_config(self._topic_values(partition.topic))
+
+    def _assignment_of(self, partition: TopicPartition) -> Assignment | None:
+        topic = self.controller.image.topic(partition.topic)
+        found = None if topic is None else topic.partitions.get(partition.partition)
+        if topic is None or found is None or self.config.node_id not in found.replicas:
+            return None
+        return Assignment(topic.id, found.directory_of(self.config.node_id))
 
     def _topic_values(self, name: TopicName) -> ConfigValues:
         image = self.controller.image
@@ -290,7 +305,11 @@ class Node:
             self._maintenance.cancel()
         if self._flushes:
             await asyncio.wait(self._flushes)
+        await self.broker.moves.stop()
         self.broker.write_held()
+        self.broker.txn_markers.stop()
+        self.broker.txn_markers.stop()
+        self.broker.coordinators.close()
         for listener in self.listeners:
             listener.close()
         node_id = self.config.node_id
@@ -305,8 +324,14 @@ class Node:
             logger.error("the metadata log could not be closed cleanly: %s", error)
         finally:
             self.controller.stop()
-            self.logs.close(-1 if registration is None else registration.epoch)
+            self._close_logs(-1 if registration is None else registration.epoch)
         logger.info("node %d has stopped", node_id)
+
+    def _close_logs(self, broker_epoch: int) -> None:
+        values = self.broker.broker_values()
+        threads = values.get_int("num.recovery.threads.per.data.dir")
+        with ThreadPoolExecutor(threads * max(1, len(self.logs.directories))) as pool:
+            self.logs.close(broker_epoch, lambda works: list(pool.map(lambda work: work(), works)))
 
 
 def _log_manager_config(config: BrokerConfig) -> LogManagerConfig:

@@ -8,7 +8,7 @@ however many there are.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from dohle.core.config import ConfigValues
 from dohle.core.errors import ErrorCode, KafkaError
@@ -80,6 +80,7 @@ class Partition:
         "image",
         "key",
         "log",
+        "on_written",
         "rules",
         "takes_plain",
         "topic_id",
@@ -100,6 +101,8 @@ class Partition:
         self.rules = ValidationRules()
         self._min_insync_replicas = 1
         self._node_id = node_id
+        #: Told when held appends were written, or could not be: for who coordinates by this log.
+        self.on_written: Callable[[bool], None] | None = None
         #: Whether any client may append here, with any acks, and plain batches need no closer look.
         self.takes_plain = False
 

@@ -4,7 +4,8 @@ A producer sends the same request again and again: but for the correlation id, t
 records, every byte is the one of the request before. A connection remembers the last request to a
 single partition as a template; when the next one fits, neither it nor its answer has to be taken
 apart field by field. What is done with the records is the same (``handlers.produce.append``), and
-whatever does not fit, or fails, goes the general way.
+whatever does not fit, or fails, goes the general way. So do a transaction's first records in a
+partition: its coordinator may have to be asked.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from dohle.protocol.messages.produce import (
 )
 from dohle.server.handlers.produce import Appended, append, partition_response
 from dohle.server.outcome import Frame
+from dohle.server.txn_verification import is_open
+from dohle.storage.producer_append import NO_VERIFICATION
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
@@ -50,6 +53,7 @@ class ProduceTemplate:
         "_answer",
         "_client_id",
         "_head",
+        "_is_transactional",
         "_prefix",
         "_size_at",
         "_topic",
@@ -68,6 +72,7 @@ class ProduceTemplate:
         self._version = version
         self._client_id = client_id
         self._acks = request.acks
+        self._is_transactional = request.transactional_id is not None
         self._topic: TopicName = request.topic_data[0].name
         self._answer = _answer_format(self._topic, version)
 
@@ -76,7 +81,7 @@ class ProduceTemplate:
         cls, frame: memoryview, request: ProduceRequest, version: int, client_id: str
     ) -> ProduceTemplate | None:
         """Make the template of a request, if it is of the common kind."""
-        if version not in _VERSIONS or request.transactional_id is not None or request.acks == 0:
+        if version not in _VERSIONS or request.acks == 0:
             return None
         if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
             return None
@@ -127,7 +132,14 @@ class ProduceTemplate:
         if partition is None:
             return None
         records = frame[start:end]
-        outcome = append(broker, partition, records, self._acks, self._version, self._client_id)
+        guard = None
+        if self._is_transactional:
+            if not is_open(partition, records):
+                return None
+            guard = NO_VERIFICATION
+        outcome = append(
+            broker, partition, records, self._acks, self._version, self._client_id, guard
+        )
         return lambda: self._reply(correlation_id, index, outcome)
 
     def _reply(self, correlation_id: int, index: int, outcome: Appended | KafkaError) -> Frame:

@@ -38,7 +38,13 @@ def check_batches(
 def _check_batch(batch: RecordBatch, origin: AppendOrigin, config: LogConfig) -> None:
     if origin is AppendOrigin.CLIENT and batch.base_offset != 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"base offset is {batch.base_offset}, not 0")
-    if batch.size > config.max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
+    # A marker is always taken: readers wait for it, whatever the topic's limit has become.
+    is_marker = batch.is_control and origin is AppendOrigin.COORDINATOR
+    if (
+        batch.size > config.max_message_bytes
+        and origin is not AppendOrigin.RAFT_LEADER
+        and not is_marker
+    ):
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"batch of {batch.size} bytes is above max.message.bytes {config.max_message_bytes}",

@@ -142,11 +142,14 @@ def file_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def write_atomically(fs: FileSystem, path: str, data: bytes, *, sync: bool = True) -> None:
+def write_atomically(
+    fs: FileSystem, path: str, data: bytes, *, sync: bool = True, sync_name: bool = True
+) -> None:
     """Replace a small file so that a reader, or a start after a crash, sees the old or the new.
 
     Kafka's way: ``<name>.tmp``, fsync, rename, fsync of the folder. Without ``sync`` that holds for
-    the death of the process only; after a power cut the file may be empty.
+    the death of the process only; after a power cut the file may be empty. Without ``sync_name``
+    the old file may come back as long as the folder was not synced.
     """
     temporary = path + ".tmp"
     file = fs.open(temporary, write=True, create=True)
@@ -158,8 +161,17 @@ def write_atomically(fs: FileSystem, path: str, data: bytes, *, sync: bool = Tru
     finally:
         file.close()
     fs.rename(temporary, path)
-    if sync:
+    if sync and sync_name:
         fs.sync_dir(parent(path))
+
+
+def make_empty(fs: FileSystem, path: str) -> None:
+    """Make a file, or take everything out of the one that is there."""
+    file = fs.open(path, write=True, create=True)
+    try:
+        file.truncate(0)
+    finally:
+        file.close()
 
 
 def sync_file(fs: FileSystem, path: str) -> None:

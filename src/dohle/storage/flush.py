@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from dohle.storage.files import FileSystem, sync_file
+from dohle.storage.leader_epochs import EpochEntry, write_leader_epochs
 from dohle.storage.segments import Segments
 
 logger = logging.getLogger("dohle.storage")
@@ -30,12 +31,16 @@ class FlushJob:
     folders: tuple[str, ...]
     #: The recovery point to reach, if ...
     offset: int
-    #: ... the log was not truncated meanwhile, and this is still the base of its active segment.
-    truncations: int
+    #: ... the log was not truncated or moved meanwhile, and its active segment still begins here.
+    generation: int
     active_base_offset: int
+    #: The partition's folder, and what its epochs' file is to say, if that has to be written.
+    leader_epochs: tuple[str, tuple[EpochEntry, ...]] | None = None
 
     def run(self) -> None:
         """Sync the files. One that was taken away meanwhile need not be."""
+        if self.leader_epochs is not None:
+            write_leader_epochs(self.fs, *self.leader_epochs)
         for path in self.paths:
             try:
                 sync_file(self.fs, path)
@@ -62,7 +67,8 @@ def files_to_sync(
                 paths.append(segment.path)
                 names_changed |= segment.base_offset >= recovery_point
         elif segment is active or segment.base_offset < offset:
-            paths += segment.paths()
+            flushed = segment is active and recovery_point >= offset
+            paths += [path for path in segment.paths() if not flushed or path != segment.path]
             names_changed = True
     return paths, names_changed
 

@@ -233,10 +233,21 @@ class LeaderEpochs:
         self._path = join(folder, LEADER_EPOCH_CHECKPOINT)
 
     def _replace(self, epochs: list[int], starts: list[int]) -> None:
-        lines = [f"{epoch} {start}" for epoch, start in zip(epochs, starts, strict=True)]
-        write_atomically(self._fs, self._path, format_entries(lines))
+        _write(self._fs, self._path, zip(epochs, starts, strict=True))
         self._epochs, self._starts = epochs, starts
         self._dirty = False
+
+
+def write_leader_epochs(fs: FileSystem, folder: str, entries: Iterable[EpochEntry]) -> None:
+    """Write the file of a partition folder; only the folder's own sync is left to the caller."""
+    _write(fs, join(folder, LEADER_EPOCH_CHECKPOINT), entries, sync_name=False)
+
+
+def _write(
+    fs: FileSystem, path: str, entries: Iterable[tuple[int, int]], *, sync_name: bool = True
+) -> None:
+    data = format_entries([f"{epoch} {start}" for epoch, start in entries])
+    write_atomically(fs, path, data, sync_name=sync_name)
 
 
 def parse_leader_epochs(path: str, data: bytes) -> list[EpochEntry]:

@@ -103,7 +103,7 @@ def load_log(
         log.segments.add(log.new_segment(log_end_offset))
     loader.leader_epochs.truncate_from_end(log_end_offset)
     loader.leader_epochs.truncate_from_start(log_start_offset)
-    state.remove_stray_snapshots(log.segments.base_offsets)
+    state.snapshots.remove_strays(log.segments.base_offsets)
     rebuild_producer_state(
         state,
         log.segments,
@@ -112,6 +112,8 @@ def load_log(
         context.clock.now_ms(),
         after_clean_shutdown=options.had_clean_shutdown,
     )
+    if options.had_clean_shutdown and not loader.repaired:
+        log.loaded_clean()
     # A node may have more partitions than descriptors: files are opened when they are first used.
     log.close_files()
     return log

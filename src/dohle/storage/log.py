@@ -7,14 +7,11 @@ Offsets, from old to new: log start ≤ last stable offset ≤ high watermark �
   state changes. An append that is held changes the state first and is written by ``write_held``;
   if that fails the directory is offline, and the state with it.
 - ``read`` never decodes: it returns a slice of a segment file, bounded by what the reader may see.
-- The recovery point is the offset below which everything is on the disk. It moves only after the
-  files were synced, and goes back, durably, before a truncated log is written to again. A closed
-  segment that ends at or below it has its indexes on the disk too: recovery will not look at it.
 - An ``OSError`` takes the log's directory offline; from then on every call answers
   KAFKA_STORAGE_ERROR, and what is on the disk is left for recovery.
 
-How the files are found and repaired at start is in ``loader``; what goes by age, size and log start
-in ``retention``.
+The files, and how they reach the disk, are in ``log_files``; how they are found and repaired at
+start in ``loader``; what goes by age, size and log start in ``retention``.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ import logging
 from collections.abc import Sequence
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import TopicPartition, Uuid
+from dohle.core.ids import TopicPartition
 from dohle.records.batch import (
     Batch,
     RecordBatch,
@@ -33,15 +30,14 @@ from dohle.records.batch import (
 )
 from dohle.records.plain import PlainBatch
 from dohle.storage.append_checks import check_batches
-from dohle.storage.config import NEVER, LogConfig
-from dohle.storage.files import Buffer, join, parent
-from dohle.storage.flush import FlushJob, files_to_sync
+from dohle.storage.config import LogConfig
+from dohle.storage.files import Buffer
 from dohle.storage.index import MAX_RELATIVE_OFFSET
 from dohle.storage.leader_epochs import LeaderEpochs
 from dohle.storage.log_context import LogContext
+from dohle.storage.log_files import LogFiles
 from dohle.storage.log_read import aborted_transactions, read_segments
 from dohle.storage.log_values import AppendInfo, FetchData, Isolation
-from dohle.storage.partition_dirs import PARTITION_METADATA
 from dohle.storage.producer_append import NO_VERIFICATION, TV_UNKNOWN, VerificationGuard
 from dohle.storage.producer_replay import rebuild_producer_state
 from dohle.storage.producer_state import AppendOrigin, ProducerState
@@ -53,7 +49,7 @@ from dohle.storage.transaction_index import AbortedTransaction
 logger = logging.getLogger("dohle.storage")
 
 
-class Log:
+class Log(LogFiles):
     """A partition's log. Made by ``loader.load_log``."""
 
     def __init__(
@@ -70,38 +66,19 @@ class Log:
         log_end_offset: int,
         recovery_point: int,
     ) -> None:
-        self.fs = context.fs
-        self.owner = context.owner
-        self._context = context
-        self._clock = context.clock
-        self.directory = directory
-        self.partition = partition
-        # From ``partition.metadata``; None for a folder of a broker that had no topic ids, or one
-        # whose making a crash has cut short.
-        self.topic_id: Uuid | None = None
-        self.config = config
-        self.segments = segments
-        self.producer_state = producer_state
-        self.leader_epochs = leader_epochs
+        super().__init__(
+            context,
+            directory,
+            partition,
+            config,
+            segments=segments,
+            producer_state=producer_state,
+            leader_epochs=leader_epochs,
+            log_end_offset=log_end_offset,
+            recovery_point=recovery_point,
+        )
         self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.recovery_point = recovery_point
         self.high_watermark = log_start_offset
-        self._unsynced_snapshots: set[str] = set()
-        self._truncations = 0
-        # Made by this process, and nothing of it has been synced yet, not even its name.
-        self.is_new = False
-        # A roll leaves closed segments that are to reach the disk up to this offset, at once.
-        self.flush_wanted_up_to = recovery_point
-        self._rolled_ms = 0
-        # When flush.ms has passed since the first append behind the last flush.
-        self._flush_by_ms: int | None = None
-        self._start_flush_timer()
-
-    def update_config(self, config: LogConfig) -> None:
-        """Go on with other settings of the topic."""
-        self.config, self._flush_by_ms = config, None
-        self._start_flush_timer()
 
     # What readers may see
 
@@ -313,14 +290,6 @@ class Log:
             raise self.owner.failed(f"appending to {self.partition}", error) from error
         return AppendInfo(first_offset, last_offset, max_timestamp, append_time, size)
 
-    def _flush_as_configured(self) -> None:
-        """Do after an append what flush.messages and flush.ms ask for."""
-        config = self.config
-        if self.log_end_offset - self.recovery_point >= config.flush_messages:
-            self.flush()
-        elif self._flush_by_ms is None and config.flush_ms != NEVER:
-            self._start_flush_timer()
-
     def write_held(self) -> None:
         """Write what appends have held back, with one system call."""
         self.owner.ensure_online()
@@ -338,117 +307,6 @@ class Log:
         elif self.leader_epochs.entries:
             # Old formats carry no epoch, so none of ours can be trusted behind this point.
             self.leader_epochs.clear()
-
-    def roll(self, expected_next_offset: int = 0) -> LogSegment:
-        """Close the active segment and begin one at the log end (or the next batch's offset)."""
-        with self.owner.guarding(f"rolling {self.partition}"):
-            base_offset = max(expected_next_offset, self.log_end_offset)
-            active = self.segments.active
-            if active.base_offset == base_offset:
-                # Nothing was written to it; only its index can have been found full.
-                active.reset_indexes()
-                return active
-            active.retire()
-            if self.recovery_point >= base_offset:
-                # From now on recovery begins behind it, and no flush has to come back to it.
-                active.sync_indexes()
-            segment = self.new_segment(base_offset)
-            self.segments.add(segment)
-            # With a snapshot at every segment's start, recovery of one needs to read no other.
-            self._take_snapshot(base_offset)
-        self.flush_wanted_up_to, self._rolled_ms = base_offset, self._clock.monotonic_ms()
-        self.owner.flush_at(self, self._rolled_ms)
-        logger.debug("%s: rolled a new segment at offset %d", self.partition, base_offset)
-        return segment
-
-    def new_segment(self, base_offset: int) -> LogSegment:
-        """Make an empty segment's files, with a roll time of its own if jitter is set."""
-        jitter_max = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        jitter = self._context.rng.randrange(jitter_max) if jitter_max > 0 else 0
-        return LogSegment.create(
-            self._context, self.directory, base_offset, self.config, jitter_ms=jitter
-        )
-
-    def _take_snapshot(self, offset: int) -> None:
-        self.producer_state.map_end_offset = offset
-        snapshot = self.producer_state.take_snapshot(sync=False)
-        if snapshot is not None:
-            self._unsynced_snapshots.add(snapshot)
-
-    # Flushing
-
-    def prepare_flush(self, up_to: int | None = None) -> FlushJob | None:
-        """Gather what has to be synced for the recovery point to reach ``up_to`` (the log end)."""
-        offset = self.log_end_offset if up_to is None else up_to
-        if offset >= self.log_end_offset:
-            self._flush_by_ms = None
-        return self._flush_job(offset) if offset > self.recovery_point else None
-
-    def _flush_job(self, offset: int, *, with_active_indexes: bool = False) -> FlushJob:
-        with self.owner.guarding(f"flushing {self.partition}"):
-            self.segments.active.write_held()
-            paths, names_changed = files_to_sync(
-                self.segments, self.recovery_point, offset, with_active_indexes=with_active_indexes
-            )
-            # An epoch that began without a record is in memory only until records of it are synced.
-            self.leader_epochs.flush()
-        paths += sorted(self._unsynced_snapshots)
-        folders = [self.directory] if names_changed or self._unsynced_snapshots else []
-        if self.is_new:
-            # The folder itself, and whose it is, have not been synced when it was made.
-            paths.append(join(self.directory, PARTITION_METADATA))
-            folders = [self.directory, parent(self.directory)]
-        return FlushJob(
-            self.fs,
-            tuple(paths),
-            tuple(folders),
-            offset,
-            self._truncations,
-            self.segments.active.base_offset,
-        )
-
-    def complete_flush(self, job: FlushJob) -> None:
-        """Move the recovery point after ``job.run`` returned.
-
-        Not if the log was truncated meanwhile: other records may have the synced ones' offsets now.
-        And not past the segment that was active then if it has been closed, for its indexes were
-        left out; the flush that its roll has asked for comes next.
-        """
-        if job.truncations != self._truncations:
-            return
-        offset = job.offset
-        if job.active_base_offset != self.segments.active.base_offset:
-            offset = min(offset, job.active_base_offset)
-        self.recovery_point = max(self.recovery_point, offset)
-        self.is_new = False
-        self._unsynced_snapshots.difference_update(job.paths)
-
-    @property
-    def flush_due_ms(self) -> int | None:
-        """When a flush is due by the monotonic clock; None if none is wanted."""
-        if self.flush_wanted_up_to > self.recovery_point:
-            return self._rolled_ms
-        return self._flush_by_ms
-
-    def prepare_due_flush(self) -> FlushJob | None:
-        """Gather what a roll or ``flush.ms`` wants on the disk by now."""
-        due_ms = self._flush_by_ms
-        if due_ms is not None and due_ms <= self._clock.monotonic_ms():
-            return self.prepare_flush()
-        return self.prepare_flush(self.flush_wanted_up_to)
-
-    def _start_flush_timer(self) -> None:
-        if self.config.flush_ms != NEVER and self.log_end_offset > self.recovery_point:
-            self._flush_by_ms = self._clock.monotonic_ms() + self.config.flush_ms
-            self.owner.flush_at(self, self._flush_by_ms)
-
-    def flush(self, up_to: int | None = None) -> None:
-        """Return once everything below ``up_to`` (the log end) is on the disk."""
-        with self.owner.guarding(f"flushing {self.partition}"):
-            job = self.prepare_flush(up_to)
-            if job is not None:
-                job.run()
-                self.complete_flush(job)
 
     # Reading
 
@@ -553,7 +411,7 @@ class Log:
                 for path in segment.paths():
                     self.fs.rename(path, path + DELETED_SUFFIX)
                     paths.append(path + DELETED_SUFFIX)
-                snapshot = self.producer_state.mark_snapshot_for_deletion(segment.base_offset)
+                snapshot = self.producer_state.snapshots.mark_for_deletion(segment.base_offset)
                 if snapshot is not None:
                     paths.append(snapshot)
             self.owner.delete_later(paths, self.config.file_delete_delay_ms)
@@ -594,7 +452,7 @@ class Log:
             self.update_high_watermark(offset)
 
     def _restart_at(self, end_offset: int, log_start_offset: int) -> None:
-        self._truncations += 1
+        self.generation += 1
         self.log_end_offset = end_offset
         self.log_start_offset = log_start_offset
         rebuild_producer_state(
@@ -609,40 +467,3 @@ class Log:
             self.recovery_point = end_offset
             self.owner.checkpoint_recovery_points()
         self.flush_wanted_up_to = min(self.flush_wanted_up_to, end_offset)
-
-    # Life
-
-    def moved_to(self, directory: str) -> None:
-        """Follow a rename of the partition's folder."""
-        self.directory = directory
-        for segment in self.segments:
-            segment.moved_to(directory)
-        self.producer_state.directory = directory
-        self.leader_epochs.folder_renamed(directory)
-        self._unsynced_snapshots.clear()
-
-    def close(self) -> None:
-        """Leave the files as a clean stop does: indexes whole, state snapshotted, all synced."""
-        try:
-            with self.owner.guarding(f"closing {self.partition}"):
-                if self.is_new and self.log_end_offset == 0:
-                    # Nothing was ever written: there is nothing to lose.
-                    return
-                self._take_snapshot(self.log_end_offset)
-                self.segments.active.seal()
-                # With all that a flush leaves to recovery: there will be none.
-                job = self._flush_job(self.log_end_offset, with_active_indexes=True)
-                job.run()
-                self.complete_flush(job)
-        finally:
-            self.close_files()
-
-    def close_files(self) -> None:
-        """Give the descriptors back and nothing more, as for a directory that went offline."""
-        for segment in self.segments:
-            segment.close()
-
-    def discard(self) -> None:
-        """Give everything back that the log has in memory, as it is taken away."""
-        for segment in self.segments:
-            segment.discard()

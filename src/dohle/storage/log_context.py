@@ -14,7 +14,7 @@ from dohle.storage.index import IndexMemory
 from dohle.storage.producer_state import ProducerStateConfig
 
 if TYPE_CHECKING:
-    from dohle.storage.log import Log
+    from dohle.storage.log_files import LogFiles
 
 
 class LogOwner(Protocol):
@@ -29,7 +29,7 @@ class LogOwner(Protocol):
     def guarding(self, doing: str) -> AbstractContextManager[None]:
         """Raise KAFKA_STORAGE_ERROR if the directory is offline, or goes so by an ``OSError``."""
 
-    def flush_at(self, log: Log, due_ms: int) -> None:
+    def flush_at(self, log: LogFiles, due_ms: int) -> None:
         """Have the log flushed when the monotonic clock shows ``due_ms``."""
 
     def delete_later(self, paths: Iterable[str], delay_ms: int) -> None:

@@ -10,36 +10,31 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicPartition, Uuid
 from dohle.core.seams import Clock, Rng
-from dohle.storage.checkpoints import (
-    CLEANER_OFFSET_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    CorruptCheckpoint,
-    read_offsets,
-    write_offsets,
-)
 from dohle.storage.clean_shutdown import (
     has_clean_shutdown,
     remove_clean_shutdown,
     write_clean_shutdown,
 )
 from dohle.storage.config import LogConfig
+from dohle.storage.directory_checkpoints import DirectoryCheckpoints
 from dohle.storage.files import FileSystem, Lock, join, make_dirs_durably
 from dohle.storage.flush import FlushJob, FlushSchedule
 from dohle.storage.index import IndexMemory
 from dohle.storage.loader import LoadOptions, load_log
 from dohle.storage.log import Log
 from dohle.storage.log_context import LogContext
+from dohle.storage.log_files import LogFiles
 from dohle.storage.partition_dirs import (
     NotAPartitionDir,
     PartitionDirKind,
     delete_dir_name,
+    future_dir_name,
     parse_partition_dir,
     partition_dir_name,
     read_partition_metadata,
@@ -51,6 +46,27 @@ from dohle.storage.producer_state import ProducerStateConfig
 logger = logging.getLogger("dohle.storage")
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingLog:
+    """A log whose files are as they are to stay, but for the syncing."""
+
+    directory: LogDirectory
+    log: LogFiles
+    job: FlushJob
+
+    def run(self) -> OSError | None:
+        """Sync, in any thread; return what went wrong."""
+        try:
+            self.job.run()
+        except OSError as error:
+            return error
+        return None
+
+    def complete(self, error: OSError | None) -> None:
+        """Count the log as closed, or take its directory offline."""
+        self.directory.flushed(self.log, self.job, error)
 
 
 class LogDirectoryInUse(Exception):
@@ -75,17 +91,24 @@ class LogDirectory:
         self.path = path
         self.directory_id = directory_id
         self.logs: dict[TopicPartition, Log] = {}
+        #: The folders of replicas that are to come here, those of an earlier life included.
+        self.futures: dict[TopicPartition, str] = {}
+        #: The future replicas that this start has given the partition's name.
+        self.promoted: set[TopicPartition] = set()
+        # Moved elsewhere, and the checkpoints may still tell of them.
+        self._departed: set[TopicPartition] = set()
         #: Why the directory is offline. The text alone: an exception would keep the buffers of the
         #: append that failed.
         self.failure: str | None = None
         self.had_clean_shutdown = False
-        self._context = LogContext(fs, clock, rng, self, index_memory, producer_config)
+        self.context = LogContext(fs, clock, rng, self, index_memory, producer_config)
+        self._checkpoints = DirectoryCheckpoints(fs, path, self.logs)
         self._fs = fs
         self._on_failed = on_failed
         self._clock = clock
         self._rng = rng
         self._lock: Lock | None = None
-        self._flushes: FlushSchedule[Log] = FlushSchedule()
+        self._flushes: FlushSchedule[LogFiles] = FlushSchedule()
         # (due, order, paths): what is to go when its delay has passed.
         self._deletions: list[tuple[int, int, tuple[str, ...]]] = []
         self._deletion_order = 0
@@ -119,7 +142,7 @@ class LogDirectory:
         except OSError as error:
             raise self.failed(doing, error) from error
 
-    def flush_at(self, log: Log, due_ms: int) -> None:
+    def flush_at(self, log: LogFiles, due_ms: int) -> None:
         """Have the log among ``take_due_flushes`` from a time on."""
         self._flushes.flush_at(log, due_ms)
 
@@ -138,9 +161,9 @@ class LogDirectory:
         due = [due for due in (deletion_ms, self._flushes.next_due_ms) if due is not None]
         return min(due, default=None)
 
-    def take_due_flushes(self, now_ms: int) -> list[tuple[Log, FlushJob]]:
+    def take_due_flushes(self, now_ms: int) -> list[tuple[LogFiles, FlushJob]]:
         """Return the flushes that are due; a log is not among them again before ``flushed``."""
-        found: list[tuple[Log, FlushJob]] = []
+        found: list[tuple[LogFiles, FlushJob]] = []
         for log in self._flushes.take(now_ms):
             job = log.prepare_due_flush()
             if job is None:
@@ -149,7 +172,7 @@ class LogDirectory:
                 found.append((log, job))
         return found
 
-    def flushed(self, log: Log, job: FlushJob, error: OSError | None) -> None:
+    def flushed(self, log: LogFiles, job: FlushJob, error: OSError | None) -> None:
         """Take in how a flush has ended."""
         if error is not None:
             self.failed(f"flushing {log.partition}", error)
@@ -157,7 +180,7 @@ class LogDirectory:
             log.complete_flush(job)
         self._flush_again(log)
 
-    def _flush_again(self, log: Log) -> None:
+    def _flush_again(self, log: LogFiles) -> None:
         if self._flushes.landed(log) and (due_ms := log.flush_due_ms) is not None:
             self._flushes.flush_at(log, due_ms)
 
@@ -181,39 +204,15 @@ class LogDirectory:
 
     def checkpoint_recovery_points(self) -> None:
         """Write below which offset each log is on the disk."""
-        self._checkpoint(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
+        self._checkpoints.write_recovery_points()
 
     def checkpoint_high_watermarks(self) -> None:
         """Write each log's high watermark."""
-        self._checkpoint(HIGH_WATERMARK_CHECKPOINT, lambda log: log.high_watermark)
+        self._checkpoints.write_high_watermarks()
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write the log starts that the segments' names do not tell."""
-        self._checkpoint(
-            LOG_START_OFFSET_CHECKPOINT,
-            lambda log: (
-                log.log_start_offset
-                if log.log_start_offset > log.segments.first.base_offset
-                else None
-            ),
-        )
-
-    def _checkpoint(self, name: str, value: Callable[[Log], int | None]) -> None:
-        offsets = {
-            partition: offset
-            for partition, log in self.logs.items()
-            if (offset := value(log)) is not None
-        }
-        write_offsets(self._fs, join(self.path, name), offsets)
-
-    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int] | None:
-        """Return what a file says; None if there is none, or none that can be read."""
-        path = join(self.path, name)
-        try:
-            return read_offsets(self._fs, path) if self._fs.exists(path) else None
-        except CorruptCheckpoint as error:
-            logger.warning("%s: starting without it: %s", self.path, error)
-            return None
+        self._checkpoints.write_log_start_offsets()
 
     # Life
 
@@ -232,12 +231,8 @@ class LogDirectory:
         self.had_clean_shutdown = has_clean_shutdown(self._fs, self.path)
         # Gone before the first log is touched: a crash while loading is an unclean stop.
         remove_clean_shutdown(self._fs, self.path)
-        recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
-        log_starts = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
-        high_watermarks = self._read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
-        may_be_cleaned = self._partitions_once_cleaned()
-        names = sorted(entry.name for entry in self._fs.list_dir(self.path) if entry.is_dir)
-        found = [partition for name in names if (partition := self._live_partition(name))]
+        known = self._checkpoints.read()
+        found = [partition for name in self.folders() if (partition := self._live_partition(name))]
         if found and not self.had_clean_shutdown:
             logger.info("%s was not closed cleanly: its logs are checked", self.path)
         for partition in found:
@@ -245,37 +240,26 @@ class LogDirectory:
                 partition,
                 config_for(partition),
                 LoadOptions(
-                    log_start_offset=(log_starts or {}).get(partition, 0),
-                    recovery_point=(recovery_points or {}).get(partition, 0),
-                    recovery_point_known=recovery_points is not None,
-                    was_cleaned=may_be_cleaned(partition),
-                    had_clean_shutdown=self.had_clean_shutdown,
+                    log_start_offset=known.log_starts.get(partition, 0),
+                    recovery_point=known.recovery_points.get(partition, 0),
+                    recovery_point_known=known.has_recovery_points,
+                    was_cleaned=known.may_be_cleaned(partition),
+                    # What was a future replica until now has not been closed, whoever stopped.
+                    had_clean_shutdown=self.had_clean_shutdown and partition not in self.promoted,
                 ),
             )
-            log.update_high_watermark((high_watermarks or {}).get(partition, 0))
-        # The next start must not take a lost log's numbers for those of what comes in its place.
-        if recovery_points is None or self._is_stale(
-            recovery_points, lambda log: log.recovery_point
-        ):
-            self.checkpoint_recovery_points()
-        if log_starts and self._is_stale(log_starts, lambda log: log.log_start_offset):
-            self.checkpoint_log_start_offsets()
-        if high_watermarks and self._is_stale(high_watermarks, lambda log: log.high_watermark):
-            self.checkpoint_high_watermarks()
+            log.update_high_watermark(known.high_watermarks.get(partition, 0))
+        self._checkpoints.replace_stale(known)
 
-    def _partitions_once_cleaned(self) -> Callable[[TopicPartition], bool]:
-        path = join(self.path, CLEANER_OFFSET_CHECKPOINT)
-        found = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
-        if found is None and self._fs.exists(path):
-            return lambda _: True
-        return lambda partition: found is not None and partition in found
+    def folders(self) -> list[str]:
+        """Return the names of all folders."""
+        with self.guarding("listing its folders"):
+            return sorted(entry.name for entry in self._fs.list_dir(self.path) if entry.is_dir)
 
-    def _is_stale(self, found: dict[TopicPartition, int], value: Callable[[Log], int]) -> bool:
-        """Tell whether a file says more than there is."""
-        return any(
-            partition not in self.logs or offset > value(self.logs[partition])
-            for partition, offset in found.items()
-        )
+    def topic_id_of(self, name: str) -> Uuid | None:
+        """Return whose log is in a folder, if that is written down."""
+        with self.guarding(f"looking into {name}"):
+            return read_partition_metadata(self._fs, join(self.path, name))
 
     def _live_partition(self, name: str) -> TopicPartition | None:
         try:
@@ -287,7 +271,8 @@ class LogDirectory:
             case PartitionDirKind.DELETE:
                 self.delete_later([join(self.path, name)], 0)
             case PartitionDirKind.STRAY | PartitionDirKind.FUTURE:
-                logger.warning("%s: leaving %s alone", self.path, name)
+                if self.futures.get(found.topic_partition) != join(self.path, name):
+                    logger.warning("%s: leaving %s alone", self.path, name)
             case PartitionDirKind.LIVE:
                 # The metadata log is its quorum's, not one of the broker's partitions.
                 if found.topic_partition.topic != CLUSTER_METADATA_TOPIC:
@@ -304,7 +289,7 @@ class LogDirectory:
     def _open_log(
         self, directory: str, partition: TopicPartition, config: LogConfig, options: LoadOptions
     ) -> Log:
-        return load_log(self._context, directory, partition, config, options)
+        return load_log(self.context, directory, partition, config, options)
 
     def create_log(self, partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> Log:
         """Make a partition's folder.
@@ -313,6 +298,7 @@ class LogDirectory:
         first flush of its records brings the folder and whose it is to the disk with them.
         """
         with self.guarding(f"creating {partition}"):
+            self._forget_departed(partition)
             directory = join(self.path, partition_dir_name(partition))
             self._fs.make_dirs(directory)
             write_partition_metadata(self._fs, directory, topic_id, sync=False)
@@ -348,29 +334,106 @@ class LogDirectory:
         logs = [self.logs[partition] for partition in partitions]
         # Whatever the disk does: they are gone, and must not stand in the way of a new topic.
         for log in logs:
-            self._forget(log)
+            self.forget(log)
         with self.guarding(f"deleting {len(logs)} partitions"):
             for log in logs:
                 target = self._rename(log, delete_dir_name(log.partition, self._unique()))
                 self.delete_later([target], log.config.file_delete_delay_ms)
             self._fs.sync_dir(self.path)
             # A partition of the same name may come again, and must not inherit these.
-            self._checkpoint_all()
+            self._checkpoints.write_all()
 
     def mark_stray(self, partition: TopicPartition) -> None:
         """Close a log that is not ours any more; its folder gets ``-stray`` and is kept."""
         with self.guarding(f"putting {partition} aside"):
             log = self.logs[partition]
             log.close()
-            self._forget(log)
+            self.forget(log)
             self._rename(log, stray_dir_name(partition, self._unique()))
             self._fs.sync_dir(self.path)
-            self._checkpoint_all()
+            self._checkpoints.write_all()
+
+    # Replicas that move between directories: see ``replica_move``
+
+    def begin_future(self, partition: TopicPartition, topic_id: Uuid) -> str:
+        """Make the folder of a replica that is to come here; one of an earlier attempt goes."""
+        self.drop_future(partition)
+        with self.guarding(f"preparing for {partition}"):
+            self._forget_departed(partition)
+            folder = join(self.path, future_dir_name(partition, self._unique()))
+            self._fs.make_dirs(folder)
+            self.futures[partition] = folder
+            write_partition_metadata(self._fs, folder, topic_id, sync=False)
+            return folder
+
+    def drop_future(self, partition: TopicPartition) -> None:
+        """Take a replica away that will not come."""
+        folder = self.futures.pop(partition, None)
+        if folder is not None:
+            self._put_away(partition, folder, 0)
+
+    def take_over(self, log: Log, source: LogDirectory) -> str:
+        """Give a future replica the partition's name, and return its folder.
+
+        What is kept beside the logs comes first: a start that finds the log here finds that too.
+        """
+        partition = log.partition
+        if log.log_start_offset > log.segments.first.base_offset:
+            self._checkpoints.write_log_start_offsets(log)
+        if source.may_be_cleaned(partition):
+            self._checkpoints.note_cleaned(partition)
+        folder = join(self.path, partition_dir_name(partition))
+        self._fs.rename(self.futures[partition], folder)
+        del self.futures[partition]
+        return folder
+
+    def promote_future(self, partition: TopicPartition, name: str) -> None:
+        """Let a future replica be the log, at start: no other is left."""
+        self._rename_folder(name, partition_dir_name(partition))
+        self.promoted.add(partition)
+
+    def set_aside(self, partition: TopicPartition, name: str) -> None:
+        """Give a folder that is not to be used, but not known to be useless, ``-stray``."""
+        self._rename_folder(name, stray_dir_name(partition, self._unique()))
+
+    def _rename_folder(self, name: str, new_name: str) -> None:
+        with self.guarding(f"renaming {name}"):
+            self._fs.rename(join(self.path, name), join(self.path, new_name))
+            self._fs.sync_dir(self.path)
+
+    def may_be_cleaned(self, partition: TopicPartition) -> bool:
+        """Tell whether a log may once have been compacted."""
+        return self._checkpoints.read().may_be_cleaned(partition)
+
+    def put_away(self, log: Log, folder: str) -> None:
+        """Take the folder away in which a log was that has moved."""
+        self._departed.add(log.partition)
+        self._put_away(log.partition, folder, log.config.file_delete_delay_ms)
+
+    def _put_away(self, partition: TopicPartition, folder: str, delay_ms: int) -> None:
+        if self.failure is not None:
+            return
+        target = join(self.path, delete_dir_name(partition, self._unique()))
+        try:
+            self._fs.rename(folder, target)
+        except FileNotFoundError:
+            logger.info("%s was gone already", folder)
+        except OSError as error:
+            self.failed(f"putting {folder} away", error)
+        else:
+            self.delete_later([target], delay_ms)
+
+    def _forget_departed(self, partition: TopicPartition) -> None:
+        # The numbers of a log that was here must not be taken for those of one that comes.
+        if partition in self._departed:
+            self._checkpoints.write_all()
+            self._departed.clear()
 
     def _unique(self) -> Uuid:
         return Uuid(self._rng.randbytes(16))
 
-    def _forget(self, log: Log) -> None:
+    def forget(self, log: Log) -> None:
+        """Count a log no more among those that are here."""
         del self.logs[log.partition]
         self._flushes.forget(log)
 
@@ -382,22 +445,32 @@ class LogDirectory:
         log.discard()
         return target
 
-    def _checkpoint_all(self) -> None:
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
-        self.checkpoint_high_watermarks()
+    def prepare_close(self) -> list[ClosingLog]:
+        """Write what a clean stop leaves in each log; return what has to be synced before it."""
+        closing = []
+        try:
+            for log in self.logs.values():
+                if (job := log.prepare_close()) is not None:
+                    # The directory itself is synced once for all of them.
+                    folders = tuple(folder for folder in job.folders if folder != self.path)
+                    closing.append(ClosingLog(self, log, replace(job, folders=folders)))
+        except KafkaError:
+            logger.error("%s cannot be closed cleanly", self.path)
+        return closing
 
     def close(self, broker_epoch: int) -> None:
-        """Close all logs, write the checkpoints, and last the mark of a clean stop."""
+        """Write the checkpoints, and last the mark of a clean stop, when all logs are closed."""
         try:
             if self.failure is None:
                 with self.guarding("closing"):
-                    for log in self.logs.values():
-                        log.close()
-                    self._checkpoint_all()
+                    self._fs.sync_dir(self.path)
+                    self._checkpoints.write_all()
                     write_clean_shutdown(self._fs, self.path, broker_epoch)
         except KafkaError:
             logger.error("%s could not be closed cleanly", self.path)
+            # The mark may be there and only its sync have failed.
+            with suppress(OSError):
+                remove_clean_shutdown(self._fs, self.path)
         finally:
             self.release()
 

@@ -23,6 +23,7 @@ from dohle.storage.flush import FlushJob
 from dohle.storage.index import IndexMemory
 from dohle.storage.log import Log
 from dohle.storage.log_directory import LogDirectory
+from dohle.storage.log_files import LogFiles
 from dohle.storage.meta_properties import (
     InvalidMetaProperties,
     MetaProperties,
@@ -30,9 +31,22 @@ from dohle.storage.meta_properties import (
     write_meta_properties,
 )
 from dohle.storage.producer_state import ProducerStateConfig
+from dohle.storage.replica_places import AssignmentOf, Places, settle_places
 from dohle.storage.retention import delete_old_segments
 
 logger = logging.getLogger("dohle.storage")
+
+#: How many wishes for logs that are not there are remembered.
+_PREFERRED_MAX = 10_000
+
+
+#: Calls all of some functions and returns what they return, in their order.
+RunAll = Callable[[Sequence[Callable[[], OSError | None]]], Sequence[OSError | None]]
+
+
+def one_by_one(works: Sequence[Callable[[], OSError | None]]) -> list[OSError | None]:
+    """Call one after the other, here."""
+    return [work() for work in works]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +72,7 @@ class DueFlush:
     """A flush that is due. Its log is not handed out again before ``complete`` was called."""
 
     directory: LogDirectory
-    log: Log
+    log: LogFiles
     job: FlushJob
 
     def run(self) -> None:
@@ -94,7 +108,14 @@ class LogManager:
         #: Told of a directory that has just gone offline.
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda _: None
         self.directories: list[LogDirectory] = []
+        #: The one of the metadata log, if ``attach`` was told of it.
+        self.metadata_directory: LogDirectory | None = None
+        # That one, if it holds nothing else.
+        self._beside: list[LogDirectory] = []
         self._gone_offline: dict[str, str] = {}
+        self.places = Places()
+        # Where logs are to be made that are not there yet, by what an operator wished.
+        self._preferred: dict[TopicPartition, str] = {}
         self._tasks = self._plan_tasks()
 
     def _plan_tasks(self) -> list[_Task]:
@@ -140,12 +161,17 @@ class LogManager:
         self.attach(paths, identity)
         self.load(config_for)
 
-    def attach(self, paths: Sequence[str], identity: Identity) -> None:
+    def attach(
+        self, paths: Sequence[str], identity: Identity, metadata_path: str | None = None
+    ) -> None:
         """Lock, check, and format where empty; what is in the directories stays untouched.
 
         A directory whose disk fails is left offline. One that is another node's, or in use, is a
-        mistake that must not be passed over; so is having no directory left.
+        mistake that must not be passed over; so is having no directory left, or not the one of the
+        metadata log. That may be one of the others, or one that holds nothing else.
         """
+        data_paths = paths
+        paths = list(dict.fromkeys([*paths, *([metadata_path] if metadata_path else [])]))
         with self._releasing_on_failure():
             for path in paths:
                 try:
@@ -161,10 +187,24 @@ class LogManager:
             ensemble.verify(identity.cluster_id, identity.node_id)
             for path in usable:
                 if path not in self._gone_offline:
-                    self._attach(path, ensemble.properties.get(path), identity)
+                    found = ensemble.properties.get(path)
+                    self._attach(path, found, identity, is_data=path in data_paths)
+            if metadata_path is not None:
+                self._choose_metadata_directory(metadata_path)
             self._ensure_any_online()
 
-    def _attach(self, path: str, found: MetaProperties | None, identity: Identity) -> None:
+    def _choose_metadata_directory(self, path: str) -> None:
+        if path in self._gone_offline:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the metadata log's directory {path} cannot be used: {self._gone_offline[path]}",
+            )
+        attached = [*self.directories, *self._beside]
+        self.metadata_directory = next(one for one in attached if one.path == path)
+
+    def _attach(
+        self, path: str, found: MetaProperties | None, identity: Identity, *, is_data: bool
+    ) -> None:
         directory_id = None if found is None else found.directory_id
         directory = LogDirectory(
             self._fs,
@@ -179,7 +219,7 @@ class LogManager:
         try:
             directory.lock()
             # From here on it is ours to release, whatever comes.
-            self.directories.append(directory)
+            (self.directories if is_data else self._beside).append(directory)
             if directory_id is None:
                 write_meta_properties(
                     self._fs,
@@ -191,12 +231,19 @@ class LogManager:
             directory.failed("being attached", error)
             self._gone_offline[path] = str(error)
 
-    def load(self, config_for: Callable[[TopicPartition], LogConfig]) -> None:
+    def load(
+        self,
+        config_for: Callable[[TopicPartition], LogConfig],
+        assignment_of: AssignmentOf | None = None,
+    ) -> None:
         """Open every partition in the directories that were attached.
 
         ``config_for`` must know of compacted topics: recovery treats them with more care.
+        ``assignment_of`` tells where the metadata log has the replicas.
         """
         with self._releasing_on_failure():
+            if assignment_of is not None:
+                self._settle_places(assignment_of)
             for directory in self.online_directories:
                 with _unless_offline(directory), directory.guarding("loading"):
                     directory.load(config_for)
@@ -207,6 +254,17 @@ class LogManager:
                         " remove the older copy"
                     )
             self._ensure_any_online()
+
+    def _settle_places(self, assignment_of: AssignmentOf) -> None:
+        while True:
+            online, any_offline = self.online_directories, bool(self.offline_directories)
+            try:
+                self.places = settle_places(online, assignment_of, any_offline=any_offline)
+                return
+            except KafkaError:
+                # A directory that fails changes what is to be made of what is in the others.
+                if online == self.online_directories:
+                    raise
 
     @contextmanager
     def _releasing_on_failure(self) -> Iterator[None]:
@@ -249,10 +307,11 @@ class LogManager:
 
     def get(self, partition: TopicPartition) -> Log | None:
         """Return a partition's log; it may be in a directory that is offline."""
-        directory = self._directory_of(partition)
+        directory = self.directory_of(partition)
         return None if directory is None else directory.logs[partition]
 
-    def _directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+    def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the directory that a partition's log is in."""
         return next((d for d in self.directories if partition in d.logs), None)
 
     def get_or_create(
@@ -262,7 +321,11 @@ class LogManager:
 
         Unless it is known to be new, it is not made while a directory is offline: it may be there.
         """
-        directory = self._directory_of(partition)
+        if partition in self.places.elsewhere and not is_new:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} is in a directory that is offline"
+            )
+        directory = self.directory_of(partition)
         if directory is not None:
             log = directory.logs[partition]
             if log.topic_id is None:
@@ -278,13 +341,22 @@ class LogManager:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} may be in a directory that is offline"
             )
-        return min(online, key=lambda d: len(d.logs)).create_log(partition, topic_id, config)
+        wished = self._preferred.pop(partition, None)
+        chosen = [directory for directory in online if directory.path == wished]
+        best = chosen[0] if chosen else min(online, key=lambda d: len(d.logs))
+        return best.create_log(partition, topic_id, config)
+
+    def prefer(self, partition: TopicPartition, path: str) -> None:
+        """Have a log that is not there yet made in this directory."""
+        self._preferred[partition] = path
+        while len(self._preferred) > _PREFERRED_MAX:
+            del self._preferred[next(iter(self._preferred))]
 
     def delete(self, *partitions: TopicPartition) -> None:
         """Take logs away; what is in an offline directory stays on its disk until that is back."""
         by_directory: dict[LogDirectory, list[TopicPartition]] = {}
         for partition in partitions:
-            if (directory := self._directory_of(partition)) is not None:
+            if (directory := self.directory_of(partition)) is not None:
                 by_directory.setdefault(directory, []).append(partition)
         failures = []
         for directory, found in by_directory.items():
@@ -297,19 +369,23 @@ class LogManager:
 
     def mark_stray(self, partition: TopicPartition) -> None:
         """Put a log aside that this node is not assigned any more: kept, but not loaded again."""
-        if (directory := self._directory_of(partition)) is not None:
+        if (directory := self.directory_of(partition)) is not None:
             directory.mark_stray(partition)
 
     def set_producer_id_expiration(self, ms: int) -> None:
         """Remember idle idempotent producers for this long from now on, in every log."""
         self._producer_config.producer_id_expiration_ms = ms
 
+    def set_transaction_verification(self, *, enabled: bool) -> None:
+        """Say whether a transaction's first append needs a proof from now on, in every log."""
+        self._producer_config.transaction_partition_verification_enable = enabled
+
     # Work that recurs
 
     def next_due_ms(self) -> int:
         """Return when ``run_due`` and ``due_flushes`` are next worth calling, in monotonic time."""
         due = [task.due_ms for task in self._tasks]
-        due += [d.next_due_ms for d in self.online_directories if d.next_due_ms is not None]
+        due += [d.next_due_ms for d in self._all_online() if d.next_due_ms is not None]
         return min(due)
 
     def run_due(self) -> None:
@@ -318,11 +394,11 @@ class LogManager:
         due = [task for task in self._tasks if task.due_ms <= now_ms]
         for task in due:
             task.due_ms = now_ms + task.interval_ms
-        for directory in self.online_directories:
+        for directory in self._all_online():
             with _unless_offline(directory):
                 with directory.guarding("deleting files"):
                     directory.run_deletions(now_ms)
-                for task in due:
+                for task in [] if directory in self._beside else due:
                     with directory.guarding(task.name):
                         task.run(directory)
 
@@ -330,7 +406,7 @@ class LogManager:
         """Return the flushes that a roll or ``flush.ms`` asks for, each log's once."""
         now_ms = self._clock.monotonic_ms()
         found: list[DueFlush] = []
-        for directory in self.online_directories:
+        for directory in self._all_online():
             with _unless_offline(directory):
                 for log, job in directory.take_due_flushes(now_ms):
                     found.append(DueFlush(directory, log, job))
@@ -355,8 +431,17 @@ class LogManager:
         for log in directory.logs.values():
             log.producer_state.remove_expired_producers(now_ms)
 
-    def close(self, broker_epoch: int = -1) -> None:
-        """Stop cleanly. What is offline stays as it is, for recovery."""
+    def close(self, broker_epoch: int = -1, run_all: RunAll = one_by_one) -> None:
+        """Stop cleanly. What is offline stays as it is, for recovery.
+
+        ``run_all`` brings the logs to the disk, in threads if it likes.
+        """
+        closing = [
+            log for directory in self.online_directories for log in directory.prepare_close()
+        ]
+        errors = run_all([log.run for log in closing])
+        for log, error in zip(closing, errors, strict=True):
+            log.complete(error)
         for directory in self.directories:
             directory.close(broker_epoch)
         self._let_go()
@@ -367,8 +452,14 @@ class LogManager:
             directory.release()
         self._let_go()
 
+    def _all_online(self) -> list[LogDirectory]:
+        return self.online_directories + [one for one in self._beside if one.failure is None]
+
     def _let_go(self) -> None:
         self._gone_offline = self.offline_directories
+        for directory in self._beside:
+            directory.release()
+        self._beside = []
         self.directories = []
 
 

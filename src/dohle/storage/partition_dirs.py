@@ -19,7 +19,8 @@ from dohle.storage.files import FileSystem, join, write_atomically
 
 PARTITION_METADATA: Final = "partition.metadata"
 
-_NAME_LENGTH_MAX = 255
+#: What a file system takes.
+NAME_LENGTH_MAX = 255
 _PARTITION_MAX = (1 << 31) - 1
 _METADATA_START = b"version: 0\ntopic_id: "
 _METADATA_FIELD = re.compile(rb":\s+")
@@ -72,7 +73,7 @@ def future_dir_name(topic_partition: TopicPartition, unique: Uuid) -> str:
 
 def _capped_name(topic_partition: TopicPartition, unique: Uuid, kind: PartitionDirKind) -> str:
     end = f"-{topic_partition.partition}.{unique.hex()}{kind.value}"
-    return topic_partition.topic[: _NAME_LENGTH_MAX - len(end)] + end
+    return topic_partition.topic[: NAME_LENGTH_MAX - len(end)] + end
 
 
 def parse_partition_dir(name: str) -> PartitionDir:

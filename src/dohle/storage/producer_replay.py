@@ -23,7 +23,7 @@ def rebuild_producer_state(
     taken to be empty. Otherwise snapshots are left at the last two segments' starts and at the end.
     """
     wanted = set(segments.base_offsets[-2:])
-    if state.latest_snapshot_offset is None and after_clean_shutdown:
+    if state.snapshots.latest_offset is None and after_clean_shutdown:
         for offset in sorted(wanted | {end_offset}):
             state.map_end_offset = offset
             state.take_snapshot(sync=False)

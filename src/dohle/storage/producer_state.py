@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -24,7 +23,7 @@ from dohle.core.ids import ProducerId, TopicPartition
 from dohle.records.batch import Batch, sequence_after
 from dohle.records.control import parse_txn_marker
 from dohle.records.plain import PlainBatch
-from dohle.storage.files import FileSystem, join
+from dohle.storage.files import FileSystem
 from dohle.storage.open_transactions import OpenTransactions, TransactionChanges
 from dohle.storage.producer_append import (
     NO_VERIFICATION,
@@ -37,15 +36,8 @@ from dohle.storage.producer_append import (
     after_marker,
     check_verified,
 )
-from dohle.storage.producer_entry import NO_OFFSET, BatchMetadata, ProducerEntry
-from dohle.storage.producer_snapshot import (
-    CorruptSnapshot,
-    read_snapshot,
-    snapshot_name,
-    snapshot_offset,
-    write_snapshot,
-)
-from dohle.storage.segment_files import DELETED_SUFFIX
+from dohle.storage.producer_entry import BatchMetadata, ProducerEntry
+from dohle.storage.snapshot_files import SnapshotFiles
 from dohle.storage.transaction_index import AbortedTransaction
 
 __all__ = [
@@ -95,7 +87,7 @@ class AppendPlan(NamedTuple):
 
 
 class ProducerState:
-    """All producers of one partition. ``directory`` follows a rename of the partition's folder."""
+    """All producers of one partition."""
 
     def __init__(
         self,
@@ -106,8 +98,6 @@ class ProducerState:
         *,
         snapshot_offsets: Iterable[int] | None = None,
     ) -> None:
-        self._fs = fs
-        self.directory = directory
         self.partition = partition
         self._config = config
         #: The first offset whose batches are not in this state.
@@ -116,9 +106,7 @@ class ProducerState:
         self._producers: dict[int, ProducerEntry] = {}
         self._verifications: dict[int, VerificationState] = {}
         self._transactions = OpenTransactions()
-        self._snapshots = (
-            self._list_snapshots() if snapshot_offsets is None else sorted(snapshot_offsets)
-        )
+        self.snapshots = SnapshotFiles(fs, directory, partition, snapshot_offsets)
 
     @property
     def producers(self) -> Mapping[int, ProducerEntry]:
@@ -187,10 +175,10 @@ class ProducerState:
                 self._verifications.pop(producer_id, None)
 
     def commit_plain(self, batch: PlainBatch, last_offset: int) -> bool:
-        """Take over a client's batch without flags; False if only ``validate`` can tell about it.
+        """Take over a client's plain batch; False if only ``validate`` can tell about it.
 
-        That is unless it has no producer, or its producer's next sequence and no transaction is
-        open or waits to be.
+        That is unless it has no producer, or its producer's next sequence, and is part of the
+        transaction that is open here, or none is open or waits to be.
         """
         producer_id = batch.producer_id
         if producer_id >= 0:
@@ -198,7 +186,7 @@ class ProducerState:
             if (
                 entry is None
                 or not entry.follows(batch)
-                or entry.current_txn_first_offset >= 0
+                or (entry.current_txn_first_offset >= 0) is not batch.is_transactional
                 or producer_id in self._verifications
             ):
                 return False
@@ -209,7 +197,7 @@ class ProducerState:
                 last_offset - delta,
                 last_offset,
                 batch.max_timestamp,
-                NO_OFFSET,
+                entry.current_txn_first_offset,
             )
         self.map_end_offset = last_offset + 1
         return True
@@ -294,15 +282,16 @@ class ProducerState:
         """Follow the log's start. Producers stay known, even if all their batches are gone."""
         self._transactions.markers_replicated_below(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
-        self._last_snapshot_offset = self._snapshots[-1] if self._snapshots else log_start_offset
+        latest = self.snapshots.latest_offset
+        self._last_snapshot_offset = log_start_offset if latest is None else latest
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Tell whether a producer has a transaction open here in this epoch."""
         entry = self._producers.get(producer_id)
         return (
             entry is not None
-            and entry.has_open_transaction
             and entry.producer_epoch == producer_epoch
+            and entry.current_txn_first_offset >= 0
         )
 
     def has_late_transaction(self, now_ms: int) -> bool:
@@ -379,25 +368,6 @@ class ProducerState:
 
     # Snapshots
 
-    @property
-    def snapshot_offsets(self) -> tuple[int, ...]:
-        """The offsets that have a snapshot, rising."""
-        return tuple(self._snapshots)
-
-    @property
-    def latest_snapshot_offset(self) -> int | None:
-        """The newest snapshot's offset."""
-        return self._snapshots[-1] if self._snapshots else None
-
-    @property
-    def oldest_snapshot_offset(self) -> int | None:
-        """The oldest snapshot's offset."""
-        return self._snapshots[0] if self._snapshots else None
-
-    def fetch_snapshot(self, offset: int) -> str | None:
-        """Return the path of the snapshot at an offset, if there is one."""
-        return self._path(offset) if offset in self._snapshots else None
-
     def take_snapshot(self, *, sync: bool) -> str | None:
         """Write the state to a file; None if there is one for everything below the end already.
 
@@ -406,39 +376,9 @@ class ProducerState:
         offset = self.map_end_offset
         if offset <= self._last_snapshot_offset:
             return None
-        path = self._path(offset)
-        write_snapshot(self._fs, path, self._producers.values(), sync=sync)
-        if offset not in self._snapshots:
-            insort(self._snapshots, offset)
+        path = self.snapshots.write(offset, self._producers.values(), sync=sync)
         self._last_snapshot_offset = offset
         return path
-
-    def remove_stray_snapshots(self, segment_base_offsets: Iterable[int]) -> None:
-        """Keep one snapshot per segment start, and the newest if it lies behind all of them."""
-        starts = set(segment_base_offsets)
-        strays = [offset for offset in self._snapshots if offset not in starts]
-        if strays and strays[-1] > max(starts, default=-1):
-            strays.pop()
-        for offset in strays:
-            self._remove_snapshot(offset)
-
-    def delete_snapshots_before(self, offset: int) -> None:
-        """Remove the snapshots below an offset."""
-        for old in self._snapshots[: bisect_left(self._snapshots, offset)]:
-            self._remove_snapshot(old)
-
-    def mark_snapshot_for_deletion(self, offset: int) -> str | None:
-        """Rename the snapshot at an offset so that it is removed later; return its new path."""
-        if offset not in self._snapshots:
-            return None
-        self._snapshots.remove(offset)
-        path = self._path(offset)
-        try:
-            self._fs.rename(path, path + DELETED_SUFFIX)
-        except FileNotFoundError:
-            logger.info("%s: %s is gone already", self.partition, path)
-            return None
-        return path + DELETED_SUFFIX
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Follow a log that now has just this range.
@@ -446,9 +386,9 @@ class ProducerState:
         Snapshots outside it go. If the end has moved, the state is what the newest snapshot left
         says, and the caller replays the log from ``map_end_offset``.
         """
-        for offset in tuple(self._snapshots):
+        for offset in self.snapshots.offsets:
             if not log_start_offset < offset <= log_end_offset:
-                self._remove_snapshot(offset)
+                self.snapshots.remove(offset)
         if log_end_offset == self.map_end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
         else:
@@ -458,8 +398,8 @@ class ProducerState:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything, on disk too: the log is empty and goes on at this offset."""
         self._clear()
-        for old in tuple(self._snapshots):
-            self._remove_snapshot(old)
+        for old in self.snapshots.offsets:
+            self.snapshots.remove(old)
         self._last_snapshot_offset = 0
         self.map_end_offset = offset
 
@@ -468,23 +408,8 @@ class ProducerState:
         self._transactions.load(())
 
     def _load_snapshot(self, log_start_offset: int, now_ms: int) -> None:
-        offset = log_start_offset
-        loaded: list[ProducerEntry] = []
-        while self._snapshots:
-            offset = self._snapshots[-1]
-            try:
-                loaded = read_snapshot(self._fs, self._path(offset))
-                break
-            except (CorruptSnapshot, FileNotFoundError) as error:
-                logger.warning(
-                    "%s: the producer snapshot at offset %d cannot be used and is removed; an "
-                    "older one and the log make up for it: %s",
-                    self.partition,
-                    offset,
-                    error,
-                )
-                self._remove_snapshot(offset)
-                offset = log_start_offset
+        found = self.snapshots.read_newest()
+        offset, loaded = (log_start_offset, ()) if found is None else found
         for entry in loaded:
             if not self._is_expired(entry, now_ms):
                 self._producers[entry.producer_id] = entry
@@ -494,24 +419,6 @@ class ProducerState:
             if entry.has_open_transaction
         )
         self._last_snapshot_offset = self.map_end_offset = offset
-
-    def _list_snapshots(self) -> list[int]:
-        try:
-            found = self._fs.list_dir(self.directory)
-        except FileNotFoundError:
-            return []
-        offsets = (snapshot_offset(entry.name) for entry in found if not entry.is_dir)
-        return sorted(offset for offset in offsets if offset is not None)
-
-    def _remove_snapshot(self, offset: int) -> None:
-        self._snapshots.remove(offset)
-        try:
-            self._fs.remove(self._path(offset))
-        except FileNotFoundError:
-            logger.info("%s: %s is gone already", self.partition, self._path(offset))
-
-    def _path(self, offset: int) -> str:
-        return join(self.directory, snapshot_name(offset))
 
 
 def _marker_in(batch: Batch) -> EndTransactionMarker | None:

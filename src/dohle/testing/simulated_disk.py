@@ -17,6 +17,8 @@ Forks share file content until one of them writes.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from enum import Enum
 from random import Random
@@ -175,6 +177,60 @@ class SimulatedFolder:
 
 
 Node = SimulatedInode | SimulatedFolder
+
+
+class SimulatedTree:
+    """All folders and files, found by their paths."""
+
+    def __init__(self, root: SimulatedFolder) -> None:
+        self.root = root
+
+    def node(self, path: str) -> Node | None:
+        """Return what is at a path, if anything."""
+        node: Node | None = self.root
+        for part in path_parts(path):
+            if node is None:
+                return None
+            if not isinstance(node, SimulatedFolder):
+                raise disk_error(errno.ENOTDIR, path)
+            node = node.names.get(part)
+        return node
+
+    def inode(self, path: str) -> SimulatedInode:
+        """Return the file at a path."""
+        node = self.node(path)
+        if node is None:
+            raise disk_error(errno.ENOENT, path)
+        if isinstance(node, SimulatedFolder):
+            raise disk_error(errno.EISDIR, path)
+        return node
+
+    def folder(self, path: str) -> SimulatedFolder:
+        """Return the folder at a path."""
+        node = self.node(path)
+        if node is None:
+            raise disk_error(errno.ENOENT, path)
+        if not isinstance(node, SimulatedFolder):
+            raise disk_error(errno.ENOTDIR, path)
+        return node
+
+    def locate(self, path: str) -> tuple[SimulatedFolder, str]:
+        """Return the folder a path is in, and the name there."""
+        parts = path_parts(path)
+        if not parts:
+            raise disk_error(errno.EINVAL, path)
+        return self.folder("/".join(parts[:-1])), parts[-1]
+
+
+def path_parts(path: str) -> list[str]:
+    """Return the names that a path is made of."""
+    return [part for part in path.split("/") if part]
+
+
+def disk_error(number: int, path: str) -> OSError:
+    """Return the error of a disk that fails in this way."""
+    # OSError itself picks FileNotFoundError, BlockingIOError and their like by the number.
+    return OSError(number, os.strerror(number), path)
 
 
 def _fork(node: Node, forked: dict[int, Node]) -> Node:

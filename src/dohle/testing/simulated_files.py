@@ -25,13 +25,20 @@ from __future__ import annotations
 
 import errno
 import io
-import os
 from collections.abc import Callable, Sequence
 from random import Random
 
 from dohle.core.seams import Clock, ManualClock
 from dohle.storage.files import Buffer, Entry, FileStat, Lock
-from dohle.testing.simulated_disk import Fate, Node, SimulatedFolder, SimulatedInode
+from dohle.testing.simulated_disk import (
+    Fate,
+    Node,
+    SimulatedFolder,
+    SimulatedInode,
+    SimulatedTree,
+    disk_error,
+    path_parts,
+)
 from dohle.testing.simulated_faults import HARMLESS, Fault, Interruption, Operation, is_below
 
 _ENDLESS_BYTES = 1 << 40
@@ -60,7 +67,7 @@ class SimulatedFile:
         """Return up to ``size`` bytes."""
         self._start(Operation.READ)
         if position < 0 or size < 0:
-            raise _error(errno.EINVAL, self.path)
+            raise disk_error(errno.EINVAL, self.path)
         return bytes(memoryview(self._inode.data)[position : position + size])
 
     def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
@@ -73,7 +80,7 @@ class SimulatedFile:
         """Write all of ``data``, or as much as the disk takes, and raise."""
         self._start(Operation.WRITE)
         if position < 0:
-            raise _error(errno.EINVAL, self.path)
+            raise disk_error(errno.EINVAL, self.path)
         new = bytes(data)
         taken, failure = self._fs._admit(self.path, self._inode, position, len(new))
         if taken:
@@ -95,7 +102,7 @@ class SimulatedFile:
         """Cut, or extend with zeros."""
         self._start(Operation.TRUNCATE)
         if size < 0:
-            raise _error(errno.EINVAL, self.path)
+            raise disk_error(errno.EINVAL, self.path)
         self._inode.truncate(size)
         self._inode.mtime_ms = self._fs.clock.now_ms()
 
@@ -106,7 +113,7 @@ class SimulatedFile:
         if growth > 0:
             room = self._fs._room(self.path)
             if room is not None and room < growth:
-                raise _error(errno.ENOSPC, self.path)
+                raise disk_error(errno.ENOSPC, self.path)
             self._inode.truncate(size)
             self._inode.mtime_ms = self._fs.clock.now_ms()
 
@@ -137,7 +144,7 @@ class SimulatedFile:
             raise SimulatedCrash
         changes = operation not in HARMLESS and operation is not Operation.SYNC
         if not self._open or (changes and not self._writable):
-            raise _error(errno.EBADF, self.path)
+            raise disk_error(errno.EBADF, self.path)
 
 
 class _SimulatedLock:
@@ -162,7 +169,7 @@ class SimulatedFileSystem:
         self.trace: list[tuple[Operation, str]] = []
         #: Bytes that reached files, over all writes.
         self.bytes_written = 0
-        self._root = SimulatedFolder(self.clock.now_ms())
+        self._tree = SimulatedTree(SimulatedFolder(self.clock.now_ms()))
         # Dead processes hold handles of an older life; None while the process is dead.
         self._life: object | None = object()
         self._locked: dict[int, SimulatedInode] = {}
@@ -204,17 +211,17 @@ class SimulatedFileSystem:
 
     def power_loss(self, rng: Random, page_size: int = 512) -> None:
         """Cut the power and start again; chance decides what of the unsynced is found."""
-        self._root = self._root.after_power_loss(Fate(rng, page_size))
+        self._tree.root = self._tree.root.after_power_loss(Fate(rng, page_size))
         self.crash()
 
     def power_loss_everything_unsynced_lost(self) -> None:
         """Cut the power and start again with nothing but what was synced."""
-        self._root = self._root.after_power_loss(Fate(None, 1))
+        self._tree.root = self._tree.root.after_power_loss(Fate(None, 1))
         self.crash()
 
     def settle(self) -> None:
         """Make everything safe from a power cut, as if all had been synced long ago."""
-        self._root.settle()
+        self._tree.root.settle()
 
     def copy(self) -> SimulatedFileSystem:
         """Fork the disk with what is unsynced, its capacities and its clock.
@@ -222,7 +229,7 @@ class SimulatedFileSystem:
         Counters start at zero; limits, faults, locks and open files stay with the original.
         """
         other = SimulatedFileSystem(self.clock)
-        other._root = self._root.fork({})
+        other._tree.root = self._tree.root.fork({})
         other._capacities = dict(self._capacities)
         return other
 
@@ -268,12 +275,12 @@ class SimulatedFileSystem:
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         """Turn one bit of a file over, unnoticed."""
-        self._inode(path).own()[position] ^= 1 << bit
+        self._tree.inode(path).own()[position] ^= 1 << bit
 
     def put(self, path: str, content: bytes) -> None:
         """Put a file there, safe from a power cut like all names above it."""
-        folder = self._root
-        *above, name = _parts(path)
+        folder = self._tree.root
+        *above, name = path_parts(path)
         for part in above:
             folder.unsynced.clear()
             node = folder.names.get(part)
@@ -285,32 +292,32 @@ class SimulatedFileSystem:
 
     def files(self) -> dict[str, bytes]:
         """Return all files with their contents as a process would see them."""
-        return {path: bytes(inode.data) for path, inode in sorted(self._root.walk())}
+        return {path: bytes(inode.data) for path, inode in sorted(self._tree.root.walk())}
 
     # -- what the code under test does ---------------------------------------------------------
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> SimulatedFile:
         """Open a file."""
         self._start(Operation.OPEN, path)
-        folder, name = self._locate(path)
+        folder, name = self._tree.locate(path)
         node = folder.names.get(name)
         if node is None:
             if not create:
-                raise _error(errno.ENOENT, path)
+                raise disk_error(errno.ENOENT, path)
             node = self._create(path, folder, name)
         if isinstance(node, SimulatedFolder):
-            raise _error(errno.EISDIR, path)
+            raise disk_error(errno.EISDIR, path)
         return SimulatedFile(self, self._life, path, node, write)
 
     def read(self, path: str) -> bytes:
         """Return a whole file."""
         self._start(Operation.READ, path)
-        return bytes(self._inode(path).data)
+        return bytes(self._tree.inode(path).data)
 
     def list_dir(self, path: str) -> list[Entry]:
         """Return the names in a folder, newest first: nobody should count on an order."""
         self._start(Operation.LIST, path)
-        names = self._folder(path).names
+        names = self._tree.folder(path).names
         return [
             Entry(name, isinstance(names[name], SimulatedFolder)) for name in reversed(list(names))
         ]
@@ -318,9 +325,9 @@ class SimulatedFileSystem:
     def stat(self, path: str) -> FileStat:
         """Return size and time of last change."""
         self._start(Operation.STAT, path)
-        node = self._node(path)
+        node = self._tree.node(path)
         if node is None:
-            raise _error(errno.ENOENT, path)
+            raise disk_error(errno.ENOENT, path)
         size = 0 if isinstance(node, SimulatedFolder) else len(node.data)
         return FileStat(size, node.mtime_ms)
 
@@ -328,23 +335,23 @@ class SimulatedFileSystem:
         """Tell whether the name is there."""
         self._start(Operation.STAT, path)
         try:
-            return self._node(path) is not None
+            return self._tree.node(path) is not None
         except NotADirectoryError:
             return False
 
     def set_mtime(self, path: str, mtime_ms: int) -> None:
         """Set the time of last change."""
         self._start(Operation.SET_MTIME, path)
-        node = self._node(path)
+        node = self._tree.node(path)
         if node is None:
-            raise _error(errno.ENOENT, path)
+            raise disk_error(errno.ENOENT, path)
         node.mtime_ms = mtime_ms
 
     def make_dirs(self, path: str) -> None:
         """Make a folder and those above it, each as one operation."""
-        folder = self._root
+        folder = self._tree.root
         so_far = ""
-        parts = _parts(path)
+        parts = path_parts(path)
         for place, part in enumerate(parts, 1):
             so_far += f"/{part}"
             node = folder.names.get(part)
@@ -353,54 +360,54 @@ class SimulatedFileSystem:
                 node = SimulatedFolder(self.clock.now_ms())
                 self._change_names(folder, {part: node})
             if not isinstance(node, SimulatedFolder):
-                raise _error(errno.EEXIST if place == len(parts) else errno.ENOTDIR, so_far)
+                raise disk_error(errno.EEXIST if place == len(parts) else errno.ENOTDIR, so_far)
             folder = node
 
     def rename(self, source: str, target: str) -> None:
         """Rename in one step, within a folder."""
         self._start(Operation.RENAME, source)
-        folder, name = self._locate(source)
-        target_folder, target_name = self._locate(target)
+        folder, name = self._tree.locate(source)
+        target_folder, target_name = self._tree.locate(target)
         node = folder.names.get(name)
         if node is None:
-            raise _error(errno.ENOENT, source)
+            raise disk_error(errno.ENOENT, source)
         if target_folder is not folder:
-            raise _error(errno.EXDEV, target)
+            raise disk_error(errno.EXDEV, target)
         replaced = folder.names.get(target_name)
         if replaced is node:
             return
         if isinstance(replaced, SimulatedFolder):
             if not isinstance(node, SimulatedFolder):
-                raise _error(errno.EISDIR, target)
+                raise disk_error(errno.EISDIR, target)
             if replaced.names:
-                raise _error(errno.ENOTEMPTY, target)
+                raise disk_error(errno.ENOTEMPTY, target)
         elif replaced is not None and isinstance(node, SimulatedFolder):
-            raise _error(errno.ENOTDIR, target)
+            raise disk_error(errno.ENOTDIR, target)
         self._change_names(folder, {name: None, target_name: node})
 
     def remove(self, path: str) -> None:
         """Remove a file."""
         self._start(Operation.REMOVE, path)
-        self._inode(path)
-        folder, name = self._locate(path)
+        self._tree.inode(path)
+        folder, name = self._tree.locate(path)
         self._change_names(folder, {name: None})
 
     def remove_tree(self, path: str) -> None:
         """Remove a folder and everything in it, each name as one operation."""
-        folder = self._folder(path)
+        folder = self._tree.folder(path)
         for name, node in list(folder.names.items()):
             if isinstance(node, SimulatedFolder):
                 self.remove_tree(f"{path}/{name}")
             else:
                 self.remove(f"{path}/{name}")
         self._start(Operation.REMOVE, path)
-        above, name = self._locate(path)
+        above, name = self._tree.locate(path)
         self._change_names(above, {name: None})
 
     def sync_dir(self, path: str) -> None:
         """Make the folder's names safe from a power cut."""
         self._start(Operation.SYNC_DIR, path)
-        self._folder(path).unsynced.clear()
+        self._tree.folder(path).unsynced.clear()
 
     def free_bytes(self, path: str) -> tuple[int, int]:
         """Return (total, usable) bytes of the mount that holds ``path``."""
@@ -412,14 +419,14 @@ class SimulatedFileSystem:
     def lock(self, path: str) -> Lock:
         """Take an exclusive lock on a file."""
         self._start(Operation.OPEN, path)
-        folder, name = self._locate(path)
+        folder, name = self._tree.locate(path)
         node = folder.names.get(name)
         if node is None:
             node = self._create(path, folder, name)
         if isinstance(node, SimulatedFolder):
-            raise _error(errno.EISDIR, path)
+            raise disk_error(errno.EISDIR, path)
         if id(node) in self._locked:
-            raise _error(errno.EAGAIN, path)
+            raise disk_error(errno.EAGAIN, path)
         self._locked[id(node)] = node
         return _SimulatedLock(self._locked, node)
 
@@ -440,7 +447,7 @@ class SimulatedFileSystem:
         if self._faults and operation is not Operation.WRITE:
             fault = self._fault(operation, path)
             if fault is not None:
-                raise _error(fault.error_number, path)
+                raise disk_error(fault.error_number, path)
 
     def _fault(self, operation: Operation, path: str) -> Fault | None:
         return next((fault for fault in self._faults if fault.strikes(operation, path)), None)
@@ -454,12 +461,12 @@ class SimulatedFileSystem:
         fault = self._fault(Operation.WRITE, path) if self._faults else None
         if fault is not None:
             taken = min(taken, fault.partial_bytes)
-            failure = _error(fault.error_number, path)
+            failure = disk_error(fault.error_number, path)
         room = self._room(path)
         if room is not None:
             fits = max(0, len(inode.data) + room - position)
             if fits < taken:
-                taken, failure = fits, _error(errno.ENOSPC, path)
+                taken, failure = fits, disk_error(errno.ENOSPC, path)
         if self._bytes_limit is not None and self.bytes_written + taken > self._bytes_limit:
             taken, failure = self._bytes_limit - self.bytes_written, SimulatedCrash()
             self._life = None
@@ -478,7 +485,7 @@ class SimulatedFileSystem:
 
     def _used(self, mount: str) -> int:
         below = is_below(mount)
-        return sum(len(inode.data) for path, inode in self._root.walk() if below(path))
+        return sum(len(inode.data) for path, inode in self._tree.root.walk() if below(path))
 
     def _create(self, path: str, folder: SimulatedFolder, name: str) -> SimulatedInode:
         self._start(Operation.CREATE, path)
@@ -489,45 +496,3 @@ class SimulatedFileSystem:
     def _change_names(self, folder: SimulatedFolder, names: dict[str, Node | None]) -> None:
         folder.set_names(names)
         folder.mtime_ms = self.clock.now_ms()
-
-    def _node(self, path: str) -> Node | None:
-        node: Node | None = self._root
-        for part in _parts(path):
-            if node is None:
-                return None
-            if not isinstance(node, SimulatedFolder):
-                raise _error(errno.ENOTDIR, path)
-            node = node.names.get(part)
-        return node
-
-    def _inode(self, path: str) -> SimulatedInode:
-        node = self._node(path)
-        if node is None:
-            raise _error(errno.ENOENT, path)
-        if isinstance(node, SimulatedFolder):
-            raise _error(errno.EISDIR, path)
-        return node
-
-    def _folder(self, path: str) -> SimulatedFolder:
-        node = self._node(path)
-        if node is None:
-            raise _error(errno.ENOENT, path)
-        if not isinstance(node, SimulatedFolder):
-            raise _error(errno.ENOTDIR, path)
-        return node
-
-    def _locate(self, path: str) -> tuple[SimulatedFolder, str]:
-        """Return the folder a path is in, and the name there."""
-        parts = _parts(path)
-        if not parts:
-            raise _error(errno.EINVAL, path)
-        return self._folder("/".join(parts[:-1])), parts[-1]
-
-
-def _parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part]
-
-
-def _error(number: int, path: str) -> OSError:
-    # OSError itself picks FileNotFoundError, BlockingIOError and their like by the number.
-    return OSError(number, os.strerror(number), path)

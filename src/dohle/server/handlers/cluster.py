@@ -124,9 +124,8 @@ def _not_the_quorum(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
 
 
 def _metadata_directory_id(broker: Broker) -> Uuid:
-    path = broker.config.metadata_log_dir
-    found = (one.directory_id for one in broker.logs.directories if one.path == path)
-    return next(found, ZERO_UUID)
+    directory = broker.logs.metadata_directory
+    return ZERO_UUID if directory is None else directory.directory_id
 
 
 def _node(broker: Broker) -> Node:

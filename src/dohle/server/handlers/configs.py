@@ -2,8 +2,9 @@
 
 Versions 1-4, 0-2, 0-1 and 0-1.
 
-- Resources: topics, this broker (by its id), all brokers (a broker without a name), and this
-  broker's loggers. Groups and client metrics have no configs here: describing one gives none.
+- Resources: topics, this broker (by its id), all brokers (a broker without a name), this broker's
+  loggers, and groups, of which any name will do. Client metrics have no configs here: describing
+  them gives none.
 - Another broker's id: 42, as only that broker can tell and check its configs. No such topic: 3.
 - DescribeConfigs: v1 synonyms, v3 types and documentation, each if asked for. One resource of an
   unknown type spoils the whole request.
@@ -23,6 +24,7 @@ from dohle.core.describe_configs import (
     DescribedConfig,
     describe_broker,
     describe_cluster_default,
+    describe_group,
     describe_topic,
 )
 from dohle.core.errors import ErrorCode, KafkaError
@@ -129,9 +131,11 @@ def _described(broker: Broker, resource: DescribeConfigsResource) -> list[Descri
         case ResourceType.BROKER:
             _check_broker(broker, resource.resource_name)
             return describe_broker(broker.config, dynamic_broker, dynamic_default, names)
+        case _ if not resource.resource_name:
+            raise _invalid("the name of the resource must not be empty")
+        case ResourceType.GROUP:
+            return describe_group(image.group_config(resource.resource_name), broker.config, names)
         case _:
-            if not resource.resource_name:
-                raise _invalid("the name of the resource must not be empty")
             return []
 
 

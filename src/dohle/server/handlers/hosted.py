@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import TopicName
+from dohle.core.ids import TopicName, TopicPartition
 from dohle.server.partitions import Partition
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ def hosted_partition(broker: Broker, topic: TopicName, index: int) -> Partition:
     if image is None:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}"
+        )
+    if TopicPartition(topic, index) in broker.being_made:
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is being made on this broker"
         )
     if broker.node_id in image.replicas:
         raise KafkaError(

@@ -1,9 +1,16 @@
-"""DescribeLogDirs (35), v1-4.
+"""AlterReplicaLogDirs (34), v1-2, and DescribeLogDirs (35), v1-4.
+
+AlterReplicaLogDirs begins to move replicas to another directory of this broker and answers at once:
+see ``replica_moves``. Per partition: 57 if the path is none of ``log.dirs``, 56 if it, or the
+replica, is offline, 3 or 9 if there is no such replica here; the directory is then remembered for
+the day when there is. A replica that is there already stays, and a move of it to elsewhere ends.
+
+DescribeLogDirs:
 
 - One result for each entry of ``log.dirs``, with the partitions in it that were asked for; null
   asks for all. A directory that is offline: 56, and nothing about its partitions.
-- The size of a partition is that of its segments, without indexes. There are no future replicas,
-  and no current one lags behind itself.
+- The size of a partition is that of its segments, without indexes. A future replica is listed too,
+  with how far it is behind the log that it will replace.
 - v4: how large the volume is, and how much of it can still be used.
 """
 
@@ -17,6 +24,12 @@ from typing import TYPE_CHECKING
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from dohle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -71,14 +84,14 @@ def _result(
         return DescribeLogDirsResult(error_code=error.code, log_dir=shown)
     return DescribeLogDirsResult(
         log_dir=shown,
-        topics=_topics(directory, asked),
+        topics=_topics(broker, directory, asked),
         total_bytes=total,
         usable_bytes=usable,
     )
 
 
 def _topics(
-    directory: LogDirectory, asked: set[TopicPartition] | None
+    broker: Broker, directory: LogDirectory, asked: set[TopicPartition] | None
 ) -> tuple[DescribeLogDirsTopic, ...]:
     found: defaultdict[TopicName, list[DescribeLogDirsPartition]] = defaultdict(list)
     for key, log in directory.logs.items():
@@ -89,12 +102,52 @@ def _topics(
                 offset_lag=max(0, log.high_watermark - log.log_end_offset),
             )
             found[key.topic].append(described)
+    for move in broker.moves.future_replicas(directory):
+        key = move.log.partition
+        if asked is None or key in asked:
+            described = DescribeLogDirsPartition(
+                partition_index=key.partition,
+                partition_size=move.size,
+                offset_lag=move.log.log_end_offset - move.log_end_offset,
+                is_future_key=True,
+            )
+            found[key.topic].append(described)
     return tuple(
         DescribeLogDirsTopic(name=topic, partitions=tuple(partitions))
         for topic, partitions in found.items()
     )
 
 
+def handle_alter_replica_log_dirs(
+    broker: Broker, context: RequestContext, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    """Begin to move replicas to other directories."""
+    wanted = {
+        TopicPartition(topic.name, index): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
+    results: defaultdict[TopicName, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+    for key, path in wanted.items():
+        code = ErrorCode.NONE
+        try:
+            broker.moves.alter(key, path)
+        except KafkaError as error:
+            logger.warning("%s cannot be moved to %s: %s", key, path, error)
+            code = error.code
+        results[key.topic].append(
+            AlterReplicaLogDirPartitionResult(partition_index=key.partition, error_code=code)
+        )
+    return AlterReplicaLogDirsResponse(
+        results=tuple(
+            AlterReplicaLogDirTopicResult(topic_name=topic, partitions=tuple(partitions))
+            for topic, partitions in results.items()
+        )
+    )
+
+
 HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
+    serves(ApiKey.ALTER_REPLICA_LOG_DIRS, handle_alter_replica_log_dirs),
     serves(ApiKey.DESCRIBE_LOG_DIRS, handle_describe_log_dirs),
 )

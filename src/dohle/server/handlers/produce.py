@@ -5,6 +5,9 @@
 - v3 transactional id; v7 zstd; v8 errors of single records; v10 the current leader in errors; v13
   topic ids.
 - The order of checks is Kafka's: request, partition, batch, records, producer state.
+- Transactional records need a transactional id in the request (53), and all of them one producer
+  and epoch (49). If the coordinator has to be asked about the transaction first
+  (``txn_verification``), the request waits; else it is like any other.
 - Most batches are plain and take a short way to the log (``records.plain``), with the same result.
 - The appends of all produce requests of one read event are written together; the answer is made
   after that, so nothing is acknowledged that was not written.
@@ -14,8 +17,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.metadata.topic_names import INTERNAL_TOPICS
@@ -36,32 +39,107 @@ from dohle.records.validation import RecordErrors, produced_batch, validate_batc
 from dohle.server.handlers.hosted import hosted_partition
 from dohle.server.outcome import CloseConnection
 from dohle.server.partitions import Partition
+from dohle.server.txn_verification import (
+    ClientSupport,
+    FirstAppend,
+    Transaction,
+    TransactionalHead,
+    Verified,
+    transactional_head,
+)
 from dohle.storage.log_values import AppendInfo
+from dohle.storage.producer_append import NO_VERIFICATION, VerificationGuard
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
     from dohle.server.dispatch import RequestContext
 
 _ADMIN_CLIENT = "__admin_client"
+#: The first version with record batches.
+_BATCHES = 3
+_NOTHING_ASKED = Verified({}, {})
 
 #: A partition and what was appended to it, which may still fail to be written.
 Appended = tuple[Partition, AppendInfo]
+Results = list[tuple[TopicProduceData, list[tuple[PartitionProduceData, Appended | KafkaError]]]]
+#: Makes the answer, when everything is written.
+Late = Callable[[], ProduceResponse | None]
 
 
 def handle_produce(
     broker: Broker, context: RequestContext, request: ProduceRequest
-) -> Callable[[], ProduceResponse | None]:
+) -> Late | Coroutine[Any, Any, ProduceResponse | None]:
     """Append to every partition of the request; answer when that is written."""
-    results = [
-        (
-            topic,
-            [
-                (data, _append(broker, context, request, topic, data))
-                for data in topic.partition_data
-            ],
-        )
+    if context.version >= _BATCHES and any(
+        transactional_head(data.records) is not None
         for topic in request.topic_data
-    ]
+        for data in topic.partition_data
+    ):
+        return _handle_transactional(broker, context, request)
+    return _late(request, _append_all(broker, context, request, None))
+
+
+def _handle_transactional(
+    broker: Broker, context: RequestContext, request: ProduceRequest
+) -> Late | Coroutine[Any, Any, ProduceResponse | None]:
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        return _late(request, _refuse_all(request, _no_transactional_id()))
+    appends = _transactional_appends(broker, context, request)
+    producers = {(head.producer_id, head.producer_epoch) for _, head in appends}
+    if len(producers) > 1:
+        error = KafkaError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of several producers"
+        )
+        return _late(request, _refuse_all(request, error))
+    verified = _NOTHING_ASKED
+    if producers:
+        support = ClientSupport.of_produce(context.version)
+        transaction = Transaction(transactional_id, *producers.pop(), support)
+        firsts = [FirstAppend(partition, head.base_sequence) for partition, head in appends]
+        verified = broker.txn_verification.begin(transaction, firsts)
+        if verified.guards:
+            return _append_when_verified(broker, context, request, transaction, firsts, verified)
+    return _late(request, _append_all(broker, context, request, verified))
+
+
+async def _append_when_verified(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    transaction: Transaction,
+    firsts: list[FirstAppend],
+    begun: Verified,
+) -> ProduceResponse | None:
+    verified = await broker.txn_verification.finish(transaction, firsts, begun)
+    answer = _late(request, _append_all(broker, context, request, verified))
+    broker.write_held()
+    return answer()
+
+
+def _transactional_appends(
+    broker: Broker, context: RequestContext, request: ProduceRequest
+) -> list[tuple[Partition, TransactionalHead]]:
+    """Return what belongs to a transaction and may be written, as far as one can tell by now."""
+    found = []
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            head = transactional_head(data.records)
+            if head is None or head.producer_id < 0:
+                continue
+            try:
+                produced_batch(data.records, context.version)
+                partition = _find(broker, context.version, topic, data.index)
+                _check_request(partition, request.acks, context.client_id)
+            except KafkaError:
+                # Said again when it comes to the append.
+                continue
+            found.append((partition, head))
+    return found
+
+
+def _late(request: ProduceRequest, results: Results) -> Late:
+    """Return what makes the answer, when everything is written."""
 
     def answer() -> ProduceResponse | None:
         responses = tuple(
@@ -82,18 +160,47 @@ def handle_produce(
     return answer
 
 
+def _append_all(
+    broker: Broker, context: RequestContext, request: ProduceRequest, verified: Verified | None
+) -> Results:
+    return [
+        (
+            topic,
+            [
+                (data, _append(broker, context, request, topic, data, verified))
+                for data in topic.partition_data
+            ],
+        )
+        for topic in request.topic_data
+    ]
+
+
+def _refuse_all(request: ProduceRequest, error: KafkaError) -> Results:
+    return [
+        (topic, [(data, error) for data in topic.partition_data]) for topic in request.topic_data
+    ]
+
+
 def _append(
     broker: Broker,
     context: RequestContext,
     request: ProduceRequest,
     topic: TopicProduceData,
     data: PartitionProduceData,
+    verified: Verified | None,
 ) -> Appended | KafkaError:
+    guard: VerificationGuard | None = None
     try:
         partition = _find(broker, context.version, topic, data.index)
     except KafkaError as error:
         return error
-    return append(broker, partition, data.records, request.acks, context.version, context.client_id)
+    if verified is not None:
+        if partition.key in verified.errors:
+            return verified.errors[partition.key]
+        guard = verified.guards.get(partition.key, NO_VERIFICATION)
+    return append(
+        broker, partition, data.records, request.acks, context.version, context.client_id, guard
+    )
 
 
 def append(
@@ -103,43 +210,84 @@ def append(
     acks: int,
     version: int,
     client_id: str,
+    guard: VerificationGuard | None = None,
 ) -> Appended | KafkaError:
-    """Check one partition's records and append them; they are written at the end of the event."""
+    """Check one partition's records and append them; they are written at the end of the event.
+
+    Without a ``guard``, be it the one that proves nothing, no transactional records are taken.
+    """
     try:
         if (
             partition.takes_plain
-            and version >= 3
+            and version >= _BATCHES
             and -1 <= acks <= 1
             and isinstance(records, memoryview)
-            and (plain := plain_batch(records, partition.rules, broker.clock.now_ms()))
+            and (
+                plain := plain_batch(
+                    records,
+                    partition.rules,
+                    broker.clock.now_ms(),
+                    is_transactional=guard is not None,
+                )
+            )
             and (info := partition.log.append_plain(plain, partition.image.leader_epoch))
         ):
             broker.hold(partition)
             return partition, info
-        if version < 3:
-            batch = RecordBatch(memoryview(to_v2(memoryview(records or b""))))
-        else:
-            batch = produced_batch(records, version)
-        if acks not in (-1, 0, 1):
-            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {acks} is not known")
-        if partition.key.topic in INTERNAL_TOPICS and client_id != _ADMIN_CLIENT:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is internal")
-        if partition.image.leader != broker.node_id:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead it")
-        if acks == -1 and len(partition.image.isr) < partition.min_insync_replicas:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(partition.image.isr)} replicas are in sync, not the"
-                f" {partition.min_insync_replicas} of min.insync.replicas",
-            )
-        batch = validate_batch(batch, partition.rules, broker.clock.now_ms())
-        info = partition.log.append_validated(batch, partition.image.leader_epoch, hold=True)
-        broker.hold(partition)
-        if info.is_duplicate and not partition.rules.log_append_time:
-            info = info._replace(log_append_time_ms=-1)
-        return partition, info
+        return _append_general(broker, partition, records, acks, version, client_id, guard)
     except KafkaError as error:
         return error
+
+
+def _append_general(
+    broker: Broker,
+    partition: Partition,
+    records: Records | None,
+    acks: int,
+    version: int,
+    client_id: str,
+    guard: VerificationGuard | None,
+) -> Appended:
+    if version < _BATCHES:
+        batch = RecordBatch(memoryview(to_v2(memoryview(records or b""))))
+    else:
+        batch = produced_batch(records, version)
+        if guard is None and batch.is_transactional:
+            raise _no_transactional_id()
+    _check_request(partition, acks, client_id)
+    if partition.image.leader != broker.node_id:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead it")
+    if acks == -1 and len(partition.image.isr) < partition.min_insync_replicas:
+        raise KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{len(partition.image.isr)} replicas are in sync, not the"
+            f" {partition.min_insync_replicas} of min.insync.replicas",
+        )
+    batch = validate_batch(batch, partition.rules, broker.clock.now_ms())
+    info = partition.log.append_validated(
+        batch,
+        partition.image.leader_epoch,
+        verification_guard=NO_VERIFICATION if guard is None else guard,
+        hold=True,
+    )
+    broker.hold(partition)
+    if info.is_duplicate and not partition.rules.log_append_time:
+        info = info._replace(log_append_time_ms=-1)
+    return partition, info
+
+
+def _check_request(partition: Partition, acks: int, client_id: str) -> None:
+    if acks not in (-1, 0, 1):
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {acks} is not known")
+    if partition.key.topic in INTERNAL_TOPICS and client_id != _ADMIN_CLIENT:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is internal")
+
+
+def _no_transactional_id() -> KafkaError:
+    return KafkaError(
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        "transactional records in a request without a transactional id",
+    )
 
 
 def _find(broker: Broker, version: int, topic: TopicProduceData, index: int) -> Partition:

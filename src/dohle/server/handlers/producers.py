@@ -1,19 +1,10 @@
-"""InitProducerId (22) v0-5 and DescribeProducers (61) v0.
+"""DescribeProducers (61), v0.
 
-InitProducerId:
-- Without a transactional id: a producer id that was never given before, at epoch 0. From v3 on a
-  producer may name the id and epoch it had; it gets a new id all the same.
-- Only one of the two named: 42. An empty transactional id: 42.
-- With a transactional id: 15, as nobody coordinates transactions yet.
-- No ids to be had, because the metadata log cannot be written: 14, which clients try again.
-
-DescribeProducers: what a replica's log knows of each producer. Not a topic's name: 17; no such
-topic or partition: 3.
+What a replica's log knows of each producer. Not a topic's name: 17; no such topic or partition: 3.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
@@ -27,43 +18,12 @@ from dohle.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from dohle.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
-from dohle.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from dohle.server.dispatch import Handler, serves
 from dohle.server.handlers.hosted import hosted_partition
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
     from dohle.server.dispatch import RequestContext
-
-logger = logging.getLogger("dohle.server")
-
-
-async def handle_init_producer_id(
-    broker: Broker, context: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse:
-    """Give a producer its id."""
-    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        return _refused(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id == "":
-        return _refused(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    try:
-        producer_id = await broker.producer_ids.next()
-    except KafkaError as error:
-        logger.warning("no producer id for %s: %s", context.client_id, error)
-        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-
-
-def _refused(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(
-        error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
-    )
 
 
 def handle_describe_producers(
@@ -110,6 +70,5 @@ def _described(broker: Broker, topic: TopicName, index: int) -> PartitionRespons
 
 
 HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
-    serves(ApiKey.INIT_PRODUCER_ID, handle_init_producer_id),
     serves(ApiKey.DESCRIBE_PRODUCERS, handle_describe_producers),
 )

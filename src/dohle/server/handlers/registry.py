@@ -7,13 +7,21 @@ from dataclasses import replace
 from dohle.protocol.apis import ApiKey
 from dohle.server.dispatch import Handler, serves
 from dohle.server.handlers import (
+    classic_groups,
     cluster,
     configs,
+    consumer_groups,
     coordinators,
     delete_records,
+    group_admin,
     log_dirs,
+    offset_fetch,
+    offsets,
     producers,
     topics,
+    transaction_admin,
+    transactions,
+    txn_markers,
 )
 from dohle.server.handlers.api_versions import handle_api_versions
 from dohle.server.handlers.fetch import handle_fetch
@@ -33,13 +41,21 @@ def all_handlers() -> dict[ApiKey, Handler]:
             serves(ApiKey.API_VERSIONS, handle_api_versions),
             serves(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle_offset_for_leader_epoch),
             serves(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle_describe_topic_partitions),
+            *classic_groups.HANDLERS,
             *cluster.HANDLERS,
             *configs.HANDLERS,
+            *consumer_groups.HANDLERS,
             *coordinators.HANDLERS,
             *delete_records.HANDLERS,
+            *group_admin.HANDLERS,
             *log_dirs.HANDLERS,
+            *offset_fetch.HANDLERS,
+            *offsets.HANDLERS,
             *producers.HANDLERS,
             *topics.HANDLERS,
+            *transaction_admin.HANDLERS,
+            *transactions.HANDLERS,
+            *txn_markers.HANDLERS,
         ]
     )
     handlers[ApiKey.PRODUCE] = replace(handlers[ApiKey.PRODUCE], joins=True)

@@ -7,6 +7,8 @@
   v5 tells the resulting numbers and configs, v7 the topic id.
 - DeleteTopics: by name, from v6 also by id. ``delete.topic.enable=false`` refuses: 73, below v3 42.
 - CreatePartitions: the new total, optionally with the assignments of the added ones.
+- A command whose ``timeout_ms`` has passed before its turn came is not carried out: 7 for every
+  topic of the request. So it is with a timeout of 0, as in Kafka.
 - If the metadata log cannot be written, every topic of the request is answered with that error.
 """
 
@@ -47,7 +49,8 @@ async def handle_create_topics(
     """Create topics."""
     try:
         return await broker.controller.submit(
-            lambda image, controller: create_topics(image, request, controller)
+            lambda image, controller: create_topics(image, request, controller),
+            request.timeout_ms,
         )
     except KafkaError as failure:
         error = ApiError.of(failure)
@@ -68,7 +71,8 @@ async def handle_delete_topics(
     version = context.version
     try:
         return await broker.controller.submit(
-            lambda image, controller: delete_topics(image, request, controller, version=version)
+            lambda image, controller: delete_topics(image, request, controller, version=version),
+            request.timeout_ms,
         )
     except KafkaError as failure:
         error = ApiError.of(failure)
@@ -92,7 +96,8 @@ async def handle_create_partitions(
     """Add partitions to topics."""
     try:
         return await broker.controller.submit(
-            lambda image, controller: create_partitions(image, request, controller)
+            lambda image, controller: create_partitions(image, request, controller),
+            request.timeout_ms,
         )
     except KafkaError as failure:
         error = ApiError.of(failure)

@@ -1,0 +1,1 @@
+"""Running the coordinators: their partitions, what they wrote, and who waits for it."""

@@ -1,0 +1,470 @@
+"""The runtime that all coordinators share: from a request to a machine's step and back.
+
+For every partition of a coordinator's topic that this broker leads there is a shard. A command runs
+against its machine and is carried out in this order: append, replay, and once the log says that it
+is committed, reply and act. Nothing else changes a machine but its timers, which are carried out
+the same way. A shard that is loading, or not here, refuses with the errors that clients know.
+
+A step that fails for any other reason than a refusal is a mistake of ours. Who asked is told
+UNKNOWN_SERVER_ERROR, and nobody else is harmed. If its records may be in the log and only a part of
+them in the machine, the machine is given up, and another one loads what is written.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import AbstractEventLoop, Future, Lock, Task, TimerHandle
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from dohle.coordination.effects import Effects, Machine, Ticket, TransactionalProducer
+from dohle.coordination.partitioning import partition_for
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName
+from dohle.protocol.apis import Coordinator
+from dohle.protocol.schema import Response
+from dohle.records.compression import Codec
+from dohle.server.coordinators.loading import SLICE_S, load
+from dohle.server.coordinators.shard import Shard, ShardState
+from dohle.server.outcome import Answer
+from dohle.server.partitions import Partition
+from dohle.storage.producer_append import NO_VERIFICATION, VerificationGuard
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+
+logger = logging.getLogger("dohle.server")
+
+M = TypeVar("M", bound=Machine)
+Command = Callable[[M, Ticket], Effects]
+Refuse = Callable[[KafkaError], Response]
+
+_GONE = "the coordinator has moved or is being stopped"
+
+
+class _Waiting(NamedTuple):
+    """Who waits for a reply, and what to say if there is none."""
+
+    future: Future[Any]
+    refuse: Refuse | None
+    shard_index: int
+
+
+class _Timer(NamedTuple):
+    """When a shard is looked at; its handle need not be able to tell (uvloop's are not)."""
+
+    deadline_ms: int
+    handle: TimerHandle
+
+
+class CoordinatorRuntime(Generic[M]):
+    """The shards of one coordinator on this broker."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        broker: Broker,
+        kind: Coordinator,
+        topic: TopicName,
+        make_machine: Callable[[int], M],
+        *,
+        read_bytes: int,
+        codec: Codec = Codec.NONE,
+        act: Callable[[int, int, object], None] | None = None,
+    ) -> None:
+        """Prepare for a topic.
+
+        ``act`` carries out the actions of a machine; it gets the partition and its leader epoch.
+        """
+        self.topic = topic
+        self._loop = loop
+        self._broker = broker
+        self._kind = kind
+        self._make_machine = make_machine
+        self._read_bytes = read_bytes
+        self._codec = codec
+        self._act = act
+        self._shards: dict[int, Shard[M]] = {}
+        self._tickets = count(1)
+        self._waiting: dict[Ticket, _Waiting] = {}
+        self._timers: dict[int, _Timer] = {}
+        self._loads: set[Task[None]] = set()
+        # One log at a time is loaded: each takes a buffer, and its slice of every turn of the loop.
+        self._load_turn = Lock()
+        self._is_write_due = False
+
+    # Who coordinates what
+
+    def partition_of(self, key: str) -> int | None:
+        """Return the partition that coordinates a key; None if the topic is not there yet."""
+        topic = self._broker.image.topic(self.topic)
+        return None if topic is None else partition_for(key, len(topic.partitions))
+
+    def active(self) -> Iterator[tuple[int, M]]:
+        """Go through the machines of this broker that have their state."""
+        for index, shard in list(self._shards.items()):
+            if shard.state is ShardState.ACTIVE:
+                yield index, shard.machine
+
+    @property
+    def is_loading(self) -> bool:
+        """Tell whether some shard does not have its state yet."""
+        return any(shard.state is ShardState.LOADING for shard in self._shards.values())
+
+    # Commands
+
+    def submit(
+        self,
+        key: str,
+        command: Command[M],
+        refuse: Refuse,
+        *,
+        guard: VerificationGuard = NO_VERIFICATION,
+    ) -> Response | Future[Any]:
+        """Run the command of a request; the answer, now or later, is a response in any case."""
+        try:
+            shard, ticket, effects = self._run(self.partition_of(key), command)
+        except KafkaError as error:
+            return refuse(error)
+        return self._answer(shard, ticket, effects, refuse, guard)
+
+    def submit_late(self, key: str, command: Command[M], refuse: Refuse) -> Answer:
+        """Run a command as ``submit`` does, from which nothing follows but its own reply.
+
+        If that is committed as soon as it is written, nobody has to wait: the answer is made when
+        the appends of this read event are written.
+        """
+        try:
+            shard, ticket, effects = self._run(self.partition_of(key), command)
+        except KafkaError as error:
+            return refuse(error)
+        if not effects.records or not shard.commits_by_writing:
+            return self._answer(shard, ticket, effects, refuse)
+        try:
+            self._append(shard, effects)
+        except KafkaError as error:
+            logger.warning("%s-%d: %s", self.topic, shard.index, error)
+            return refuse(error)
+        self._reschedule(shard)
+        ((_, answer),) = effects.replies
+
+        def late() -> Response:
+            # It is given up if it could not be written.
+            if shard.state is ShardState.CLOSED:
+                return refuse(KafkaError(ErrorCode.NOT_COORDINATOR, _GONE))
+            response: Response = answer
+            return response
+
+        return late
+
+    def _run(self, index: int | None, command: Command[M]) -> tuple[Shard[M], Ticket, Effects]:
+        shard = self._shard(index)
+        ticket = Ticket(next(self._tickets))
+        try:
+            return shard, ticket, command(shard.machine, ticket)
+        except KafkaError:
+            raise
+        except Exception as error:
+            logger.exception("%s-%d: a command failed", self.topic, shard.index)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the command failed") from error
+
+    def _answer(
+        self,
+        shard: Shard[M],
+        ticket: Ticket,
+        effects: Effects,
+        refuse: Refuse,
+        guard: VerificationGuard = NO_VERIFICATION,
+    ) -> Response | Future[Any]:
+        if not effects.records and not effects.actions and shard.is_settled:
+            replies = effects.replies
+            if len(replies) == 1 and replies[0].ticket == ticket:
+                self._reschedule(shard)
+                answer = replies[0].answer
+                return refuse(answer) if isinstance(answer, KafkaError) else answer
+        future = self._wait(ticket, shard, refuse)
+        self._carry_out(shard, effects, guard)
+        return future
+
+    async def call(
+        self, key: str, command: Command[M], *, guard: VerificationGuard = NO_VERIFICATION
+    ) -> Any:
+        """Run a command for which a task waits; a refusal is raised."""
+        return await self.call_shard(self.partition_of(key), command, guard=guard)
+
+    async def call_shard(
+        self,
+        index: int | None,
+        command: Command[M],
+        *,
+        guard: VerificationGuard = NO_VERIFICATION,
+    ) -> Any:
+        """Run a command on the shard of a partition."""
+        shard, ticket, effects = self._run(index, command)
+        future = self._wait(ticket, shard, None)
+        self._carry_out(shard, effects, guard)
+        self._write_soon()
+        return await future
+
+    def post(self, index: int, step: Callable[[M], Effects]) -> bool:
+        """Let a machine take in that something has happened; False if it is not here."""
+        shard = self._shards.get(index)
+        if shard is None or shard.state is not ShardState.ACTIVE:
+            return False
+        self._carry_out(shard, step(shard.machine))
+        self._write_soon()
+        return True
+
+    def run_on_all(self, step: Callable[[M], Effects]) -> None:
+        """Let every machine take in a change of the cluster."""
+        for index in list(self._shards):
+            try:
+                self.post(index, step)
+            except Exception:
+                logger.exception("%s-%d: a change was not taken in", self.topic, index)
+
+    def append_marker(
+        self,
+        index: int,
+        producer: TransactionalProducer,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> Partition:
+        """Append a transaction's marker, to be written by ``Broker.write_held``."""
+        shard = self._shard(index)
+        shard.append_marker(
+            producer,
+            is_commit=is_commit,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
+        )
+        self._broker.hold(shard.partition)
+        self._reschedule(shard)
+        return shard.partition
+
+    def _shard(self, index: int | None) -> Shard[M]:
+        if index is None:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} has not been created yet"
+            )
+        shard = self._shards.get(index)
+        if shard is None or shard.state is ShardState.CLOSED:
+            raise KafkaError(
+                ErrorCode.NOT_COORDINATOR, f"this broker does not lead {self.topic}-{index}"
+            )
+        if shard.state is ShardState.LOADING:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{index} is being loaded"
+            )
+        return shard
+
+    # Carrying out
+
+    def _write_soon(self) -> None:
+        """Have it written at the end of this turn of the loop, with what others append in it."""
+        if not self._is_write_due:
+            self._is_write_due = True
+            self._loop.call_soon(self._write)
+
+    def _write(self) -> None:
+        self._is_write_due = False
+        self._broker.write_held()
+
+    def _wait(self, ticket: Ticket, shard: Shard[M], refuse: Refuse | None) -> Future[Any]:
+        future: Future[Any] = self._loop.create_future()
+        self._waiting[ticket] = _Waiting(future, refuse, shard.index)
+        return future
+
+    def _carry_out(
+        self, shard: Shard[M], effects: Effects, guard: VerificationGuard = NO_VERIFICATION
+    ) -> None:
+        if effects.records:
+            try:
+                self._append(shard, effects, guard)
+            except KafkaError as error:
+                self._append_refused(shard, effects, error)
+                return
+        if effects.replies or effects.actions:
+            shard.keep(effects.replies, effects.actions)
+            if shard.partition.log.high_watermark >= shard.partition.log.log_end_offset:
+                self._deliver(shard)
+        self._reschedule(shard)
+
+    def _append(
+        self, shard: Shard[M], effects: Effects, guard: VerificationGuard = NO_VERIFICATION
+    ) -> None:
+        log = shard.partition.log
+        end_before = log.log_end_offset
+        try:
+            shard.append(effects.records, effects.producer, guard, is_atomic=effects.is_atomic)
+        except KafkaError:
+            raise
+        except Exception as error:
+            logger.exception("%s-%d: records were not taken in", self.topic, shard.index)
+            if log.log_end_offset == end_before:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "nothing was written") from error
+            self._begin_anew(shard)
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, _GONE) from error
+        finally:
+            # Also if it was refused: of records that need not be atomic some may be in the log.
+            if log.log_end_offset > end_before:
+                self._broker.hold(shard.partition)
+
+    def _append_refused(self, shard: Shard[M], effects: Effects, error: KafkaError) -> None:
+        logger.warning("%s-%d: %s", self.topic, shard.index, error)
+        if effects.undo is not None and shard.state is ShardState.ACTIVE:
+            self._carry_out(shard, effects.undo(error))
+            return
+        for ticket, _ in effects.replies:
+            self._refuse(ticket, error)
+        self._reschedule(shard)
+
+    def _deliver(self, shard: Shard[M]) -> None:
+        """Send the replies that have become due, and carry out the actions."""
+        for due in shard.take_committed():
+            for ticket, answer in due.replies:
+                if isinstance(answer, KafkaError):
+                    self._refuse(ticket, answer)
+                    continue
+                waiting = self._waiting.pop(ticket, None)
+                if waiting is not None and not waiting.future.done():
+                    waiting.future.set_result(answer)
+            for action in due.actions:
+                try:
+                    if self._act is not None:
+                        self._act(shard.index, shard.leader_epoch, action)
+                except Exception:
+                    # The replies behind it are due all the same.
+                    logger.exception("%s-%d: an action failed", self.topic, shard.index)
+
+    def _refuse(self, ticket: Ticket, error: KafkaError) -> None:
+        waiting = self._waiting.pop(ticket, None)
+        if waiting is None or waiting.future.done():
+            return
+        if waiting.refuse is None:
+            waiting.future.set_exception(error)
+        else:
+            waiting.future.set_result(waiting.refuse(error))
+
+    # Timers
+
+    def _reschedule(self, shard: Shard[M]) -> None:
+        deadline_ms = shard.machine.next_deadline_ms()
+        if deadline_ms is None or shard.state is not ShardState.ACTIVE:
+            return
+        timer = self._timers.get(shard.index)
+        if timer is not None:
+            # Also the way of nearly every heartbeat: it only moves a deadline further away.
+            if timer.deadline_ms <= deadline_ms:
+                return
+            timer.handle.cancel()
+        delay_s = max(0, deadline_ms - self._broker.clock.monotonic_ms()) / 1000
+        handle = self._loop.call_later(delay_s, self._expire, shard)
+        self._timers[shard.index] = _Timer(deadline_ms, handle)
+
+    def _expire(self, shard: Shard[M]) -> None:
+        self._timers.pop(shard.index, None)
+        if shard.state is not ShardState.ACTIVE:
+            return
+        slice_end = self._loop.time() + SLICE_S
+        try:
+            while (effects := shard.machine.expire()) is not None:
+                self._carry_out(shard, effects)
+                if self._loop.time() >= slice_end:
+                    break
+        except Exception:
+            logger.exception("%s-%d: a timer failed", self.topic, shard.index)
+        self._write_soon()
+        self._reschedule(shard)
+
+    # Coming and going
+
+    def follow(self, partition: Partition) -> None:
+        """Take in that a partition of the topic is here, or that its place has changed."""
+        index = partition.key.partition
+        known = self._shards.get(index)
+        leads = partition.image.leader == self._broker.node_id
+        if known is not None:
+            same_epoch = known.leader_epoch == partition.leader_epoch
+            if known.partition is partition and leads and same_epoch:
+                return
+            self.resign(index)
+        if leads:
+            self._elect(index, partition)
+
+    def _elect(self, index: int, partition: Partition) -> None:
+        shard = Shard(index, partition, self._make_machine(index), self._codec, self._broker.clock)
+        self._shards[index] = shard
+        log = partition.log
+        if log.log_end_offset == log.log_start_offset:
+            self._activate(shard, 0)
+            return
+        task = self._loop.create_task(self._load(shard))
+        self._loads.add(task)
+        task.add_done_callback(self._loads.discard)
+
+    async def _load(self, shard: Shard[M]) -> None:
+        try:
+            async with self._load_turn:
+                records = await load(
+                    self._loop,
+                    self._kind,
+                    shard.partition.log,
+                    shard.machine,
+                    read_bytes=self._read_bytes,
+                    is_wanted=lambda: shard.state is ShardState.LOADING,
+                )
+        except Exception:
+            # Its clients are told to look elsewhere; the log says why there is nobody.
+            logger.exception("%s-%d could not be loaded", self.topic, shard.index)
+            shard.state = ShardState.CLOSED
+            return
+        if shard.state is ShardState.LOADING:
+            self._activate(shard, records)
+
+    def _activate(self, shard: Shard[M], records: int) -> None:
+        shard.state = ShardState.ACTIVE
+        shard.partition.on_written = lambda written: self._on_written(shard, written=written)
+        if records:
+            logger.info("%s-%d: loaded %d records", self.topic, shard.index, records)
+        self._carry_out(shard, shard.machine.on_loaded())
+        self._write_soon()
+
+    def _on_written(self, shard: Shard[M], *, written: bool) -> None:
+        if written:
+            self._deliver(shard)
+        else:
+            # The machine has taken in what is not on the disk: it cannot go on.
+            self.resign(shard.index)
+
+    def resign(self, index: int) -> None:
+        """Let go of a shard: another broker has it now, or nobody."""
+        shard = self._shards.pop(index, None)
+        if shard is None:
+            return
+        shard.state = ShardState.CLOSED
+        shard.partition.on_written = None
+        timer = self._timers.pop(index, None)
+        if timer is not None:
+            timer.handle.cancel()
+        shard.take_all()
+        error = KafkaError(ErrorCode.NOT_COORDINATOR, _GONE)
+        for ticket, waiting in list(self._waiting.items()):
+            if waiting.shard_index == index:
+                self._refuse(ticket, error)
+
+    def _begin_anew(self, shard: Shard[M]) -> None:
+        """Give a machine up, and have another load what is written."""
+        self._write_soon()
+        self.resign(shard.index)
+        self._elect(shard.index, shard.partition)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for index in list(self._shards):
+            self.resign(index)
+        for task in self._loads:
+            task.cancel()

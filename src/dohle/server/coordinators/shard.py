@@ -1,0 +1,219 @@
+"""One partition of a coordinator's topic: the machine, its log, and the replies that are not due.
+
+A shard appends what a step decided, replays it at once, and keeps the replies until the high
+watermark has passed it. A reply without records is kept just as long as something it may have seen
+is not committed: nobody is told what could still be lost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+
+from dohle.coordination.effects import Machine, Reply, TransactionalProducer
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.seams import Clock
+from dohle.protocol.record_framing import (
+    CoordinatorRecord,
+    encode_coordinator_key,
+    encode_coordinator_value,
+)
+from dohle.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from dohle.records.builder import RECORD_OVERHEAD_MAX, BatchBuilder
+from dohle.records.compression import Codec
+from dohle.records.control import build_txn_marker
+from dohle.records.plain import PlainBatch
+from dohle.server.partitions import Partition
+from dohle.storage.producer_append import (
+    NO_VERIFICATION,
+    TV_UNKNOWN,
+    AppendOrigin,
+    VerificationGuard,
+)
+
+M = TypeVar("M", bound=Machine)
+
+#: Records of a step that need not be atomic are cut into batches of about this size.
+_BATCH_BYTES = 64 * 1024
+
+
+class ShardState(Enum):
+    """How far a shard is."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    CLOSED = "closed"
+
+
+class Due(NamedTuple):
+    """What happens when everything below ``offset`` is committed."""
+
+    offset: int
+    replies: Sequence[Reply]
+    actions: Sequence[object]
+
+
+class Shard(Generic[M]):
+    """A partition that this broker coordinates."""
+
+    def __init__(
+        self, index: int, partition: Partition, machine: M, codec: Codec, clock: Clock
+    ) -> None:
+        self.index = index
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.machine = machine
+        self.state = ShardState.LOADING
+        self._codec = codec
+        self._clock = clock
+        self._due: deque[Due] = deque()
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether everything the machine has seen is committed."""
+        log = self.partition.log
+        return not self._due and log.high_watermark >= log.log_end_offset
+
+    @property
+    def commits_by_writing(self) -> bool:
+        """Tell whether what is appended now is committed when it is written, with all before it."""
+        return not self._due and len(self.partition.image.isr) == 1
+
+    def append(
+        self,
+        records: Sequence[CoordinatorRecord],
+        producer: TransactionalProducer | None,
+        guard: VerificationGuard = NO_VERIFICATION,
+        *,
+        is_atomic: bool = True,
+    ) -> None:
+        """Append records and replay them; a refusal of the log leaves no trace."""
+        if not is_atomic:
+            for part in _parts(records):
+                self.append(part, producer, guard)
+            return
+        builder = BatchBuilder(codec=self._codec)
+        if producer is not None:
+            builder.producer_id, builder.producer_epoch = producer
+            # Nobody counts a coordinator's batches: in Kafka too, each begins at 0.
+            builder.base_sequence = 0
+            builder.is_transactional = True
+        now_ms = self._clock.now_ms()
+        for record in records:
+            builder.append(now_ms, *_encoded(record))
+        batch = builder.build()
+        self._check_leads()
+        if producer is not None or not self._append_plain(batch, len(records), now_ms):
+            self._append_batch(batch, guard=guard)
+        for record in records:
+            self.machine.replay(record, producer)
+
+    def _append_plain(self, batch: bytearray, count: int, now_ms: int) -> bool:
+        """Append a batch that was built just now, if that takes nothing out of the ordinary."""
+        log = self.partition.log
+        if self._codec is not Codec.NONE or len(batch) > log.config.max_message_bytes:
+            return False
+        plain = PlainBatch(
+            memoryview(batch), count - 1, now_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
+        )
+        try:
+            return log.append_plain(plain, self.leader_epoch) is not None
+        except KafkaError as error:
+            raise _translated(error) from error
+
+    def append_marker(
+        self,
+        producer: TransactionalProducer,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> None:
+        """Append the end of a transaction and replay it."""
+        marker = build_txn_marker(
+            is_commit, producer.id, producer.epoch, coordinator_epoch, self._clock.now_ms()
+        )
+        self._check_leads()
+        self._append_batch(marker, transaction_version=transaction_version)
+        self.machine.replay_end_transaction(producer, is_commit=is_commit)
+
+    def _check_leads(self) -> None:
+        partition = self.partition
+        if self.state is ShardState.CLOSED or partition.leader_epoch != self.leader_epoch:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker coordinates it now")
+        if len(partition.image.isr) < partition.min_insync_replicas:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too few replicas are in sync")
+
+    def _append_batch(
+        self,
+        batch: bytearray,
+        *,
+        guard: VerificationGuard = NO_VERIFICATION,
+        transaction_version: int = TV_UNKNOWN,
+    ) -> None:
+        try:
+            self.partition.log.append_as_leader(
+                batch,
+                self.leader_epoch,
+                origin=AppendOrigin.COORDINATOR,
+                verification_guard=guard,
+                transaction_version=transaction_version,
+                hold=True,
+            )
+        except KafkaError as error:
+            raise _translated(error) from error
+
+    def keep(self, replies: Sequence[Reply], actions: Sequence[object]) -> None:
+        """Keep what is due when all that was appended so far is committed."""
+        self._due.append(Due(self.partition.log.log_end_offset, replies, actions))
+
+    def take_committed(self) -> list[Due]:
+        """Take out what has become due."""
+        high_watermark = self.partition.log.high_watermark
+        found = []
+        while self._due and self._due[0].offset <= high_watermark:
+            found.append(self._due.popleft())
+        return found
+
+    def take_all(self) -> list[Due]:
+        """Take out everything: it will not become due any more."""
+        found, self._due = list(self._due), deque()
+        return found
+
+
+def _encoded(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+    key = encode_coordinator_key(record.key)
+    if record.value is None:
+        return key, None
+    if record.value_version is None:
+        raise ValueError(f"{type(record.value).__name__} without a version")
+    return key, encode_coordinator_value(record.value, record.value_version)
+
+
+def _parts(records: Sequence[CoordinatorRecord]) -> list[list[CoordinatorRecord]]:
+    parts: list[list[CoordinatorRecord]] = [[]]
+    size = 0
+    for record in records:
+        key, value = _encoded(record)
+        size += len(key) + len(value or b"") + RECORD_OVERHEAD_MAX
+        if size > _BATCH_BYTES and parts[-1]:
+            parts.append([])
+            size = len(key) + len(value or b"") + RECORD_OVERHEAD_MAX
+        parts[-1].append(record)
+    return parts
+
+
+def _translated(error: KafkaError) -> KafkaError:
+    """Say of a failed append what a coordinator's client understands."""
+    match error.code:
+        case ErrorCode.KAFKA_STORAGE_ERROR | ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            code = ErrorCode.NOT_COORDINATOR
+        case ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.RECORD_LIST_TOO_LARGE:
+            code = ErrorCode.MESSAGE_TOO_LARGE
+        case _:
+            return error
+    return KafkaError(code, str(error.args[0]))

@@ -1,0 +1,78 @@
+"""The topics in which coordinators keep their state: created when first needed, as Kafka does."""
+
+from __future__ import annotations
+
+import logging
+from asyncio import Future
+from typing import TYPE_CHECKING, Final
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName
+from dohle.metadata.controller import create_topics
+from dohle.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+
+logger = logging.getLogger("dohle.server")
+
+CONSUMER_OFFSETS: Final = TopicName("__consumer_offsets")
+TRANSACTION_STATE: Final = TopicName("__transaction_state")
+
+
+class InternalTopics:
+    """Creates them; whoever asks while that is going on waits for the same answer."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._creating: dict[TopicName, Future[CreateTopicsResponse]] = {}
+
+    async def ensure(self, name: TopicName) -> None:
+        """Return when the topic is there; COORDINATOR_NOT_AVAILABLE if it cannot be."""
+        if self._broker.image.topic(name) is not None:
+            return
+        future = self._creating.get(name)
+        if future is None:
+            request = CreateTopicsRequest(topics=(self._wanted(name),))
+            future = self._broker.loop.create_task(
+                self._broker.controller.submit(
+                    lambda image, context: create_topics(image, request, context)
+                )
+            )
+            self._creating[name] = future
+            future.add_done_callback(lambda _: self._creating.pop(name, None))
+        reply = await future
+        result = reply.topics[0]
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            logger.error("%s cannot be created: %s", name, result.error_message)
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{name} cannot be created: {result.error_message}",
+            )
+
+    def _wanted(self, name: TopicName) -> CreatableTopic:
+        config = self._broker.config
+        if name == CONSUMER_OFFSETS:
+            prefix = "offsets.topic"
+            configs = {"compression.type": "producer"}
+        else:
+            prefix = "transaction.state.log"
+            configs = {
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.get_int("transaction.state.log.min.isr")),
+            }
+        configs["cleanup.policy"] = "compact"
+        configs["segment.bytes"] = str(config.get_int(f"{prefix}.segment.bytes"))
+        return CreatableTopic(
+            name=name,
+            num_partitions=config.get_int(f"{prefix}.num.partitions"),
+            replication_factor=config.get_int(f"{prefix}.replication.factor"),
+            configs=tuple(
+                CreatableTopicConfig(name=key, value=value) for key, value in configs.items()
+            ),
+        )

@@ -1,0 +1,120 @@
+"""JoinGroup (11) v0-9, SyncGroup (14) v0-5, Heartbeat (12) v0-4 and LeaveGroup (13) v0-5.
+
+What a group does with them is in :mod:`dohle.groups.classic`; here are their refusals.
+
+- No group id: 24.
+- A heartbeat to a coordinator that is still loading is answered 0: the member is not lost, and
+  gets a whole session when the group is there.
+- Leaving a group that does not exist: 25 for every member.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.groups.classic_leave import leave_response, members_leaving
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from dohle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from dohle.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
+from dohle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from dohle.server.dispatch import Handler, serves
+from dohle.server.handlers.callers import caller_of
+from dohle.server.handlers.coordinator_errors import said_of_coordinator
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+    from dohle.server.dispatch import RequestContext
+    from dohle.server.outcome import Answer
+
+_NO_GROUP_ID = KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+
+
+def handle_join_group(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> Answer:
+    """Let a member join a group; the answer comes when its rebalance is through."""
+
+    def refuse(error: KafkaError) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            member_id=request.member_id, error_code=said_of_coordinator(error), protocol_name=""
+        )
+
+    if not request.group_id:
+        return refuse(_NO_GROUP_ID)
+    caller = caller_of(context)
+    return broker.groups.submit(
+        request.group_id,
+        lambda machine, ticket: machine.classic.join_group(request, ticket, caller),
+        refuse,
+    )
+
+
+def handle_sync_group(broker: Broker, context: RequestContext, request: SyncGroupRequest) -> Answer:
+    """Tell a member its assignment; the answer comes when the leader has sent it."""
+    if not request.group_id:
+        return _refuse_sync(_NO_GROUP_ID)
+    return broker.groups.submit(
+        request.group_id,
+        lambda machine, ticket: machine.classic.sync_group(request, ticket),
+        _refuse_sync,
+    )
+
+
+def _refuse_sync(error: KafkaError) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=said_of_coordinator(error))
+
+
+def handle_heartbeat(broker: Broker, context: RequestContext, request: HeartbeatRequest) -> Answer:
+    """Keep a member in its group."""
+    if not request.group_id:
+        return _refuse_heartbeat(_NO_GROUP_ID)
+    return broker.groups.submit(
+        request.group_id,
+        lambda machine, ticket: machine.classic.heartbeat(request, ticket),
+        _refuse_heartbeat,
+    )
+
+
+def _refuse_heartbeat(error: KafkaError) -> HeartbeatResponse:
+    is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)
+
+
+def handle_leave_group(
+    broker: Broker, context: RequestContext, request: LeaveGroupRequest
+) -> Answer:
+    """Let members leave a group."""
+
+    def refuse(error: KafkaError) -> LeaveGroupResponse:
+        if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+            return LeaveGroupResponse(error_code=said_of_coordinator(error))
+        answers = tuple(
+            MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=error.code,
+            )
+            for member in members_leaving(request, context.version).members
+        )
+        return leave_response(LeaveGroupResponse(members=answers), context.version)
+
+    if not request.group_id:
+        return refuse(_NO_GROUP_ID)
+    caller = caller_of(context)
+    return broker.groups.submit(
+        request.group_id,
+        lambda machine, ticket: machine.classic.leave_group(request, ticket, caller),
+        refuse,
+    )
+
+
+HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
+    serves(ApiKey.JOIN_GROUP, handle_join_group),
+    serves(ApiKey.SYNC_GROUP, handle_sync_group),
+    serves(ApiKey.HEARTBEAT, handle_heartbeat),
+    serves(ApiKey.LEAVE_GROUP, handle_leave_group),
+)

@@ -1,0 +1,157 @@
+"""ConsumerGroupHeartbeat (68) v0-1 and ConsumerGroupDescribe (69) v0-1 (KIP-848).
+
+What a group does with them is in :mod:`dohle.groups.consumer`; here is what is wrong with a request
+whatever the group.
+
+- Without ``consumer`` in ``group.coordinator.rebalance.protocols``, or with ``group.version``
+  finalized below 1: 35.
+- Ids that are given must not be blank; from v1 on, and for a member that has joined, the member id
+  must be given. One who joins (epoch 0) tells its rebalance timeout and its subscription, and owns
+  nothing. Only a static member leaves for a while (epoch -2). All else: 42.
+- An assignor that is not offered: 112.
+- ConsumerGroupDescribe: 24 for an empty group id, 69 for what is not a consumer group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dohle.coordination.effects import Effects
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import GroupId
+from dohle.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
+from dohle.metadata.metadata_version import GROUP_VERSION
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+from dohle.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from dohle.server.dispatch import Handler, serves
+from dohle.server.handlers.callers import caller_of
+from dohle.server.handlers.coordinator_errors import said_of_coordinator
+from dohle.server.handlers.group_admin import GROUP_OPERATIONS
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+    from dohle.server.dispatch import RequestContext
+    from dohle.server.outcome import Answer
+
+_MEMBER_ID_REQUIRED_VERSION = 1
+_NO_TIMEOUT = -1
+
+
+def handle_consumer_group_heartbeat(
+    broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> Answer:
+    """Let a member join, stay or leave."""
+    try:
+        _check_enabled(broker)
+        _check(broker, request, context.version)
+    except KafkaError as error:
+        return _refuse(error)
+    caller = caller_of(context)
+    return broker.groups.submit(
+        request.group_id,
+        lambda machine, ticket: machine.consumer.heartbeat(request, ticket, caller),
+        _refuse,
+    )
+
+
+def _refuse(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        error_code=said_of_coordinator(error), error_message=error.args[0]
+    )
+
+
+async def handle_consumer_group_describe(
+    broker: Broker, context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    """Describe consumer groups."""
+    described = [await _described(broker, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        described = [
+            group if group.error_code else group.replace(authorized_operations=GROUP_OPERATIONS)
+            for group in described
+        ]
+    return ConsumerGroupDescribeResponse(groups=tuple(described))
+
+
+async def _described(broker: Broker, group_id: GroupId) -> DescribedGroup:
+    try:
+        _check_enabled(broker)
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
+        # Asked as a command is, so that nothing is shown that is not committed yet.
+        found: DescribedGroup = await broker.groups.call(
+            group_id,
+            lambda machine, ticket: Effects().reply(ticket, machine.consumer.describe(group_id)),
+        )
+    except KafkaError as error:
+        return DescribedGroup(
+            group_id=group_id, error_code=said_of_coordinator(error), error_message=error.args[0]
+        )
+    return found
+
+
+def _check_enabled(broker: Broker) -> None:
+    if (
+        "consumer" not in broker.config.get_list("group.coordinator.rebalance.protocols")
+        or broker.image.features.get(GROUP_VERSION, 0) < 1
+    ):
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is not enabled."
+        )
+
+
+def _check(broker: Broker, request: ConsumerGroupHeartbeatRequest, version: int) -> None:
+    epoch = request.member_epoch
+    if version >= _MEMBER_ID_REQUIRED_VERSION or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH:
+        _check_not_blank("MemberId", request.member_id)
+    _check_not_blank("GroupId", request.group_id)
+    _check_not_blank("InstanceId", request.instance_id)
+    _check_not_blank("RackId", request.rack_id)
+    if epoch == JOIN_EPOCH:
+        _check_join(request)
+    elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
+        raise _invalid("Only a static member, which tells its InstanceId, leaves for a while.")
+    elif epoch < LEAVE_STATIC_EPOCH:
+        raise _invalid(f"No member has the epoch {epoch}.")
+    if request.server_assignor is None:
+        return
+    offered = broker.config.get_list("group.consumer.assignors")
+    if request.server_assignor not in offered:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"There is no assignor {request.server_assignor}; there are {', '.join(offered)}.",
+        )
+
+
+def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == _NO_TIMEOUT:
+        raise _invalid("A member that joins has to tell its RebalanceTimeoutMs.")
+    if request.topic_partitions is None or request.topic_partitions:
+        raise _invalid("A member that joins owns nothing: its TopicPartitions have to be empty.")
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        raise _invalid(
+            "A member that joins has to tell its SubscribedTopicNames or its SubscribedTopicRegex."
+        )
+
+
+def _check_not_blank(name: str, value: str | None) -> None:
+    if value is not None and not value.strip():
+        raise _invalid(f"{name} is blank.")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
+    serves(ApiKey.CONSUMER_GROUP_HEARTBEAT, handle_consumer_group_heartbeat),
+    serves(ApiKey.CONSUMER_GROUP_DESCRIBE, handle_consumer_group_describe),
+)

@@ -1,0 +1,246 @@
+"""OffsetFetch (9), v1-10.
+
+- Up to v7 one group, from v8 on several, each with an answer of its own; every group is asked of
+  its own coordinator. Null topics ask for all (v2+).
+- v1 has no place for an error of the group: each partition has it. v2-7 have one place, v8+ one for
+  each group.
+- v7+ may insist on stable offsets: 88 for a partition with a pending transactional offset.
+- v9+ may name a member, who must still be one.
+- v10+ names topics by their ids. An unknown one: 100. Where all topics were asked for, those that
+  are no more have no id, and are left out.
+- A topic that does not exist is not an error: nothing was committed for it.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dohle.coordination.effects import Effects, Ticket
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.groups.offsets import FetchedTopic, TopicAsked
+from dohle.metadata.image import ClusterImage
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from dohle.protocol.schema import Response
+from dohle.server.dispatch import Handler, serves
+from dohle.server.handlers.coordinator_errors import said_of_coordinator
+from dohle.server.outcome import Answer
+
+if TYPE_CHECKING:
+    from dohle.groups.coordinator import GroupCoordinator
+    from dohle.server.broker import Broker
+    from dohle.server.dispatch import RequestContext
+
+_GROUP_ERROR = 2
+_BATCHED = 8
+_TOPIC_IDS = 10
+_NO_OFFSET = -1
+_NO_MEMBER_EPOCH = -1
+
+
+def handle_offset_fetch(
+    broker: Broker, context: RequestContext, request: OffsetFetchRequest
+) -> Answer | Coroutine[Any, Any, OffsetFetchResponse]:
+    """Tell what groups have committed."""
+    version = context.version
+    if version < _BATCHED:
+        return _fetch_one(broker, version, request)
+    answers = [
+        _fetch_group(broker, version, group, require_stable=request.require_stable)
+        for group in request.groups
+    ]
+    if len(answers) == 1:
+        return answers[0]
+    return _gathered(answers)
+
+
+async def _gathered(answers: Sequence[Response | Future[Response]]) -> OffsetFetchResponse:
+    groups: list[OffsetFetchResponseGroup] = []
+    for each in answers:
+        answer = await each if isinstance(each, Future) else each
+        assert isinstance(answer, OffsetFetchResponse)
+        groups += answer.groups
+    return OffsetFetchResponse(groups=tuple(groups))
+
+
+def _command(
+    group_id: str,
+    member_id: str | None,
+    member_epoch: int,
+    topics: Sequence[TopicAsked] | None,
+    answer: Callable[[list[FetchedTopic]], OffsetFetchResponse],
+    *,
+    require_stable: bool,
+) -> Callable[[GroupCoordinator, Ticket], Effects]:
+    def fetch(machine: GroupCoordinator, ticket: Ticket) -> Effects:
+        found = machine.offsets.fetch(
+            group_id, member_id, member_epoch, topics, require_stable=require_stable
+        )
+        return Effects().reply(ticket, answer(found))
+
+    return fetch
+
+
+# One group
+
+
+def _fetch_one(
+    broker: Broker, version: int, request: OffsetFetchRequest
+) -> Response | Future[Response]:
+    topics = None
+    if request.topics is not None:
+        topics = [TopicAsked(topic.name, topic.partition_indexes) for topic in request.topics]
+    command = _command(
+        request.group_id,
+        None,
+        _NO_MEMBER_EPOCH,
+        topics,
+        _one_group,
+        require_stable=request.require_stable,
+    )
+    return broker.groups.submit(
+        request.group_id, command, lambda error: _one_refused(version, request, error)
+    )
+
+
+def _one_group(found: list[FetchedTopic]) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        topics=tuple(
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    OffsetFetchResponsePartition(
+                        partition_index=index,
+                        committed_offset=offset.offset,
+                        committed_leader_epoch=offset.leader_epoch,
+                        metadata=offset.metadata,
+                        error_code=code,
+                    )
+                    for index, offset, code in topic.partitions
+                ),
+            )
+            for topic in found
+        )
+    )
+
+
+def _one_refused(
+    version: int, request: OffsetFetchRequest, error: KafkaError
+) -> OffsetFetchResponse:
+    code = said_of_coordinator(error)
+    if version >= _GROUP_ERROR:
+        return OffsetFetchResponse(error_code=code)
+    return OffsetFetchResponse(
+        topics=tuple(
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    OffsetFetchResponsePartition(
+                        partition_index=index, committed_offset=_NO_OFFSET, error_code=code
+                    )
+                    for index in topic.partition_indexes
+                ),
+            )
+            for topic in request.topics or ()
+        )
+    )
+
+
+# Several groups
+
+
+def _fetch_group(
+    broker: Broker, version: int, group: OffsetFetchRequestGroup, *, require_stable: bool
+) -> Response | Future[Response]:
+    image = broker.image
+    asked: list[TopicAsked] | None = None
+    unknown: list[OffsetFetchResponseTopics] = []
+    if group.topics is not None:
+        asked = []
+        for topic in group.topics:
+            name = topic.name
+            if version >= _TOPIC_IDS:
+                found = image.topic_by_id(topic.topic_id)
+                if found is None:
+                    unknown.append(_unknown_id(topic))
+                    continue
+                name = found.name
+            asked.append(TopicAsked(name, topic.partition_indexes, topic.topic_id))
+
+    def answer(found: list[FetchedTopic]) -> OffsetFetchResponse:
+        if asked is None and version >= _TOPIC_IDS:
+            found = _with_ids(image, found)
+        topics = (*map(_group_topic, found), *unknown)
+        return OffsetFetchResponse(
+            groups=(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics),)
+        )
+
+    def refuse(error: KafkaError) -> OffsetFetchResponse:
+        code = said_of_coordinator(error)
+        return OffsetFetchResponse(
+            groups=(OffsetFetchResponseGroup(group_id=group.group_id, error_code=code),)
+        )
+
+    command = _command(
+        group.group_id,
+        group.member_id,
+        group.member_epoch,
+        asked,
+        answer,
+        require_stable=require_stable,
+    )
+    return broker.groups.submit(group.group_id, command, refuse)
+
+
+def _group_topic(topic: FetchedTopic) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=tuple(
+            OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                metadata=offset.metadata,
+                error_code=code,
+            )
+            for index, offset, code in topic.partitions
+        ),
+    )
+
+
+def _with_ids(image: ClusterImage, found: list[FetchedTopic]) -> list[FetchedTopic]:
+    return [
+        topic._replace(topic_id=known.id)
+        for topic in found
+        if (known := image.topic(topic.name)) is not None
+    ]
+
+
+def _unknown_id(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        topic_id=topic.topic_id,
+        partitions=tuple(
+            OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=_NO_OFFSET,
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            )
+            for index in topic.partition_indexes
+        ),
+    )
+
+
+HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (serves(ApiKey.OFFSET_FETCH, handle_offset_fetch),)

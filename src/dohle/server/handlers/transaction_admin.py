@@ -1,0 +1,120 @@
+"""DescribeTransactions (65) v0 and ListTransactions (66) v0-2.
+
+- DescribeTransactions: an id that is not known: 105; an empty one: 42.
+- ListTransactions tells of the ids that this broker coordinates; v1+ may ask for transactions that
+  are open for long, v2+ for ids that match an expression as a whole. States that there are not are
+  named in the answer. While a part of the ids is being loaded: 14. An expression that is none: 128,
+  as is one that could only be matched by trying all ways (look-arounds, back-references).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dohle.coordination.effects import Effects
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName, TransactionalId
+from dohle.groups.regex import compile_regex
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+)
+from dohle.protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+from dohle.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from dohle.protocol.messages.list_transactions import TransactionState as ListedTransaction
+from dohle.server.dispatch import Handler, serves
+from dohle.server.handlers.coordinator_errors import said_of_coordinator
+from dohle.txn.listing import TransactionFilters
+from dohle.txn.state import STATES_BY_NAME
+from dohle.txn.transaction import Transaction
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+    from dohle.server.dispatch import RequestContext
+
+
+async def handle_describe_transactions(
+    broker: Broker, context: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    """Tell how transactional ids are doing."""
+    return DescribeTransactionsResponse(
+        transaction_states=tuple(
+            [await _described(broker, each) for each in request.transactional_ids]
+        )
+    )
+
+
+async def _described(broker: Broker, transactional_id: TransactionalId) -> DescribedTransaction:
+    try:
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
+        transaction: Transaction | None = await broker.transactions.call(
+            transactional_id,
+            lambda machine, ticket: Effects().reply(ticket, machine.describe(transactional_id)),
+        )
+        if transaction is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "nobody uses it")
+    except KafkaError as error:
+        return DescribedTransaction(
+            error_code=said_of_coordinator(error), transactional_id=transactional_id
+        )
+    topics: dict[TopicName, list[int]] = {}
+    for topic, partition in sorted(transaction.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return DescribedTransaction(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.shown,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        topics=tuple(
+            TopicData(topic=topic, partitions=tuple(partitions))
+            for topic, partitions in topics.items()
+        ),
+    )
+
+
+def handle_list_transactions(
+    broker: Broker, context: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    """Tell which transactional ids this broker coordinates."""
+    if broker.transactions.is_loading:
+        return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    pattern = request.transactional_id_pattern
+    try:
+        matches = compile_regex(pattern).matches if pattern else None
+    except ValueError:
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    names = dict.fromkeys(request.state_filters)
+    filters = TransactionFilters(
+        producer_ids=frozenset(request.producer_id_filters),
+        states=(
+            {STATES_BY_NAME[name] for name in names if name in STATES_BY_NAME} if names else None
+        ),
+        duration_ms=request.duration_filter,
+        matches=matches,
+    )
+    return ListTransactionsResponse(
+        unknown_state_filters=tuple(name for name in names if name not in STATES_BY_NAME),
+        transaction_states=tuple(
+            ListedTransaction(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.shown,
+            )
+            for _, machine in broker.transactions.active()
+            for transaction in machine.list(filters)
+        ),
+    )
+
+
+HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
+    serves(ApiKey.DESCRIBE_TRANSACTIONS, handle_describe_transactions),
+    serves(ApiKey.LIST_TRANSACTIONS, handle_list_transactions),
+)

@@ -1,0 +1,361 @@
+"""InitProducerId (22), AddPartitionsToTxn (24), AddOffsetsToTxn (25) and EndTxn (26).
+
+Versions 0-5, 0-5, 0-4 and 0-5. The rules are those of :mod:`dohle.txn`; an old version is told 47
+where newer ones are told 90. An empty transactional id: 42.
+
+- InitProducerId without a transactional id: a producer id that was never given before, at epoch 0.
+  From v3 on a producer may name the id and epoch it had; only one of the two: 42. No ids to be
+  had, because the metadata log cannot be written: 14, which clients try again.
+- AddPartitionsToTxn up to v3 comes from a producer, for one transaction. From v4 on it comes from a
+  broker, for many, each to be joined or only verified. If a partition does not exist (3), or is
+  internal and named by a producer (29), the others of that transaction are told 55.
+- AddOffsetsToTxn adds the partition in which a group's offsets are committed.
+- EndTxn from v5 on is that of transactions v2, and answers with the producer's next epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import Future
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dohle.coordination.effects import Effects, Reply, Ticket
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import NO_PRODUCER_ID, ProducerId, TopicName, TopicPartition, TransactionalId
+from dohle.metadata.topic_names import is_internal
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from dohle.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from dohle.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from dohle.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from dohle.protocol.schema import Response
+from dohle.records.batch import NO_PRODUCER_EPOCH
+from dohle.server.coordinators.topics import CONSUMER_OFFSETS
+from dohle.server.dispatch import Handler, serves
+from dohle.server.handlers.coordinator_errors import said_of_coordinator
+from dohle.txn.coordinator import TransactionCoordinator
+from dohle.txn.errors import ProducerIdNeeded
+from dohle.txn.transaction import TV_2, ProducerIdAndEpoch
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+    from dohle.server.dispatch import RequestContext
+
+logger = logging.getLogger("dohle.server")
+
+#: The versions since which clients know PRODUCER_FENCED.
+_INIT_FENCED, _OTHERS_FENCED = 4, 2
+#: The versions of transactions v2: of AddPartitionsToTxn, sent by brokers, and of EndTxn.
+_ADD_BATCHED, _END_TV2 = 4, 5
+
+_WithProducerId = Callable[[TransactionCoordinator, Ticket, ProducerId | None], Effects]
+_Codes = Mapping[TopicPartition, ErrorCode]
+
+
+def _code(error: KafkaError, version: int, knows_fenced: int = _OTHERS_FENCED) -> ErrorCode:
+    code = said_of_coordinator(error)
+    if code is ErrorCode.PRODUCER_FENCED and version < knows_fenced:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+# InitProducerId
+
+
+async def handle_init_producer_id(
+    broker: Broker, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    """Give a producer its id and epoch."""
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        return _not_initialised(ErrorCode.INVALID_REQUEST)
+    transactional_id = request.transactional_id
+    if transactional_id == "":
+        return _not_initialised(ErrorCode.INVALID_REQUEST)
+    expected = None
+    if request.producer_id != NO_PRODUCER_ID:
+        expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    try:
+        if transactional_id is None:
+            producer = ProducerIdAndEpoch(await _new_producer_id(broker), 0)
+        else:
+            named = transactional_id
+            producer = await _call_with_producer_id(
+                broker,
+                named,
+                lambda machine, ticket, producer_id: machine.init_producer_id(
+                    named,
+                    request.transaction_timeout_ms,
+                    expected,
+                    ticket,
+                    new_producer_id=producer_id,
+                ),
+            )
+    except KafkaError as error:
+        return _not_initialised(_code(error, context.version, _INIT_FENCED))
+    return InitProducerIdResponse(
+        producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
+    )
+
+
+def _not_initialised(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+    )
+
+
+async def _call_with_producer_id(
+    broker: Broker, transactional_id: TransactionalId, command: _WithProducerId
+) -> ProducerIdAndEpoch:
+    """Run a command that may need a producer id; ids are asked for only then."""
+    producer_id: ProducerId | None = None
+
+    def run(machine: TransactionCoordinator, ticket: Ticket) -> Effects:
+        return command(machine, ticket, producer_id)
+
+    try:
+        producer: ProducerIdAndEpoch = await broker.transactions.call(transactional_id, run)
+    except ProducerIdNeeded:
+        producer_id = await _new_producer_id(broker)
+        producer = await broker.transactions.call(transactional_id, run)
+    return producer
+
+
+async def _new_producer_id(broker: Broker) -> ProducerId:
+    try:
+        return await broker.producer_ids.next()
+    except KafkaError as error:
+        logger.warning("there is no producer id to be had: %s", error)
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
+
+
+# AddPartitionsToTxn
+
+
+async def handle_add_partitions_to_txn(
+    broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    """Let partitions be part of transactions, or tell whether they are."""
+    if context.version < _ADD_BATCHED:
+        asked = AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            verify_only=False,
+            topics=request.v3_and_below_topics,
+        )
+        codes = await _add_partitions(broker, context.version, asked)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(codes))
+    found = await asyncio.gather(
+        *(_add_partitions(broker, context.version, asked) for asked in request.transactions)
+    )
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=tuple(
+            AddPartitionsToTxnResult(
+                transactional_id=asked.transactional_id, topic_results=_by_topic(codes)
+            )
+            for asked, codes in zip(request.transactions, found, strict=True)
+        )
+    )
+
+
+async def _add_partitions(
+    broker: Broker, version: int, asked: AddPartitionsToTxnTransaction
+) -> _Codes:
+    partitions = _partitions(asked.topics)
+    refused = _refused_partitions(broker, version, partitions)
+    if refused:
+        return {each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
+    transactional_id = asked.transactional_id
+    if not transactional_id:
+        return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
+
+    def command(machine: TransactionCoordinator, ticket: Ticket) -> Effects:
+        producer = asked.producer_id, asked.producer_epoch
+        if asked.verify_only:
+            return machine.verify_partitions(transactional_id, *producer, partitions, ticket)
+        return machine.add_partitions(
+            transactional_id,
+            *producer,
+            partitions,
+            ticket,
+            client_transaction_version=TV_2 if version >= _ADD_BATCHED else 0,
+        )
+
+    try:
+        verified: _Codes | None = await broker.transactions.call(transactional_id, command)
+    except KafkaError as error:
+        return dict.fromkeys(partitions, _code(error, version))
+    return dict.fromkeys(partitions, ErrorCode.NONE) if verified is None else verified
+
+
+def _partitions(topics: Collection[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    named = (TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
+    return list(dict.fromkeys(named))
+
+
+def _refused_partitions(
+    broker: Broker, version: int, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    refused = {}
+    for partition in partitions:
+        if version < _ADD_BATCHED and is_internal(partition.topic):
+            refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif broker.image.partition(*partition) is None:
+            refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return refused
+
+
+def _by_topic(codes: _Codes) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+    topics: dict[TopicName, list[AddPartitionsToTxnPartitionResult]] = {}
+    for (topic, index), code in codes.items():
+        topics.setdefault(topic, []).append(
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+        )
+    return tuple(
+        AddPartitionsToTxnTopicResult(name=name, results_by_partition=tuple(results))
+        for name, results in topics.items()
+    )
+
+
+# AddOffsetsToTxn
+
+
+def handle_add_offsets_to_txn(
+    broker: Broker, context: RequestContext, request: AddOffsetsToTxnRequest
+) -> Response | Future[Any] | Coroutine[Any, Any, Response]:
+    """Let a group's offsets be part of a transaction."""
+    if not request.transactional_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if broker.groups.partition_of(request.group_id) is None:
+        return _create_and_add_offsets(broker, context, request)
+    return broker.transactions.submit(
+        request.transactional_id,
+        lambda machine, ticket: _responding(
+            _add_offsets(broker, machine, request, ticket), lambda _: AddOffsetsToTxnResponse()
+        ),
+        lambda error: AddOffsetsToTxnResponse(error_code=_code(error, context.version)),
+    )
+
+
+async def _create_and_add_offsets(
+    broker: Broker, context: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse:
+    """Have a topic for the offsets first: a producer asks before it looks for the group."""
+    try:
+        await broker.coordinators.internal_topics.ensure(CONSUMER_OFFSETS)
+        await broker.transactions.call(
+            request.transactional_id,
+            lambda machine, ticket: _add_offsets(broker, machine, request, ticket),
+        )
+    except KafkaError as error:
+        return AddOffsetsToTxnResponse(error_code=_code(error, context.version))
+    return AddOffsetsToTxnResponse()
+
+
+def _add_offsets(
+    broker: Broker, machine: TransactionCoordinator, request: AddOffsetsToTxnRequest, ticket: Ticket
+) -> Effects:
+    index = broker.groups.partition_of(request.group_id)
+    if index is None:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no topic for offsets")
+    return machine.add_partitions(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        (TopicPartition(CONSUMER_OFFSETS, index),),
+        ticket,
+        client_transaction_version=0,
+    )
+
+
+# EndTxn
+
+
+def handle_end_txn(
+    broker: Broker, context: RequestContext, request: EndTxnRequest
+) -> Response | Future[Any] | Coroutine[Any, Any, Response]:
+    """Commit or abort a transaction."""
+    if not request.transactional_id:
+        return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    needs_producer_id = False
+
+    def refuse(error: KafkaError) -> EndTxnResponse:
+        nonlocal needs_producer_id
+        needs_producer_id = isinstance(error, ProducerIdNeeded)
+        return EndTxnResponse(error_code=_code(error, context.version))
+
+    answer = broker.transactions.submit(
+        request.transactional_id,
+        lambda machine, ticket: _responding(_end(machine, context, request, ticket, None), _ended),
+        refuse,
+    )
+    return _end_with_producer_id(broker, context, request) if needs_producer_id else answer
+
+
+async def _end_with_producer_id(
+    broker: Broker, context: RequestContext, request: EndTxnRequest
+) -> EndTxnResponse:
+    """End a transaction that was the last of its producer id."""
+    try:
+        producer = await _call_with_producer_id(
+            broker,
+            request.transactional_id,
+            lambda machine, ticket, producer_id: _end(
+                machine, context, request, ticket, producer_id
+            ),
+        )
+    except KafkaError as error:
+        return EndTxnResponse(error_code=_code(error, context.version))
+    return _ended(producer)
+
+
+def _end(
+    machine: TransactionCoordinator,
+    context: RequestContext,
+    request: EndTxnRequest,
+    ticket: Ticket,
+    producer_id: ProducerId | None,
+) -> Effects:
+    return machine.end_txn(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        request.committed,
+        ticket,
+        client_transaction_version=TV_2 if context.version >= _END_TV2 else 0,
+        new_producer_id=producer_id,
+    )
+
+
+def _ended(producer: ProducerIdAndEpoch) -> EndTxnResponse:
+    return EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+
+
+def _responding(effects: Effects, make: Callable[[Any], Response]) -> Effects:
+    """Have the replies of a command be responses."""
+    effects.replies = [Reply(ticket, make(answer)) for ticket, answer in effects.replies]
+    return effects
+
+
+HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
+    serves(ApiKey.INIT_PRODUCER_ID, handle_init_producer_id),
+    serves(ApiKey.ADD_PARTITIONS_TO_TXN, handle_add_partitions_to_txn),
+    serves(ApiKey.ADD_OFFSETS_TO_TXN, handle_add_offsets_to_txn),
+    serves(ApiKey.END_TXN, handle_end_txn),
+)

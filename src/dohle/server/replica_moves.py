@@ -1,0 +1,326 @@
+"""Moving replicas between the directories of this node, and telling the controller where they are.
+
+A move (``dohle.storage.replica_move``) copies in threads, piece by piece and not faster than
+``replica.alter.log.dirs.io.max.bytes.per.second``. When its replica has caught up, the metadata log
+is told of the new directory; then the replica catches up once more and takes the log's place within
+one step of the loop. Whatever ends a move before that takes the change of the metadata back. A stop
+leaves the future replica, and the next start begins its move anew, as it does after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os.path
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId, TopicPartition, Uuid
+from dohle.core.uuid import ZERO_UUID, is_reserved
+from dohle.metadata.context import ControllerContext
+from dohle.metadata.controller import assign_replicas_to_dirs
+from dohle.metadata.decision import Decision
+from dohle.metadata.image import ClusterImage
+from dohle.metadata.metadata_version import supports_directories
+from dohle.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectoryData,
+    AssignReplicasToDirsRequestPartitionData,
+    AssignReplicasToDirsRequestTopicData,
+    AssignReplicasToDirsResponse,
+)
+from dohle.server.controller import Controller
+from dohle.server.partitions import Partitions
+from dohle.storage.flush import FlushJob
+from dohle.storage.log_directory import LogDirectory
+from dohle.storage.log_manager import LogManager
+from dohle.storage.partition_dirs import NAME_LENGTH_MAX, future_dir_name
+from dohle.storage.replica_copy import CopyFailed
+from dohle.storage.replica_move import ReplicaMove
+
+logger = logging.getLogger("dohle.server")
+
+T = TypeVar("T")
+
+#: The config that says how fast a move may be.
+MOVE_BYTES_PER_SECOND = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+_JOB_BYTES_MAX = 4 << 20
+_JOB_BYTES_MIN = 64 << 10
+_ASSIGNMENTS_PER_COMMAND_MAX = 2_000
+
+
+@dataclass(slots=True)
+class _Running:
+    move: ReplicaMove
+    topic_id: Uuid
+    #: The metadata log has been, or is being, told that the replica is at its target.
+    is_assigned: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+class ReplicaMoves:
+    """The moves of one node. Everything but the copying happens on the loop."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        partitions: Partitions,
+        controller: Controller,
+        node_id: BrokerId,
+        *,
+        bytes_per_second: Callable[[], int],
+    ) -> None:
+        self._logs = logs
+        self._partitions = partitions
+        self._controller = controller
+        self._node_id = node_id
+        self._bytes_per_second = bytes_per_second
+        self._running: dict[TopicPartition, _Running] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._jobs: set[asyncio.Future[Any]] = set()
+        # As Kafka has one thread for each directory.
+        self._turns = asyncio.Semaphore(max(1, len(logs.directories)))
+        self._is_stopping = False
+
+    def future_replicas(self, directory: LogDirectory) -> list[ReplicaMove]:
+        """Return the moves to a directory."""
+        moves = (running.move for running in self._running.values())
+        return [move for move in moves if move.target is directory]
+
+    # Asking for moves
+
+    def alter(self, key: TopicPartition, path: str) -> None:
+        """Begin to move a replica to a directory; a KafkaError says why that cannot be.
+
+        A move of it to elsewhere ends. A replica that is not there yet will be made in the
+        directory, and REPLICA_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION is answered.
+        """
+        if len(future_dir_name(key, ZERO_UUID)) > NAME_LENGTH_MAX:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic's name is too long")
+        target = self._directory(path)
+        running = self._running.get(key)
+        if running is not None and running.move.target is not target:
+            self._cancel(key)
+        partition = self._partitions.get(*key)
+        if partition is None:
+            self._logs.prefer(key, target.path)
+            raise self._refusal(key)
+        partition.log.owner.ensure_online()
+        source = self._logs.directory_of(key)
+        if source is target or source is None or key in self._running:
+            return
+        self._ensure_possible()
+        move = ReplicaMove(partition.log, source, target, partition.topic_id)
+        self._start(key, _Running(move, partition.topic_id))
+
+    def _directory(self, path: str) -> LogDirectory:
+        known = {os.path.abspath(d.path): d for d in self._logs.directories}
+        directory = known.get(path)
+        offline = {os.path.abspath(each) for each in self._logs.offline_directories}
+        if path in offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is offline")
+        if directory is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs")
+        return directory
+
+    def _refusal(self, key: TopicPartition) -> KafkaError:
+        image = self._controller.image.partition(*key)
+        if image is None:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {key}")
+        if self._node_id in image.replicas:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key} could not be opened")
+        return KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{key} has no replica here")
+
+    def _ensure_possible(self) -> None:
+        if self._is_stopping:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "this node is stopping")
+        if self._logs.offline_directories:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, "a future replica may be in an offline directory"
+            )
+        level = self._controller.image.metadata_version
+        if level is None or not supports_directories(level):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"metadata.version {level} knows no directories of replicas",
+            )
+
+    def forget(self, keys: Iterable[TopicPartition]) -> None:
+        """End the moves of partitions that are deleted."""
+        for key in keys:
+            running = self._running.get(key)
+            if running is not None:
+                running.is_assigned = False
+                self._cancel(key)
+
+    # Start and stop
+
+    def resume(self) -> None:
+        """Begin anew the moves that the last stop or crash has interrupted."""
+        interrupted, self._logs.places.interrupted = self._logs.places.interrupted, []
+        for key, target in interrupted:
+            try:
+                self.alter(key, os.path.abspath(target.path))
+            except KafkaError as error:
+                logger.warning("the move of %s to %s is given up: %s", key, target.path, error)
+        self.assign(partition.key for partition in self._partitions)
+
+    async def stop(self) -> None:
+        """Leave off; what was copied stays for the next start to find."""
+        self._is_stopping = True
+        for task in self._tasks:
+            task.cancel()
+        for waited in (self._tasks, self._jobs):
+            if waited:
+                await asyncio.wait(waited)
+        self._running.clear()
+
+    # Moving
+
+    def _start(self, key: TopicPartition, running: _Running) -> None:
+        logger.info("%s moves to %s", key, running.move.target.path)
+        self._running[key] = running
+        running.task = self._spawn(self._run(key, running))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _run(self, key: TopicPartition, running: _Running) -> None:
+        move = running.move
+        try:
+            async with self._turns:
+                await self._catch_up(move)
+                running.is_assigned = True
+                await self._assign({key: move.target.directory_id}, {key: running.topic_id})
+                await self._catch_up(move)
+                # No await since the last look: nothing can have been appended.
+                names = move.finish()
+                del self._running[key]
+                await self._sync(move, names)
+        except KafkaError as error:
+            logger.error("the move of %s to %s has failed: %s", key, move.target.path, error)
+            self._give_up(key, running)
+        except Exception:
+            logger.exception("the move of %s to %s has failed", key, move.target.path)
+            self._give_up(key, running)
+
+    async def _catch_up(self, move: ReplicaMove) -> None:
+        while True:
+            rate = self._bytes_per_second()
+            job = move.next_job(max(_JOB_BYTES_MIN, min(_JOB_BYTES_MAX, rate)))
+            if job is None:
+                return
+            try:
+                missing = await self._in_thread(job.run)
+            except CopyFailed as failure:
+                raise move.failed(failure) from failure
+            move.complete(job, missing)
+            await asyncio.sleep(job.size / rate)
+
+    async def _sync(self, move: ReplicaMove, names: FlushJob) -> None:
+        try:
+            await self._in_thread(names.run)
+        except OSError as error:
+            raise move.target.failed(f"moving {move.log.partition}", error) from error
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        future = asyncio.get_running_loop().run_in_executor(None, work)
+        self._jobs.add(future)
+        future.add_done_callback(self._landed)
+        # A thread cannot be interrupted: the one who stops the node waits for it.
+        return await asyncio.shield(future)
+
+    def _landed(self, future: asyncio.Future[Any]) -> None:
+        self._jobs.discard(future)
+        if not future.cancelled() and (error := future.exception()) is not None:
+            logger.debug("a copy has ended: %s", error)
+
+    def _give_up(self, key: TopicPartition, running: _Running) -> None:
+        if self._running.get(key) is running and not self._is_stopping:
+            self._cancel(key)
+
+    def _cancel(self, key: TopicPartition) -> None:
+        running = self._running.pop(key)
+        if running.task is not None:
+            running.task.cancel()
+        logger.info("%s does not move to %s any more", key, running.move.target.path)
+        running.move.cancel()
+        if running.is_assigned:
+            self.assign([key])
+
+    # Telling the controller
+
+    def assign(self, keys: Iterable[TopicPartition]) -> None:
+        """Have the metadata log say where these replicas are, where it says something else."""
+        level = self._controller.image.metadata_version
+        if level is None or not supports_directories(level) or self._is_stopping:
+            return
+        wanted: dict[TopicPartition, Uuid] = {}
+        topic_ids: dict[TopicPartition, Uuid] = {}
+        for key in keys:
+            partition, directory = self._partitions.get(*key), self._logs.directory_of(key)
+            running = self._running.get(key)
+            if partition is None or directory is None or (running and running.is_assigned):
+                continue
+            if partition.image.directory_of(self._node_id) != directory.directory_id:
+                wanted[key] = directory.directory_id
+                topic_ids[key] = partition.topic_id
+        if wanted:
+            self._spawn(self._assign_all(wanted, topic_ids))
+
+    async def _assign_all(
+        self, wanted: Mapping[TopicPartition, Uuid], topic_ids: Mapping[TopicPartition, Uuid]
+    ) -> None:
+        keys = list(wanted)
+        try:
+            for start in range(0, len(keys), _ASSIGNMENTS_PER_COMMAND_MAX):
+                some = keys[start : start + _ASSIGNMENTS_PER_COMMAND_MAX]
+                await self._assign({key: wanted[key] for key in some}, topic_ids)
+        except KafkaError as error:
+            logger.warning("the directories of replicas could not be told: %s", error)
+
+    async def _assign(
+        self, wanted: Mapping[TopicPartition, Uuid], topic_ids: Mapping[TopicPartition, Uuid]
+    ) -> None:
+        assert not any(is_reserved(directory_id) for directory_id in wanted.values())
+        directories = tuple(
+            AssignReplicasToDirsRequestDirectoryData(
+                id=directory_id,
+                topics=tuple(
+                    AssignReplicasToDirsRequestTopicData(
+                        topic_id=topic_ids[key],
+                        partitions=(
+                            AssignReplicasToDirsRequestPartitionData(partition_index=key.partition),
+                        ),
+                    )
+                    for key, target in wanted.items()
+                    if target == directory_id
+                ),
+            )
+            for directory_id in dict.fromkeys(wanted.values())
+        )
+
+        def decide(
+            image: ClusterImage, context: ControllerContext
+        ) -> Decision[AssignReplicasToDirsResponse]:
+            broker = image.broker(self._node_id)
+            request = AssignReplicasToDirsRequest(
+                broker_id=self._node_id,
+                broker_epoch=-1 if broker is None else broker.epoch,
+                directories=directories,
+            )
+            return assign_replicas_to_dirs(image, request, context)
+
+        reply = await self._controller.submit(decide)
+        codes = [reply.error_code]
+        for directory in reply.directories:
+            for topic in directory.topics:
+                codes += [partition.error_code for partition in topic.partitions]
+        if any(codes) and len(wanted) == 1:
+            raise KafkaError(ErrorCode(max(codes)), "the directory could not be assigned")
