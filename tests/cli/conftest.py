@@ -12,7 +12,12 @@ from tests.cli.commands import Command
 @pytest.fixture(scope="package")
 def bootstrap() -> Iterator[str]:
     """The address of a broker that all tests of commands share; each uses topics of its own."""
-    with Broker() as broker:
+    config = {
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.num.partitions": "4",
+    }
+    with Broker(config) as broker:
         yield broker.bootstrap
 
 

@@ -1,4 +1,4 @@
-"""A cluster for the tests with real clients: librdkafka's mock brokers, and others if named.
+"""Clusters for the tests: librdkafka's mock brokers, others if named, and a broker of our own.
 
 ``DOHLE_TEST_BOOTSTRAP=host:port,...`` lets the same tests run against that cluster too; it must
 create topics when they are first asked for.
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
+
+from dohle.testing.broker import Broker
 
 BOOTSTRAP = os.environ.get("DOHLE_TEST_BOOTSTRAP")
 MOCK = "mock"
@@ -27,6 +29,19 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
     brokers = owner.list_topics(timeout=30).brokers.values()
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
     del owner
+
+
+@pytest.fixture(scope="package")
+def own_bootstrap() -> Iterator[str]:
+    """The address of a broker of ours that does not wait for a group to gather."""
+    config = {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "100",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.num.partitions": "4",
+    }
+    with Broker(config) as broker:
+        yield broker.bootstrap
 
 
 @pytest.fixture

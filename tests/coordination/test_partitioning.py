@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import text
 
 from dohle.coordination.partitioning import java_hash, partition_for
 
@@ -17,6 +19,16 @@ from dohle.coordination.partitioning import java_hash, partition_for
 )
 def test_the_hash_is_java_s(text: str, expected: int) -> None:
     assert java_hash(text) == expected
+
+
+@given(text(max_size=600))
+def test_the_hash_of_any_text_is_java_s(key: str) -> None:
+    value = 0
+    encoded = key.encode("utf-16-be")
+    for at in range(0, len(encoded), 2):
+        value = (31 * value + int.from_bytes(encoded[at : at + 2])) % 2**32
+    assert java_hash(key) % 2**32 == value
+    assert partition_for(key, 50) == abs(java_hash(key)) % 50
 
 
 def test_a_hash_without_a_positive_counterpart_counts_as_zero() -> None:

@@ -302,3 +302,42 @@ def test_any_properties_are_taken_or_refused(pairs: dict[str, str]) -> None:
         return
     assert config.log_dirs
     assert config.broker_listeners
+
+
+_SESSION = "group.consumer.{}session.timeout.ms"
+_HEARTBEAT = "group.consumer.{}heartbeat.interval.ms"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "wrong"),
+    [
+        ({_SESSION.format(""): "44999"}, _SESSION.format("")),
+        ({_SESSION.format(""): "60001"}, _SESSION.format("max.")),
+        ({_SESSION.format("min."): "60001"}, _SESSION.format("max.")),
+        ({_SESSION.format("min."): "45001"}, _SESSION.format("")),
+        ({_HEARTBEAT.format(""): "4999"}, _HEARTBEAT.format("")),
+        ({_HEARTBEAT.format(""): "15001"}, _HEARTBEAT.format("max.")),
+        ({_HEARTBEAT.format("max."): "4999"}, _HEARTBEAT.format("max.")),
+        (
+            {
+                _SESSION.format("min."): "100",
+                _SESSION.format(""): "5000",
+                _HEARTBEAT.format(""): "5000",
+            },
+            f"{_HEARTBEAT.format('')} must be less than",
+        ),
+    ],
+)
+def test_times_of_consumer_groups_have_to_be_within_their_limits(
+    pairs: dict[str, str], wrong: str
+) -> None:
+    with pytest.raises(KafkaError, match=f": {wrong} ") as refused:
+        BrokerConfig.from_properties({**SINGLE_NODE, **pairs})
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_short_sessions_of_consumer_groups_take_lower_limits() -> None:
+    pairs = {_SESSION.format(prefix): "3000" for prefix in ("min.", "")}
+    pairs |= {_HEARTBEAT.format(prefix): "100" for prefix in ("min.", "")}
+    config = _config(pairs)
+    assert config.get_int(_SESSION.format("")) == 3_000

@@ -56,6 +56,18 @@ def test_a_session_has_to_be_longer_than_the_interval_of_heartbeats() -> None:
         validate_group_overrides({SESSION: "7000", HEARTBEAT: "8000"}, config)
 
 
+def test_what_is_not_given_counts_as_the_broker_has_it() -> None:
+    config = broker(
+        group_consumer_min_session_timeout_ms="3000",
+        group_consumer_session_timeout_ms="3000",
+        group_consumer_min_heartbeat_interval_ms="100",
+        group_consumer_heartbeat_interval_ms="100",
+    )
+    validate_group_overrides({SESSION: "4000"}, config)
+    with pytest.raises(KafkaError, match="greater than"):
+        validate_group_overrides({HEARTBEAT: "3000"}, config)
+
+
 def test_a_group_without_configs_has_what_its_broker_has() -> None:
     config = broker(group_consumer_heartbeat_interval_ms="6000")
     session, heartbeat = describe_group({SESSION: "50000"}, config)

@@ -109,6 +109,13 @@ def test_a_member_that_leaves_makes_the_others_rebalance(world: ClassicWorld) ->
     assert world.joined(world.join(follower)).generation_id == 2
 
 
+def test_of_long_reasons_little_is_kept(world: ClassicWorld) -> None:
+    world.stable()
+    world.join(version=3, reason="x" * 30_000)
+    assert world.state() == "PreparingRebalance"
+    assert len(world.group().rebalance_reason) <= 1_000
+
+
 def test_every_member_of_a_batch_has_its_own_answer(world: ClassicWorld) -> None:
     leader, follower = world.stable()
     assert world.left(leader, "nobody", "", follower) == [0, UNKNOWN, UNKNOWN, 0]

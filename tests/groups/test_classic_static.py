@@ -195,3 +195,19 @@ def test_a_restart_before_the_sync_has_to_sync_as_well(world: ClassicWorld) -> N
     assert world.group().pending_syncs == {new}
     assert world.assigned(world.sync(new, 1)) == b"B"
     assert not world.group().pending_syncs
+
+
+def test_a_member_that_asks_for_no_time_to_rebalance_does_not_keep_the_timers_busy(
+    world: ClassicWorld,
+) -> None:
+    joins = [static_join(world, "a", rebalance_ms=0), static_join(world, "b")]
+    world.finish_first_rebalance()
+    a, b = (world.joined(t).member_id for t in joins)
+    world.sync_all([a, b])
+    world.left(("", "b"))
+    # Nobody has joined, and the time for that is over at once, again and again.
+    world.advance(SESSION_MS - 1)
+    assert world.state() == "PreparingRebalance"
+    assert world.heartbeat(a, 1, instance="a") is ErrorCode.REBALANCE_IN_PROGRESS
+    rejoined = static_join(world, "a", a, rebalance_ms=0)
+    assert world.joined(rejoined).generation_id == 2

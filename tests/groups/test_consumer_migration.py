@@ -261,13 +261,6 @@ def test_a_downgrade_that_could_not_be_written_leaves_the_group_as_it_is() -> No
     assert isinstance(world.machine.context.groups[GROUP], ClassicGroup)
 
 
-@pytest.mark.parametrize("policy", ["downgrade", "disabled"])
-def test_an_upgrade_that_the_policy_forbids_is_refused(policy: str) -> None:
-    world = _world(group_consumer_migration_policy=policy)
-    _upgraded(world)
-    assert world.consumer("new", "a").refused() is ErrorCode.GROUP_ID_NOT_FOUND
-
-
 @pytest.mark.parametrize("policy", ["upgrade", "disabled"])
 def test_without_a_downgrade_a_group_of_classic_members_stays_a_consumer_group(
     policy: str,
@@ -284,20 +277,6 @@ def test_without_a_downgrade_a_group_of_classic_members_stays_a_consumer_group(
     assert set(world.group.members) == {one.member_id, two.member_id}
 
 
-def test_a_group_that_is_not_of_consumers_is_not_upgraded() -> None:
-    world = _world()
-    ticket = ClassicConsumer(world, ["a"], instance="i").join_later(protocol_type="connect")
-    world.advance(10_000)
-    assert ticket in world.driver.replies
-    assert world.consumer("new", "a").refused() is ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def test_a_group_too_large_for_the_new_protocol_is_not_upgraded() -> None:
-    world = _world(group_consumer_max_size=1)
-    _upgraded(world)
-    assert world.consumer("new", "a").refused() is ErrorCode.GROUP_ID_NOT_FOUND
-
-
 def test_a_group_too_large_for_the_classic_protocol_is_not_downgraded() -> None:
     world = _world()
     _upgraded(world)
@@ -305,15 +284,6 @@ def test_a_group_too_large_for_the_classic_protocol_is_not_downgraded() -> None:
     world.configure(group_max_size=1)
     new.leave()
     assert len(world.group.members) == 2
-
-
-def test_a_refused_upgrade_answers_nobody() -> None:
-    world = _world(group_consumer_max_size=2)
-    one, _ = _upgraded(world)
-    waiting = one.join_later(protocols=_one_more_protocol(one))
-    assert world.consumer("new", regex="(").refused() is not ErrorCode.NONE
-    assert waiting not in world.driver.replies
-    assert world.state() == "PreparingRebalance"
 
 
 def test_an_empty_classic_group_becomes_a_consumer_group() -> None:

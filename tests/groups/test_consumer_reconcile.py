@@ -294,6 +294,23 @@ def test_a_member_that_does_not_give_back_is_put_out_after_its_rebalance_timeout
     assert two.owned == A
 
 
+def test_a_member_is_put_out_for_its_deadline_though_the_log_refused_that_at_first() -> None:
+    world = World()
+    one = world.joined("one", "a", rebalance_ms=20_000)
+    two = world.joined("two", "a")
+    one.beat()
+    world.driver.append_error = NO_DISK
+    world.advance(20_000)
+    world.driver.append_error = None
+    # To be heard of keeps its session, but gives nothing back.
+    one.beat()
+    two.beat()
+    world.advance(499)
+    assert set(world.group.members) == {"one", "two"}
+    world.advance(1)
+    assert set(world.group.members) == {"two"}
+
+
 def test_a_member_that_gave_back_in_time_is_left_alone() -> None:
     world = World()
     one = world.joined("one", "a", rebalance_ms=20_000)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
+from dohle.coordination.effects import Effects
 from dohle.core.errors import ErrorCode
+from dohle.core.ids import GroupId
 from dohle.core.seams import ManualClock
+from dohle.groups.consumer_group import ConsumerGroup
 from dohle.protocol.messages.records.consumer_group import ConsumerGroupRegularExpressionValue
 from tests.groups.consumer_world import NO_DISK, SESSION_MS, Consumer, FakeTopics, World
 
@@ -189,7 +193,10 @@ def test_looking_up_is_tried_again_if_it_could_not_be_written() -> None:
     world.driver.append_error = NO_DISK
     world.advance(0)
     world.driver.append_error = None
-    world.advance(500)
+    one.beat()
+    world.advance(9_999)
+    assert world.group.resolved_regexes == {}
+    world.advance(1)
     one.beat()
     assert one.owned == {("foo1", 0), ("foo2", 0)}
 
@@ -204,21 +211,98 @@ class BusyClock(ManualClock):
         return super().monotonic_ms()
 
 
+def _busy_world(topics: int, clock: BusyClock | None = None) -> tuple[World, BusyClock]:
+    clock = clock or BusyClock()
+    return World(FakeTopics(**{f"foo{number}": 1 for number in range(topics)}), clock), clock
+
+
+def _take_turns(world: World) -> int:
+    """Do what is due without a pause, as the runtime does; return how long that took."""
+    began_ms = world.driver.clock.now_ms()
+    while (effects := world.machine.expire()) is not None:
+        world.driver.carry_out(effects)
+    return world.driver.clock.now_ms() - began_ms
+
+
 def test_many_topics_are_looked_up_piece_by_piece() -> None:
-    clock = BusyClock()
-    world = World(FakeTopics(**{f"foo{number}": 1 for number in range(1_200)}), clock)
+    world, clock = _busy_world(1_200)
     one = world.joined("one", regex="foo[0-9]*1")
     clock.look_ms = 6
-    steps = 0
+    turns = 0
     while not world.group.resolved_regexes:
-        effects = world.machine.expire()
-        assert effects is not None
-        world.driver.carry_out(effects)
-        steps += 1
+        _take_turns(world)
+        clock.advance(30)
+        turns += 1
+        assert turns < 100
     clock.look_ms = 0
-    assert steps > 2
+    assert turns > 2
     one.beat()
     assert len(one.owned) == 120
+
+
+def test_between_two_turns_there_is_time_for_others_however_many_groups_look_up() -> None:
+    world, clock = _busy_world(2_000)
+    groups = [GroupId(f"group{number}") for number in range(8)]
+    for group_id in groups:
+        consumer = world.consumer("one", regex="foo[0-9]*1")
+        world.send(consumer.request(group_id=group_id))
+    clock.look_ms = 1
+    took_ms = []
+    for _ in range(400):
+        took_ms.append(_take_turns(world))
+        clock.advance(1)
+    clock.look_ms = 0
+    found = [world.machine.context.groups[group_id] for group_id in groups]
+    assert all(isinstance(group, ConsumerGroup) and group.resolved_regexes for group in found)
+    # A turn, and a look at the clock before and after it.
+    assert max(took_ms) <= 10
+
+
+def test_an_evil_expression_has_no_longer_turns_than_another() -> None:
+    clock = BusyClock()
+    letters = random.Random(1)
+    names = ["".join(letters.choices("ab", k=249)) for _ in range(20)]
+    world = World(FakeTopics(**dict.fromkeys(names, 1)), clock)
+    world.joined("one", regex="(a|b)*a([ab]c?){400}")
+    clock.look_ms = 6
+    turns = 0
+    while not world.group.resolved_regexes:
+        _take_turns(world)
+        clock.advance(30)
+        turns += 1
+    # Every look at the clock ends a turn: they are many for one name.
+    assert turns > 5 * len(names)
+
+
+def test_the_shards_of_a_broker_take_turns() -> None:
+    one, clock = _busy_world(5_000)
+    two, _ = _busy_world(5_000, clock)
+    two.machine.context.turns = one.machine.context.turns
+    for world in (one, two):
+        world.joined("one", regex="foo[0-9]*1")
+    clock.look_ms = 1
+    assert one.machine.expire() == Effects()
+    rest_until_ms = one.machine.context.turns.rest_until_ms
+    while (effects := two.machine.expire()) is not None:
+        assert effects == Effects()
+    assert clock.monotonic_ms() < rest_until_ms
+    assert one.machine.context.turns.rest_until_ms == rest_until_ms
+    clock.look_ms = 0
+    one.advance(1_000)
+    two.advance(1_000)
+    assert one.group.resolved_regexes
+    assert two.group.resolved_regexes
+
+
+def test_more_topics_than_can_be_written_are_given_up_for_a_while() -> None:
+    topics = {f"foo{number:0>240}": 1 for number in range(200)}
+    world = World(FakeTopics(**topics), group_consumer_session_timeout_ms=3_600_000)
+    for number in range(400):
+        world.joined(f"one{number}", regex=f"(foo|{number}).*")
+    mark = len(world.driver.log)
+    world.advance(9_000)
+    assert len(world.driver.log) == mark
+    assert world.group.resolved_regexes == {}
 
 
 def test_expressions_survive_a_restart() -> None:

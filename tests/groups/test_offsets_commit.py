@@ -160,6 +160,13 @@ def test_a_retention_time_is_written_as_the_time_of_expiry(driver: OffsetDriver)
     driver.assert_restart_changes_nothing()
 
 
+def test_a_retention_time_without_an_end_is_kept_as_long_as_can_be(driver: OffsetDriver) -> None:
+    longest = 2**63 - 1
+    assert driver.commit("g", {T0: 5}, retention_ms=longest, version=4) == {T0: ErrorCode.NONE}
+    assert driver.committed("g", *T0).expire_timestamp_ms == longest
+    driver.assert_restart_changes_nothing()
+
+
 def test_an_offset_may_go_back_if_that_is_committed(driver: OffsetDriver) -> None:
     driver.commit("g", {T0: 50})
     driver.commit("g", {T0: 2})

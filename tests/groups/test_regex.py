@@ -329,6 +329,26 @@ def test_a_second_look_at_the_same_name_takes_one_step_for_each_character() -> N
     assert regex.steps - before == len(name)
 
 
+def test_a_match_that_takes_too_many_steps_goes_on_where_it_was() -> None:
+    regex = compile_regex("(a?b?){400}")
+    whole, pieces = compile_regex(regex.pattern), 1
+    name = "ab" * 124
+    while (found := regex.matches_within(2_000, name)) is None:
+        pieces += 1
+    assert found == whole.matches(name)
+    assert pieces > 10
+    # What it had found out is walked through again, at one step for each character.
+    assert regex.steps - whole.steps <= pieces * len(name)
+    assert regex.matches_within(2_000, name)
+
+
+def test_a_class_of_many_characters_has_each_range_once() -> None:
+    regex = compile_regex("[" + "xyz" * 1_000 + "a-ca-c]+")
+    assert regex.size < 20
+    assert regex.matches("xaz")
+    assert not regex.matches("xd")
+
+
 def _remembered(regex: Regex) -> int:
     """Count what is reachable of what a regex remembers."""
     seen, todo = set(), [regex._start, *regex._states.values()]

@@ -79,6 +79,7 @@ class Member:
         self._assignment: frozenset[Place] = frozenset()
         self._work: SimpleQueue[Callable[[GroupConsumer], None]] = SimpleQueue()
         self._stopping = threading.Event()
+        self._is_leaving = False
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -97,7 +98,9 @@ class Member:
                 if self._joining.commits_when_revoked:
                     consumer.commit()
             finally:
-                # Whoever closes gives everything back, though not every library says so.
+                # Whoever closes gives everything back, though not every library says so; and what
+                # it is given while it leaves, it does not take.
+                self._is_leaving = True
                 self._take(self._assignment)
                 consumer.close()
         except BaseException as error:
@@ -112,6 +115,8 @@ class Member:
             pass
 
     def on_assigned(self, places: set[Place]) -> None:
+        if self._is_leaving:
+            return
         self._ledger.give(self.name, places)
         self.given.append(places)
         self._assignment |= places
@@ -263,10 +268,11 @@ def await_values(
     owners: Collection[Owner], values: Collection[bytes], deadline_s: float = END_DEADLINE_S
 ) -> None:
     """Wait until each of these was read by somebody."""
+    wanted = set(values)
 
     def are_there() -> bool:
         for owner in owners:
             owner.check()
-        return set(values) <= set(values_seen(owners))
+        return wanted <= set(values_seen(owners))
 
     wait_until(are_there, deadline_s)

@@ -216,6 +216,7 @@ def test_an_offset_committed_by_one_client_is_found_by_the_others(
             assert offsets(read(consumer, 1))[0] == number + 1
 
 
+@pytest.mark.slow
 def test_groups_survive_a_killed_broker(tmp_path: Path) -> None:
     """Members go on with what they have, and what was committed stays committed."""
     with BrokerProcess(tmp_path, QUICK, port=free_port()) as broker, ExitStack() as stack:

@@ -205,6 +205,7 @@ def test_a_transaction_timeout_that_is_too_long_is_refused(bootstrap: str) -> No
         producing(Producing("confluent", bootstrap, fresh("id"), timeout_ms=16 * 60_000))
 
 
+@pytest.mark.slow
 def test_open_transactions_survive_a_killed_broker(tmp_path: Path) -> None:
     """One is committed afterwards, one is aborted, and one is left behind and times out."""
     with BrokerProcess(tmp_path, QUICK, port=free_port()) as broker, ExitStack() as stack:
@@ -215,7 +216,7 @@ def test_open_transactions_survive_a_killed_broker(tmp_path: Path) -> None:
             for how in (
                 Producing("confluent", broker.bootstrap, "committing"),
                 Producing("aiokafka", broker.bootstrap, "aborting"),
-                Producing("confluent", broker.bootstrap, "left", timeout_ms=4_000),
+                Producing("confluent", broker.bootstrap, "left", timeout_ms=2_000),
             )
         )
         joining = Joining("confluent", broker.bootstrap, "group", (source,))

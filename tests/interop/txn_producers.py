@@ -206,6 +206,8 @@ class AiokafkaProducer:
 
     def __init__(self, how: Producing) -> None:
         self._loop = asyncio.new_event_loop()
+        # It forgets futures that have failed, and would tell about them much later.
+        self._loop.set_exception_handler(lambda *_: None)
 
         async def start() -> Any:
             producer = aiokafka.AIOKafkaProducer(

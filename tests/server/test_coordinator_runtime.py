@@ -4,130 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from dohle.coordination.effects import Effects, Reply, Ticket, TransactionalProducer
+from dohle.coordination.effects import Effects, Reply, Ticket
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import ProducerId, TopicName
-from dohle.protocol.apis import Coordinator
 from dohle.protocol.messages.heartbeat import HeartbeatResponse
-from dohle.protocol.messages.records.classic_group import OffsetCommitKey, OffsetCommitValue
-from dohle.protocol.record_framing import CoordinatorRecord
-from dohle.server.coordinators.runtime import CoordinatorRuntime
 from dohle.server.node import Node
 from dohle.server.run import run_loop
+from tests.server.coordinator_counts import (
+    PRODUCER,
+    TOPIC,
+    Counts,
+    Runtime,
+    count_record,
+    loaded,
+    refused,
+    run_on_node,
+    runtime_on,
+)
 from tests.server.faults import FaultyFileSystem, until
 from tests.server.wire import Wire, create_topic, running_node
-
-TOPIC = TopicName("counts")
-PRODUCER = TransactionalProducer(ProducerId(7), 0)
-
-
-def count_record(name: str, number: int, *, size: int = 0) -> CoordinatorRecord:
-    value = OffsetCommitValue(offset=number, metadata="x" * size, commit_timestamp=0)
-    return CoordinatorRecord(OffsetCommitKey(group=name, topic="t", partition=0), value, 3)
-
-
-class Counts:
-    """Counts by name; a count in a transaction waits for its marker."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-        self.pending: dict[str, int] = {}
-        self.loaded = False
-        self.deadline_ms: int | None = None
-        self.expired = 0
-
-    def replay(self, record: CoordinatorRecord, producer: TransactionalProducer | None) -> None:
-        assert isinstance(record.key, OffsetCommitKey)
-        assert isinstance(record.value, OffsetCommitValue)
-        where = self.counts if producer is None else self.pending
-        where[record.key.group] = record.value.offset
-
-    def replay_end_transaction(self, producer: TransactionalProducer, *, is_commit: bool) -> None:
-        if is_commit:
-            self.counts |= self.pending
-        self.pending = {}
-
-    def on_loaded(self) -> Effects:
-        self.loaded = True
-        return Effects()
-
-    def next_deadline_ms(self) -> int | None:
-        return self.deadline_ms
-
-    def expire(self) -> Effects | None:
-        if self.deadline_ms is None:
-            return None
-        self.deadline_ms = None
-        self.expired += 1
-        return Effects([count_record("expired", self.expired)])
-
-    # Commands
-
-    def count(self, name: str, ticket: Ticket, *, size: int = 0, undo: bool = False) -> Effects:
-        number = self.counts.get(name, 0) + 1
-        effects = Effects([count_record(name, number, size=size)]).reply(ticket, number)
-        if undo:
-            effects.undo = lambda error: Effects().reply(ticket, f"undone: {error.code.name}")
-        return effects
-
-    def count_in_transaction(self, name: str, ticket: Ticket) -> Effects:
-        number = self.counts.get(name, 0) + 1
-        return Effects([count_record(name, number)], producer=PRODUCER).reply(ticket, number)
-
-    def refuse(self, ticket: Ticket) -> Effects:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "no")
-
-    def read(self, name: str, ticket: Ticket) -> Effects:
-        return Effects().reply(ticket, self.counts.get(name, 0))
-
-
-Runtime = CoordinatorRuntime[Counts]
-
-
-def refused(error: KafkaError) -> HeartbeatResponse:
-    return HeartbeatResponse(error_code=error.code)
-
-
-def runtime_on(node: Node, actions: list[object] | None = None) -> Runtime:
-    """Coordinate by the topic, from the node's broker."""
-    act = None if actions is None else lambda index, epoch, action: actions.append(action)
-    runtime = Runtime(
-        asyncio.get_running_loop(),
-        node.broker,
-        Coordinator.GROUP,
-        TOPIC,
-        lambda index: Counts(),
-        read_bytes=1024,
-        act=act,
-    )
-    for partition in node.broker.partitions.of_topic(TOPIC).values():
-        runtime.follow(partition)
-    return runtime
-
-
-async def loaded(runtime: Runtime) -> Counts:
-    await until(lambda: not runtime.is_loading)
-    return next(iter(runtime.active()))[1]
-
-
-def run_on_node(
-    path: Path,
-    scenario: Callable[[Node], Awaitable[None]],
-    *,
-    fs: FaultyFileSystem | None = None,
-    configs: dict[str, str] | None = None,
-) -> None:
-    async def run() -> None:
-        async with running_node(path, fs=fs) as node, await Wire.connect(node) as wire:
-            await create_topic(wire, TOPIC, configs=configs)
-            await scenario(node)
-
-    asyncio.run(run())
 
 
 def test_what_was_replied_is_there_when_another_machine_loads_the_log(tmp_path: Path) -> None:
@@ -205,7 +103,10 @@ def test_what_the_log_refuses_changes_nothing_and_is_undone(tmp_path: Path) -> N
     run_on_node(tmp_path, scenario, configs={"max.message.bytes": "20000"})
 
 
-def test_records_that_need_not_be_atomic_are_written_in_parts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("max_message_bytes", ["1048588", "5000"])
+def test_records_that_need_not_be_atomic_are_written_in_parts(
+    tmp_path: Path, max_message_bytes: str
+) -> None:
     async def scenario(node: Node) -> None:
         runtime = runtime_on(node)
         records = [count_record(f"g{number}", number, size=1_000) for number in range(3_000)]
@@ -217,7 +118,7 @@ def test_records_that_need_not_be_atomic_are_written_in_parts(tmp_path: Path) ->
         again = await loaded(runtime_on(node))
         assert len(again.counts) == 3_000
 
-    run_on_node(tmp_path, scenario)
+    run_on_node(tmp_path, scenario, configs={"max.message.bytes": max_message_bytes})
 
 
 def test_a_timer_fires_and_what_it_decides_is_written(tmp_path: Path) -> None:
@@ -316,7 +217,7 @@ def test_actions_are_carried_out_when_the_records_before_them_are_committed(
 ) -> None:
     async def scenario(node: Node) -> None:
         actions: list[object] = []
-        runtime = runtime_on(node, actions)
+        runtime = runtime_on(node, actions.append)
         log = node.broker.partitions.of_topic(TOPIC)[0].log
 
         def command(machine: Counts, ticket: Ticket) -> Effects:

@@ -7,6 +7,10 @@ import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName
+from dohle.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from dohle.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -79,6 +83,23 @@ def test_whoever_asks_first_creates_the_topic(
     on_node(tmp_path, scenario)
 
 
+def test_partitions_that_are_added_take_no_group_from_its_coordinator(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await wire.send(FindCoordinatorRequest(key="g"), 3)
+        groups = [f"group-{number}" for number in range(100)]
+        before = [node.broker.groups.partition_of(group) for group in groups]
+        name = TopicName("__consumer_offsets")
+        added = CreatePartitionsTopic(name=name, count=60, assignments=None)
+        answer = await wire.send(CreatePartitionsRequest(topics=(added,), timeout_ms=10_000))
+        assert answer.results[0].error_code == ErrorCode.NONE, answer
+        image = node.broker.image.topic(TopicName("__consumer_offsets"))
+        assert image is not None
+        assert len(image.partitions) == 60
+        assert [node.broker.groups.partition_of(group) for group in groups] == before
+
+    on_node(tmp_path, scenario)
+
+
 def test_without_enough_brokers_for_the_topic_there_is_no_coordinator(tmp_path: Path) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         answer = await wire.send(FindCoordinatorRequest(key="g"), 3)
@@ -86,6 +107,27 @@ def test_without_enough_brokers_for_the_topic_there_is_no_coordinator(tmp_path: 
         assert (answer.node_id, answer.host, answer.port) == (-1, "", -1)
 
     on_node(tmp_path, scenario, {"offsets.topic.replication.factor": "3"})
+
+
+def test_while_no_topic_can_be_created_clients_are_told_to_try_again(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        node.controller.stop()
+        for _ in range(2):
+            answer = await wire.send(FindCoordinatorRequest(key="g"), 3)
+            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    on_node(tmp_path, scenario)
+
+
+def test_a_node_that_stops_begins_to_coordinate_nothing(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        node.broker.coordinators.close()
+        await wire.send(FindCoordinatorRequest(key="g"), 3)
+        assert node.broker.image.topic(TopicName("__consumer_offsets")) is not None
+        assert not node.broker.groups.is_loading
+        assert list(node.broker.groups.active()) == []
+
+    on_node(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(

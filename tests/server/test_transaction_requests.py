@@ -3,177 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dohle.coordination.effects import Effects
 from dohle.core.errors import ErrorCode
-from dohle.core.ids import GroupId, ProducerId, TopicName, TopicPartition, TransactionalId
-from dohle.metadata.decision import VersionedRecord
-from dohle.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from dohle.core.ids import ProducerId, TopicName, TopicPartition, TransactionalId
 from dohle.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
 )
-from dohle.protocol.messages.api_versions import ApiVersionsRequest
 from dohle.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from dohle.protocol.messages.end_txn import EndTxnRequest
-from dohle.protocol.messages.find_coordinator import FindCoordinatorRequest
-from dohle.protocol.messages.init_producer_id import InitProducerIdRequest
-from dohle.protocol.messages.list_transactions import ListTransactionsRequest
-from dohle.protocol.messages.records.cluster_metadata import FeatureLevelRecord
 from dohle.server.node import Node
 from dohle.txn.state import TransactionState
 from dohle.txn.transaction import LAST_EPOCH, ProducerIdAndEpoch, Transaction
 from tests.server.faults import until
-from tests.server.txn_producer import PROPERTIES, described, lead, log_of, markers
+from tests.server.transaction_wire import (
+    ID,
+    add,
+    add_offsets,
+    asked_for,
+    codes,
+    end,
+    find,
+    init,
+    on_coordinator,
+    producer_of,
+)
+from tests.server.txn_producer import PROPERTIES, described, lead, markers
 from tests.server.wire import Wire, create_topic, on_node, running_node
-
-ID = TransactionalId("tx")
-TRANSACTION = 1
-
-
-async def find(wire: Wire, transactional_id: str = ID) -> None:
-    """Have the coordinator there, as clients do before anything else."""
-    request = FindCoordinatorRequest(coordinator_keys=(transactional_id,), key_type=TRANSACTION)
-    answer = await wire.send(request)
-    assert answer.coordinators[0].error_code == ErrorCode.NONE
-
-
-async def init(
-    wire: Wire,
-    transactional_id: str | None = ID,
-    *,
-    expected: tuple[int, int] = (-1, -1),
-    version: int = 5,
-    timeout_ms: int = 60_000,
-) -> Any:
-    return await wire.send(
-        InitProducerIdRequest(
-            transactional_id=(
-                None if transactional_id is None else TransactionalId(transactional_id)
-            ),
-            transaction_timeout_ms=timeout_ms,
-            producer_id=ProducerId(expected[0]),
-            producer_epoch=expected[1],
-        ),
-        version,
-    )
-
-
-async def producer_of(wire: Wire, transactional_id: str = ID) -> ProducerIdAndEpoch:
-    answer = await init(wire, transactional_id)
-    assert answer.error_code == ErrorCode.NONE
-    return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
-
-
-def topics(*partitions: tuple[str, int]) -> tuple[AddPartitionsToTxnTopic, ...]:
-    names = dict.fromkeys(topic for topic, _ in partitions)
-    return tuple(
-        AddPartitionsToTxnTopic(
-            name=TopicName(name), partitions=tuple(index for of, index in partitions if of == name)
-        )
-        for name in names
-    )
-
-
-async def add(
-    wire: Wire,
-    producer: ProducerIdAndEpoch,
-    *partitions: tuple[str, int],
-    version: int = 3,
-    transactional_id: str = ID,
-    verify_only: bool = False,
-) -> dict[tuple[str, int], int]:
-    """Add partitions to one transaction; the code for each."""
-    transactional = TransactionalId(transactional_id)
-    if version < 4:
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=transactional,
-            v3_and_below_producer_id=producer.producer_id,
-            v3_and_below_producer_epoch=producer.producer_epoch,
-            v3_and_below_topics=topics(*partitions),
-        )
-        results = (await wire.send(request, version)).results_by_topic_v3_and_below
-    else:
-        asked = asked_for(transactional, producer, partitions, verify_only=verify_only)
-        answer = await wire.send(AddPartitionsToTxnRequest(transactions=(asked,)), version)
-        assert answer.error_code == ErrorCode.NONE
-        assert answer.results_by_transaction[0].transactional_id == transactional
-        results = answer.results_by_transaction[0].topic_results
-    return codes(results)
-
-
-def asked_for(
-    transactional_id: TransactionalId,
-    producer: ProducerIdAndEpoch,
-    partitions: Sequence[tuple[str, int]],
-    *,
-    verify_only: bool = False,
-) -> AddPartitionsToTxnTransaction:
-    return AddPartitionsToTxnTransaction(
-        transactional_id=transactional_id,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        verify_only=verify_only,
-        topics=topics(*partitions),
-    )
-
-
-def codes(results: Sequence[Any]) -> dict[tuple[str, int], int]:
-    return {
-        (topic.name, each.partition_index): each.partition_error_code
-        for topic in results
-        for each in topic.results_by_partition
-    }
-
-
-async def end(
-    wire: Wire,
-    producer: ProducerIdAndEpoch,
-    *,
-    commit: bool = True,
-    version: int = 5,
-    transactional_id: str = ID,
-) -> Any:
-    return await wire.send(
-        EndTxnRequest(
-            transactional_id=TransactionalId(transactional_id),
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            committed=commit,
-        ),
-        version,
-    )
-
-
-async def add_offsets(wire: Wire, producer: ProducerIdAndEpoch, version: int = 4) -> int:
-    answer = await wire.send(
-        AddOffsetsToTxnRequest(
-            transactional_id=ID,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            group_id=GroupId("readers"),
-        ),
-        version,
-    )
-    return int(answer.error_code)
-
-
-def on_coordinator(path: Path, scenario: Any) -> None:
-    """Run a scenario where the coordinator and a topic of two partitions are there."""
-
-    async def run(node: Node, wire: Wire) -> None:
-        await find(wire)
-        await create_topic(wire, "a", 2)
-        await scenario(node, wire)
-
-    on_node(path, run, PROPERTIES)
-
 
 # InitProducerId
 
@@ -474,96 +332,3 @@ def test_a_restarted_node_finishes_what_was_decided(tmp_path: Path) -> None:
             assert (answer.error_code, answer.producer_epoch) == (0, 1)
 
     asyncio.run(scenario())
-
-
-# DescribeTransactions and ListTransactions
-
-
-def test_transactions_are_described(tmp_path: Path) -> None:
-    async def scenario(node: Node, wire: Wire) -> None:
-        producer = await producer_of(wire)
-        await add(wire, producer, ("a", 1), ("a", 0))
-        names = (ID, TransactionalId("unknown"), TransactionalId(""))
-        answer = await wire.send(DescribeTransactionsRequest(transactional_ids=names))
-        found, unknown, empty = answer.transaction_states
-        assert unknown.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        assert unknown.transactional_id == "unknown"
-        assert empty.error_code == ErrorCode.INVALID_REQUEST
-        assert (found.error_code, found.transaction_state) == (0, "Ongoing")
-        assert (found.producer_id, found.producer_epoch) == producer
-        assert found.transaction_timeout_ms == 60_000
-        assert found.transaction_start_time_ms == described(node, ID).start_ms
-        assert [(each.topic, each.partitions) for each in found.topics] == [("a", (0, 1))]
-
-    on_coordinator(tmp_path, scenario)
-
-
-async def listed(wire: Wire, version: int, **filters: Any) -> set[str]:
-    answer = await wire.send(ListTransactionsRequest(**filters), version)
-    assert answer.error_code == ErrorCode.NONE
-    return {each.transactional_id for each in answer.transaction_states}
-
-
-def test_transactions_are_listed_by_what_is_asked_for(tmp_path: Path) -> None:
-    async def scenario(node: Node, wire: Wire) -> None:
-        first = await producer_of(wire, "first")
-        await producer_of(wire, "second")
-        await add(wire, first, ("a", 0), transactional_id="first")
-        for version in (0, 1, 2):
-            assert await listed(wire, version) == {"first", "second"}
-            assert await listed(wire, version, state_filters=("Ongoing",)) == {"first"}
-            only = (first.producer_id,)
-            assert await listed(wire, version, producer_id_filters=only) == {"first"}
-            unknown = ListTransactionsRequest(state_filters=("Ongoing", "Gone", "Gone"))
-            answer = await wire.send(unknown, version)
-            assert answer.unknown_state_filters == ("Gone",)
-            assert await listed(wire, version, state_filters=("Gone",)) == set()
-        assert await listed(wire, 1, duration_filter=3_600_000) == {"second"}
-        assert await listed(wire, 2, transactional_id_pattern="f.*t") == {"first"}
-        assert await listed(wire, 2, transactional_id_pattern="irs") == set()
-        assert await listed(wire, 2, transactional_id_pattern="") == {"first", "second"}
-        bad = await wire.send(ListTransactionsRequest(transactional_id_pattern="("), 2)
-        assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-        assert bad.transaction_states == ()
-
-    on_coordinator(tmp_path, scenario)
-
-
-# The feature
-
-
-def test_clients_are_told_that_transactions_v2_are_on(tmp_path: Path) -> None:
-    async def scenario(node: Node, wire: Wire) -> None:
-        request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
-        answer = await wire.send(request, 4)
-        supported = {each.name: each for each in answer.supported_features}
-        finalized = {each.name: each for each in answer.finalized_features}
-        assert supported["transaction.version"].max_version == 2
-        assert finalized["transaction.version"].max_version_level == 2
-        served = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-        assert {key: served[key] for key in (22, 24, 25, 26, 65, 66)} == {
-            22: (0, 5),
-            24: (0, 5),
-            25: (0, 4),
-            26: (0, 5),
-            65: (0, 0),
-            66: (0, 2),
-        }
-
-    on_node(tmp_path, scenario)
-
-
-def test_without_the_feature_records_are_of_the_first_version(tmp_path: Path) -> None:
-    async def scenario(node: Node, wire: Wire) -> None:
-        feature = FeatureLevelRecord(name="transaction.version", feature_level=0)
-        await node.controller.write(lambda image, context: [VersionedRecord(feature, 0)])
-        producer = await producer_of(wire)
-        assert await add(wire, producer, ("a", 0)) == {("a", 0): ErrorCode.NONE}
-        answer = await end(wire, producer, version=5)
-        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert (await end(wire, producer, version=4)).error_code == ErrorCode.NONE
-        index = node.broker.transactions.partition_of(ID)
-        assert index is not None
-        assert log_of(node, "__transaction_state", index).log_end_offset >= 3
-
-    on_coordinator(tmp_path, scenario)

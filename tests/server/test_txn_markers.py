@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dohle.core.errors import ErrorCode
-from dohle.core.ids import ProducerId, TopicName
+from dohle.core.ids import ProducerId, TopicName, TopicPartition
 from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from dohle.protocol.messages.fetch import FetchRequest
 from dohle.protocol.messages.incremental_alter_configs import (
@@ -24,6 +24,8 @@ from dohle.protocol.messages.write_txn_markers import (
 from dohle.records.batch import batches
 from dohle.server.coordinators.topics import CONSUMER_OFFSETS
 from dohle.server.node import Node
+from dohle.server.partitions import Partition
+from dohle.server.txn_markers import Marker, MarkerWriter
 from dohle.txn.state import TransactionState
 from tests.server.faults import WatchedFileSystem, until
 from tests.server.txn_producer import (
@@ -162,6 +164,61 @@ def test_the_markers_of_many_transactions_are_one_write_for_each_partition(tmp_p
             assert await read_committed(wire, topic) == [b"x"] * 20
 
     asyncio.run(with_transactional_node(tmp_path, scenario, fs=fs))
+
+
+def test_what_is_too_much_for_one_turn_is_spread_over_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dohle.server.txn_markers.MARKERS_PER_TURN", 3)
+    fs, writes = WatchedFileSystem(), list[str]()
+
+    async def scenario(node: Node, wire: Wire, _: TxnProducer) -> None:
+        producers = [await TxnProducer(node, wire, f"tx-{n}").init() for n in range(5)]
+        for producer in producers:
+            for topic in TOPICS:
+                for index in range(2):
+                    assert (await producer.send(topic, b"x", index=index)).error_code == 0
+        await lead(node, "b", is_led=False)
+        fs.on_write = writes.append
+        await asyncio.gather(*(end_here(node, producer) for producer in producers))
+        await until(lambda: log_of(node, "b", 1).log_end_offset == 10)
+        # Twenty markers, three in a turn, one of a partition that has no leader in each four.
+        assert sum("/a-0/" in path for path in writes) > 1
+        assert log_of(node, "b", 0).log_end_offset == 5
+        await lead(node, "b", is_led=True)
+        await until(lambda: len(node.broker.txn_markers) == 0)
+        for topic in TOPICS:
+            for index in range(2):
+                assert await read_committed(wire, topic, index) == [b"x"] * 5
+                assert await markers(wire, topic, index) == ["COMMIT"] * 5
+
+    asyncio.run(with_transactional_node(tmp_path, scenario, fs=fs))
+
+
+class FailingWriter(MarkerWriter):
+    """Fails once, in a way that nobody has thought of."""
+
+    has_failed = False
+
+    def append(self, key: TopicPartition, marker: Marker) -> Partition:
+        """Append a marker, but not the first."""
+        if not self.has_failed:
+            self.has_failed = True
+            raise RuntimeError("this should not happen")
+        return super().append(key, marker)
+
+
+def test_a_failure_that_nobody_has_thought_of_is_tried_again(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire, producer: TxnProducer) -> None:
+        other = await TxnProducer(node, wire, "other").init()
+        for each in (producer, other):
+            assert (await each.send("a", b"x")).error_code == 0
+        node.broker.txn_markers.writer = FailingWriter(node.broker)
+        await asyncio.gather(*(end_here(node, each) for each in (producer, other)))
+        await until(lambda: len(node.broker.txn_markers) == 0)
+        assert await markers(wire, "a") == ["COMMIT", "COMMIT"]
+
+    on_transactional_node(tmp_path, scenario)
 
 
 def test_a_marker_is_tried_again_until_its_partition_has_a_leader(tmp_path: Path) -> None:
@@ -354,6 +411,7 @@ def test_what_is_wrong_with_a_marker_is_told_for_each_partition(tmp_path: Path) 
             marker_request(pid, 0, ("a", 0), ("b", 0), ("a", 7), ("nowhere", 0), commit=True),
             marker_request(pid + 1, 3, ("a", 0), coordinator_epoch=2),
             marker_request(pid + 2, -1, ("a", 0)),
+            marker_request(pid + 3, 0, ("a", 0), transaction_version=-1),
         )
         assert found == {
             pid: {
@@ -364,6 +422,7 @@ def test_what_is_wrong_with_a_marker_is_told_for_each_partition(tmp_path: Path) 
             },
             pid + 1: {("a", 0): 0},
             pid + 2: {("a", 0): ErrorCode.INVALID_REQUEST},
+            pid + 3: {("a", 0): ErrorCode.INVALID_REQUEST},
         }
         assert await read_committed(wire, "a") == [b"x"]
         old = ErrorCode.INVALID_PRODUCER_EPOCH

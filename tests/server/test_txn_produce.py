@@ -44,7 +44,7 @@ from tests.server.txn_producer import (
     read_committed,
     transactional_batch,
 )
-from tests.server.wire import Wire, batch, produce
+from tests.server.wire import Wire, batch, create_topic, produce
 
 
 def codes(answer: ProduceResponse) -> list[int]:
@@ -477,5 +477,28 @@ def test_an_abort_between_question_and_append_is_noticed(
             coordinators.release.set()
             assert (await sending).error_code == code
         assert end_offset(node, "a") == 1
+
+    on_transactional_node(tmp_path, scenario)
+
+
+def test_a_partition_that_comes_while_the_coordinator_is_asked_is_not_written(
+    tmp_path: Path,
+) -> None:
+    """It was not asked about. The producer is told what it tries again, not to abort."""
+
+    async def scenario(node: Node, wire: Wire, producer: TxnProducer) -> None:
+        coordinators = SlowCoordinators(LocalCoordinators(node.broker))
+        node.broker.txn_verification = TxnVerification(node.broker, coordinators)
+        async with await Wire.connect(node) as other:
+            data = [(topic, 0, producer.records(topic, 0, b"x")) for topic in ("a", "new")]
+            sending = asyncio.create_task(other.send(produce_request("tx", data), V2))
+            await coordinators.agreed.wait()
+            await create_topic(wire, "new", partitions=1)
+            coordinators.release.set()
+            codes = [topic.partition_responses[0].error_code for topic in (await sending).responses]
+            assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+            # What the producer sends again joins the transaction.
+            again = await other.send(produce_request("tx", data[1:]), V2)
+            assert again.responses[0].partition_responses[0].error_code == 0
 
     on_transactional_node(tmp_path, scenario)

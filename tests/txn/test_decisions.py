@@ -79,6 +79,29 @@ def test_the_start_of_a_transaction_is_when_its_first_partition_came() -> None:
     assert transactions.find().last_update_ms == started + 100
 
 
+@both_protocols
+def test_the_end_of_a_transaction_leaves_its_start(version: int) -> None:
+    transactions, producer = begun(version)
+    started = transactions.clock.now_ms()
+    transactions.clock.advance(100)
+    transactions.end(producer, version=version)
+    assert transactions.find().start_ms == started
+    transactions.clock.advance(100)
+    transactions.write_markers()
+    assert transactions.find().start_ms == started
+
+
+def test_a_transaction_that_tv1_ends_has_tv1_markers_however_it_was_begun() -> None:
+    """Their epoch is that of the records, which TV2's rule for markers would not let pass."""
+    transactions, producer = begun(2)
+    assert transactions.end(producer, version=0) == NO_PRODUCER
+    (markers,) = transactions.markers
+    assert (markers.producer_epoch, markers.transaction_version) == (producer.producer_epoch, 0)
+    transactions.write_markers()
+    assert transactions.find().producer == producer
+    assert transactions.find().previous_producer is None
+
+
 def test_with_tv2_each_transaction_has_its_own_epoch() -> None:
     transactions = Transactions()
     producer = transactions.begin()
@@ -306,6 +329,8 @@ def test_tv2_is_refused_where_records_cannot_tell_of_it() -> None:
     producer = transactions.begin()
     assert transactions.add(producer, A0, version=2) == ErrorCode.UNSUPPORTED_VERSION
     transactions.add(producer, A0, version=0)
+    # A producer of the old protocol may write with a new version of Produce, which asks like this.
+    assert transactions.add(producer, A0, version=2) == ErrorCode.NONE
     assert transactions.end(producer, version=2) == ErrorCode.UNSUPPORTED_VERSION
     assert transactions.end(producer, version=0) == NO_PRODUCER
 

@@ -1,7 +1,7 @@
 """``dohle consume``: print the records of a topic, from wherever one likes.
 
-Partitions are read by hand, without a group. Output is bytes as they are: what a record holds
-reaches the pipe unchanged.
+Partitions are read by hand, or as a member of a group. Output is bytes as they are: what a record
+holds reaches the pipe unchanged.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from dohle.cli.errors import CliError, UsageError
+from dohle.cli.errors import UsageError
 from dohle.cli.options import Commands, add_client_options, add_command, escaped, natural, positive
-from dohle.cli.session import no_such_topic, with_cluster
+from dohle.cli.session import find_partitions, with_cluster
 
 if TYPE_CHECKING:
     from dohle.client import Cluster, ConsumedRecord, Consumer, Start
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Print the records of a topic. Without -o reading begins at the first record that
 is still there; without -e, -c or -o e@... it goes on until Ctrl-C.
+
+With --group the topic is shared with the other members of the group, reading
+begins where the group was, and what was printed is committed. -o beginning (the
+default) or -o end then says where to begin where the group has not been yet, and
+-e ends when all partitions that were assigned have been read.
 
 Where to begin and to end (-o, once for each):
   beginning, end   the first record; behind the last one
@@ -44,6 +49,7 @@ examples:
   dohle consume orders
   dohle consume orders -e -o -10
   dohle consume orders -p 0 -o 1000 -c 5 -f '%p:%o %k=%s\\n'
+  dohle consume orders --group billing
   dohle consume orders -e -o s@1700000000000 -o e@1700003600000 --json
 """
 _LEVELS = ("read_committed", "read_uncommitted")
@@ -84,6 +90,12 @@ def add_parser(commands: Commands) -> None:
         action="append",
         metavar="N",
         help="only this partition; may be given more than once",
+    )
+    parser.add_argument(
+        "-G",
+        "--group",
+        metavar="GROUP",
+        help="read as a member of this group, and commit what was printed",
     )
     parser.add_argument("-c", "--count", type=positive, metavar="N", help="end after N records")
     parser.add_argument(
@@ -136,11 +148,13 @@ def run(args: argparse.Namespace) -> int:
     """Read and print."""
     begin, stop_ms = _places(args)
     show = _shower(args)
+    if args.group is not None:
+        return with_cluster(args, lambda cluster: _consume_group(cluster, args, begin, show))
 
     async def work(cluster: Cluster) -> int:
-        from dohle.client import Consumer, ConsumerConfig, IsolationLevel, OffsetReset
+        from dohle.client import Admin, Consumer, ConsumerConfig, IsolationLevel, OffsetReset
 
-        partitions = await _partitions(cluster, args)
+        partitions = await find_partitions(Admin(cluster), args.topic, args.partition)
         stops = await _stops(cluster, partitions, stop_ms)
         config = ConsumerConfig(
             isolation_level=IsolationLevel[args.isolation_level.upper()],
@@ -165,7 +179,45 @@ def _places(args: argparse.Namespace) -> tuple[Place, int | None]:
     stops = [place.number for place in args.offset if place.is_stop]
     if len(begins) > 1 or len(stops) > 1:
         raise UsageError("-o can be given once for where to begin and once (e@...) for the end")
-    return begins[0] if begins else Place("beginning"), stops[0] if stops else None
+    begin = begins[0] if begins else Place("beginning")
+    if args.group is not None:
+        if args.group == "":
+            raise UsageError("--group is empty: give the group a name")
+        if args.partition is not None:
+            raise UsageError("the group assigns the partitions: leave -p out, or --group")
+        if stops or begin.kind not in ("beginning", "end"):
+            raise UsageError(
+                "with --group -o is beginning or end, for partitions where the group has not been; "
+                "`dohle group reset-offsets` lets it go on from another place"
+            )
+    return begin, stops[0] if stops else None
+
+
+async def _consume_group(
+    cluster: Cluster,
+    args: argparse.Namespace,
+    begin: Place,
+    show: Callable[[ConsumedRecord], bytes],
+) -> int:
+    import asyncio
+
+    from dohle.client import Admin, Consumer, ConsumerConfig, IsolationLevel, OffsetReset
+
+    await find_partitions(Admin(cluster), args.topic, None)
+    config = ConsumerConfig(
+        group_id=args.group,
+        isolation_level=IsolationLevel[args.isolation_level.upper()],
+        auto_offset_reset=OffsetReset.LATEST if begin.kind == "end" else OffsetReset.EARLIEST,
+    )
+    async with Consumer(cluster, config) as consumer:
+        await consumer.subscribe([args.topic], stop_at_end=args.exit)
+        try:
+            await _print_all(consumer, show, {}, args.count)
+        except asyncio.CancelledError:
+            # Ctrl-C: whatever was read has been printed, so it counts.
+            await consumer.close(commit=True)
+            raise
+    return 0
 
 
 def _start(place: Place) -> Start:
@@ -207,26 +259,6 @@ def _shower(args: argparse.Namespace) -> Callable[[ConsumedRecord], bytes]:
         return whole_line
     key = compile_format("%k", null=null)
     return lambda item: key(item) + separator + whole_line(item)
-
-
-async def _partitions(cluster: Cluster, args: argparse.Namespace) -> list[TopicPartition]:
-    from dohle.core.errors import ErrorCode, KafkaError
-    from dohle.core.ids import TopicName, TopicPartition
-
-    name = TopicName(args.topic)
-    try:
-        topic = await cluster.topic(name)
-    except KafkaError as error:
-        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise CliError(no_such_topic(name)) from None
-        raise
-    wanted = sorted(topic.partitions) if args.partition is None else args.partition
-    for number in wanted:
-        if number not in topic.partitions:
-            raise CliError(
-                f"{name} has {len(topic.partitions)} partitions, from 0 on, and no {number}"
-            )
-    return [TopicPartition(name, number) for number in dict.fromkeys(wanted)]
 
 
 async def _stops(
@@ -271,6 +303,8 @@ async def _print_all(
 
 
 def _is_done(consumer: Consumer, stops: dict[TopicPartition, int]) -> bool:
+    if not stops:
+        return consumer.is_done
     return consumer.is_done or all(
         one in stops and consumer.position(one) >= stops[one] for one in consumer.assignment
     )

@@ -18,7 +18,18 @@ import sys
 from collections.abc import Sequence
 
 from dohle import __version__
-from dohle.cli import cluster, configs, consume, log_dump, produce, start, storage, topic
+from dohle.cli import (
+    cluster,
+    configs,
+    consume,
+    group,
+    log_dump,
+    produce,
+    start,
+    storage,
+    topic,
+    txn,
+)
 from dohle.cli.errors import CliError, describe_os_error, report_error
 from dohle.cli.options import add_global_options
 
@@ -33,6 +44,8 @@ examples:
   echo 'ann:3 apples' | dohle produce orders -K:
   dohle consume orders -e -f '%p %o %k=%s\\n'
   dohle topic describe orders
+  dohle consume orders --group billing         share a topic with others, commit what was read
+  dohle group describe billing                 committed offsets, lag and members
   dohle log dump --records data/orders-0       what is in the files of a partition
   dohle COMMAND --help                         all options of a command
 
@@ -94,6 +107,8 @@ def build_parser() -> argparse.ArgumentParser:
     configs.add_parser(commands)
     produce.add_parser(commands)
     consume.add_parser(commands)
+    group.add_parser(commands)
+    txn.add_parser(commands)
     cluster.add_parser(commands)
     storage.add_parser(commands)
     log_dump.add_parser(commands)

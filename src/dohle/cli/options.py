@@ -109,6 +109,31 @@ def _number(text: str, least: int, what: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
 
 
+def integer(text: str) -> int:
+    """Read a number, which may be negative."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def topic_partitions(text: str) -> tuple[str, tuple[int, ...] | None]:
+    """Read ``topic`` or ``topic:0,2``; without numbers all partitions are meant."""
+    topic, colon, numbers = text.partition(":")
+    if not topic or (colon and not numbers):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form TOPIC or TOPIC:0,1")
+    if not colon:
+        return topic, None
+    return topic, tuple(natural(number) for number in numbers.split(","))
+
+
+def offset(text: str) -> int:
+    """Read an offset, or another number of 64 bits from 0 on."""
+    if text.isascii() and text.isdigit() and int(text) < 1 << 63:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+
+
 def pair(text: str) -> tuple[str, str]:
     """Read ``name=value``; the value may be empty."""
     name, equals, value = text.partition("=")

@@ -40,6 +40,15 @@ def print_fields(fields: Fields) -> None:
         print(f"{f'{name}:':<{width}} {to_text(value)}")
 
 
+def print_rows(rows: Sequence[Fields], *, as_json: bool, if_empty: str) -> None:
+    """Print rows that have the same fields, for programs or for people."""
+    if as_json:
+        for row in rows:
+            print_json(row)
+    else:
+        print_table(rows, if_empty=if_empty)
+
+
 def print_table(rows: Sequence[Fields], *, if_empty: str) -> None:
     """Print rows that have the same fields; a terminal is told if there are none."""
     if not rows:

@@ -7,14 +7,15 @@ retries to run out. Behind it the client tries again as it always does.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from dohle.cli.errors import CliError, UsageError, report_error
 
 if TYPE_CHECKING:
-    from dohle.client import Cluster, Results
+    from dohle.client import Admin, Cluster, Results
     from dohle.core.errors import KafkaError
+    from dohle.core.ids import TopicPartition
 
 API_TIMEOUT_MS = 30_000
 
@@ -48,9 +49,40 @@ def with_cluster(args: argparse.Namespace, work: Callable[[Cluster], Awaitable[i
         raise CliError(describe_kafka_error(error)) from None
 
 
+def with_admin(
+    args: argparse.Namespace, work: Callable[[argparse.Namespace, Admin], Awaitable[int]]
+) -> int:
+    """Do work of an administrator on the cluster of ``-b``, and return its exit code."""
+    from dohle.client import Admin
+
+    return with_cluster(args, lambda cluster: work(args, Admin(cluster)))
+
+
 def no_such_topic(name: str) -> str:
     """Return what to say of a topic that is not there."""
     return f"there is no topic {name}; `dohle topic list` shows all"
+
+
+async def find_partitions(
+    admin: Admin, name: str, numbers: Iterable[int] | None
+) -> list[TopicPartition]:
+    """Return partitions of a topic, all if no numbers are given; say which are not there."""
+    from dohle.core.errors import ErrorCode
+    from dohle.core.ids import TopicPartition
+
+    results = await admin.describe_topics([name])
+    for error in results.errors.values():
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise CliError(no_such_topic(name))
+        raise error
+    topic = results.one()
+    wanted = sorted(topic.partitions) if numbers is None else tuple(numbers)
+    for number in wanted:
+        if number not in topic.partitions:
+            raise CliError(
+                f"{name} has {len(topic.partitions)} partitions, from 0 on, and no {number}"
+            )
+    return [TopicPartition(topic.name, number) for number in dict.fromkeys(wanted)]
 
 
 def describe_kafka_error(error: KafkaError) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from dohle.cli.errors import UsageError, report_error
@@ -21,11 +20,11 @@ from dohle.cli.session import (
     exit_code,
     no_such_topic,
     report_failures,
-    with_cluster,
+    with_admin,
 )
 
 if TYPE_CHECKING:
-    from dohle.client import Admin, Cluster, TopicInfo
+    from dohle.client import Admin, TopicInfo
 
 _CREATE_EXAMPLES = """\
 examples:
@@ -67,7 +66,7 @@ def add_parser(commands: Commands) -> None:
     text = "List all topics, the internal ones too."
     parser = add_command(family, "list", "list all topics", text, _LIST_EXAMPLES)
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: _run(args, list_topics))
+    parser.set_defaults(run=lambda args: with_admin(args, list_topics))
     text = (
         "Show topics: partitions with leader, replicas, in-sync replicas and offsets, and the\n"
         "configs that were set for the topic."
@@ -76,7 +75,7 @@ def add_parser(commands: Commands) -> None:
     parser = add_command(family, "describe", help, text, _DESCRIBE_EXAMPLES)
     parser.add_argument("names", nargs="*", metavar="TOPIC", help="default: all topics")
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: _run(args, describe_topics))
+    parser.set_defaults(run=lambda args: with_admin(args, describe_topics))
     _add_alter(family)
     text = "Delete topics with all their records. They cannot be brought back."
     help = "delete topics with all their records"
@@ -84,7 +83,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("names", nargs="+", metavar="TOPIC")
     parser.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: _run(args, delete_topics))
+    parser.set_defaults(run=lambda args: with_admin(args, delete_topics))
 
 
 def _add_create(family: Commands) -> None:
@@ -114,7 +113,7 @@ def _add_create(family: Commands) -> None:
         "--validate-only", action="store_true", help="only tell whether it could be created"
     )
     add_client_options(parser)
-    parser.set_defaults(run=lambda args: _run(args, create_topics))
+    parser.set_defaults(run=lambda args: with_admin(args, create_topics))
 
 
 def _add_alter(family: Commands) -> None:
@@ -140,18 +139,10 @@ def _add_alter(family: Commands) -> None:
 def _run_alter(args: argparse.Namespace) -> int:
     if not (args.partitions or args.config or args.delete_config):
         raise UsageError("nothing to alter: give --partitions, --config or --delete-config")
-    return _run(args, alter_topic)
+    return with_admin(args, alter_topic)
 
 
-def _run(
-    args: argparse.Namespace, work: Callable[[argparse.Namespace, Cluster, Admin], Awaitable[int]]
-) -> int:
-    from dohle.client import Admin
-
-    return with_cluster(args, lambda cluster: work(args, cluster, Admin(cluster)))
-
-
-async def create_topics(args: argparse.Namespace, cluster: Cluster, admin: Admin) -> int:
+async def create_topics(args: argparse.Namespace, admin: Admin) -> int:
     """Create topics that all look the same."""
     from dohle.client import NewTopic, Results
     from dohle.core.errors import ErrorCode
@@ -186,17 +177,14 @@ async def create_topics(args: argparse.Namespace, cluster: Cluster, admin: Admin
     return exit_code(results)
 
 
-async def list_topics(args: argparse.Namespace, cluster: Cluster, admin: Admin) -> int:
+async def list_topics(args: argparse.Namespace, admin: Admin) -> int:
     """Show one row a topic."""
-    from dohle.cli.output import print_json, print_table
+    from dohle.cli.output import print_rows
 
     topics = sorted((await admin.list_topics()).values(), key=lambda topic: topic.name)
     rows = [_summary(topic) for topic in topics]
-    if args.json:
-        for row in rows:
-            print_json(row)
-    else:
-        print_table(rows, if_empty="there are no topics; `dohle topic create NAME` makes one")
+    if_empty = "there are no topics; `dohle topic create NAME` makes one"
+    print_rows(rows, as_json=args.json, if_empty=if_empty)
     return 0
 
 
@@ -214,7 +202,7 @@ def _summary(topic: TopicInfo) -> dict[str, object]:
     }
 
 
-async def describe_topics(args: argparse.Namespace, cluster: Cluster, admin: Admin) -> int:
+async def describe_topics(args: argparse.Namespace, admin: Admin) -> int:
     """Show topics in full."""
     from dohle.cli.topic_description import describe, print_description
     from dohle.client import Results
@@ -233,7 +221,7 @@ async def describe_topics(args: argparse.Namespace, cluster: Cluster, admin: Adm
     return exit_code(results)
 
 
-async def alter_topic(args: argparse.Namespace, cluster: Cluster, admin: Admin) -> int:
+async def alter_topic(args: argparse.Namespace, admin: Admin) -> int:
     """Change configs first: they can be refused without anything having happened."""
     from dohle.client import AlterOp, ConfigChange, ConfigResource, ResourceType
 
@@ -248,7 +236,7 @@ async def alter_topic(args: argparse.Namespace, cluster: Cluster, admin: Admin) 
     return 0
 
 
-async def delete_topics(args: argparse.Namespace, cluster: Cluster, admin: Admin) -> int:
+async def delete_topics(args: argparse.Namespace, admin: Admin) -> int:
     """Delete topics by their names."""
     from dohle.client import Results
     from dohle.core.errors import ErrorCode

@@ -36,10 +36,22 @@ from dohle.client.config import (
 from dohle.client.consumer import Consumer
 from dohle.client.errors import ClientClosed, ConnectionClosed, TimedOut
 from dohle.client.fetched import ConsumedRecord
+from dohle.client.group_membership import GroupMetadata
+from dohle.client.group_offsets import OffsetAndMetadata
+from dohle.client.group_values import (
+    GroupDescription,
+    GroupListing,
+    GroupMemberDescription,
+    GroupType,
+    ProducerDescription,
+    TransactionDescription,
+    TransactionListing,
+)
 from dohle.client.metadata import Broker, ClusterMetadata, PartitionInfo, TopicInfo
 from dohle.client.offsets import OffsetInfo
 from dohle.client.producer import Producer
 from dohle.client.producer_batch import RecordMetadata
+from dohle.client.rebalance_listener import RebalanceListener
 from dohle.client.results import Results
 from dohle.client.starts import At, Beginning, End, MaxTimestamp, Since, Start, Tail
 
@@ -66,15 +78,23 @@ __all__ = [
     "CreatedTopic",
     "End",
     "Features",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMemberDescription",
+    "GroupMetadata",
+    "GroupType",
     "IsolationLevel",
     "LogDirDescription",
     "MaxTimestamp",
     "NewTopic",
+    "OffsetAndMetadata",
     "OffsetInfo",
     "OffsetReset",
     "PartitionInfo",
     "Producer",
     "ProducerConfig",
+    "ProducerDescription",
+    "RebalanceListener",
     "RecordMetadata",
     "ResourceType",
     "Results",
@@ -83,6 +103,8 @@ __all__ = [
     "Tail",
     "TimedOut",
     "TopicInfo",
+    "TransactionDescription",
+    "TransactionListing",
     "run",
 ]
 

@@ -68,6 +68,14 @@ class Accumulator:
         if queue.is_idle and not queue.is_broken:
             self._active.pop(queue.partition, None)
 
+    def restart_sequences(self) -> None:
+        """Begin all sequences anew, under another identity; nothing may be in flight."""
+        for queue in self._queues.values():
+            assert queue.is_idle
+            queue.identity = None
+            queue.is_broken = False
+        self._active.clear()
+
     def unfinished(self) -> Iterator[ProducerBatch]:
         """Go through all batches without outcome."""
         for queue in self._active.values():
@@ -108,7 +116,11 @@ class Accumulator:
         if batch is None or not self._fits(batch, record_bytes):
             if batch is not None:
                 batch.is_sealed = True
-            builder = BatchBuilder(codec=self._config.codec, level=self._config.compression_level)
+            builder = BatchBuilder(
+                codec=self._config.codec,
+                level=self._config.compression_level,
+                is_transactional=self._config.transactional_id is not None,
+            )
             batch = ProducerBatch(partition, builder, queue.take_ordinal(), now_ms)
             queue.waiting.append(batch)
             self._active[partition] = queue

@@ -1,4 +1,6 @@
-"""Administration: topics, partitions, offsets, the cluster itself. Configs are a part of their own.
+"""Administration: topics, partitions, offsets, the cluster itself.
+
+Configs, groups and transactions are parts of their own.
 
 Where an operation concerns several things, each has its own result: one bad name does not spoil the
 rest. Requests for the controller go to the broker that metadata names as such, and again to another
@@ -7,11 +9,12 @@ if that was wrong; what concerns one broker or one partition goes to that broker
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from dohle.client.admin_configs import ConfigAdmin, entry_source
+from dohle.client.admin_groups import GroupAdmin
 from dohle.client.admin_requests import sort_out
+from dohle.client.admin_transactions import TransactionAdmin
 from dohle.client.admin_values import (
     BrokerDescription,
     ClusterDescription,
@@ -71,7 +74,7 @@ from dohle.protocol.messages.describe_log_dirs import (
 _DELETE_TOPICS_BY_STATE = 6
 
 
-class Admin(ConfigAdmin):
+class Admin(ConfigAdmin, GroupAdmin, TransactionAdmin):
     """Asks the cluster to change, and tells how it is."""
 
     async def create_topics(
@@ -262,20 +265,7 @@ class Admin(ConfigAdmin):
                 raise answered_error(answer.error_code, f"log dirs of {connection.address}")
             return tuple(map(_log_dir, answer.results))
 
-        found = await asyncio.gather(
-            *(self._ask_broker(node_id, "describe log dirs", ask) for node_id in nodes),
-            return_exceptions=True,
-        )
-        done: dict[BrokerId, tuple[LogDirDescription, ...]] = {}
-        errors: dict[BrokerId, KafkaError] = {}
-        for node_id, result in zip(nodes, found, strict=True):
-            if isinstance(result, KafkaError):
-                errors[node_id] = result
-            elif isinstance(result, BaseException):
-                raise result
-            else:
-                done[node_id] = result
-        return Results(done, errors)
+        return await self._ask_brokers(nodes, "describe log dirs", ask)
 
     async def describe_features(self) -> Features:
         """Return which features the cluster could use and which it does."""

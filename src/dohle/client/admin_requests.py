@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from dohle.client.cluster import Cluster
 from dohle.client.connection import Connection
+from dohle.client.coordinators import CoordinatorKind
 from dohle.client.errors import answered_error
+from dohle.client.metadata import NO_LEADER
 from dohle.client.results import Results
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
@@ -62,6 +65,30 @@ class AdminRequests:
             return await ask(await self._cluster.connection(node_id))
 
         return await self._cluster.retry(what, attempt)
+
+    async def _ask_brokers(
+        self, node_ids: Iterable[BrokerId], what: str, ask: Ask[_Result]
+    ) -> Results[BrokerId, _Result]:
+        """Ask several brokers at once; each has its own result."""
+        nodes = tuple(node_ids)
+        found = await asyncio.gather(
+            *(self._ask_broker(node_id, what, ask) for node_id in nodes), return_exceptions=True
+        )
+        done: dict[BrokerId, _Result] = {}
+        errors: dict[BrokerId, KafkaError] = {}
+        for node_id, result in zip(nodes, found, strict=True):
+            if isinstance(result, KafkaError):
+                errors[node_id] = result
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                done[node_id] = result
+        return Results(done, errors)
+
+    def _coordinator_of(self, kind: CoordinatorKind, key: str) -> BrokerId:
+        """Return the broker that was just asked as a coordinator."""
+        known = self._cluster.coordinators.known(kind, key)
+        return NO_LEADER if known is None else known
 
     async def _ask_controller(self, what: str, ask: Ask[_Result]) -> _Result:
         async def attempt() -> _Result:

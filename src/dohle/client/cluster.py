@@ -4,7 +4,9 @@ Rules it keeps:
 
 - The bootstrap list is only the way in: brokers are then known by their ids and reached where they
   say they listen. If none of them can be reached, the list is used again.
-- One connection a broker, made when it is first needed and made anew when it was lost.
+- One connection a broker, made when it is first needed and made anew when it was lost. A broker
+  answers a connection's requests in order, so whoever has requests that wait (a fetch, a
+  JoinGroup) asks over a channel of its own: further connections that it shares with nobody.
 - Metadata is asked for when something is missing, known to be wrong or too old. Those who ask at
   the same time share the answer.
 - :meth:`Cluster.retry` is the one place that tries again: as long as the error is a retriable one,
@@ -21,7 +23,8 @@ from typing import Self, TypeVar
 from dohle.client.addresses import Address, parse_bootstrap
 from dohle.client.backoff import Backoff
 from dohle.client.config import ClientConfig
-from dohle.client.connection import Connection
+from dohle.client.connection import SHARED, Channel, Connection
+from dohle.client.coordinators import Coordinators
 from dohle.client.errors import (
     ClientClosed,
     ConnectionClosed,
@@ -63,8 +66,10 @@ class Cluster:
             self.config.retry_backoff_ms, self.config.retry_backoff_max_ms, self.rng
         )
         self._bootstrap = parse_bootstrap(bootstrap)
-        self._connections: dict[Address, Connection] = {}
-        self._opening: dict[Address, asyncio.Lock] = {}
+        self.coordinators = Coordinators(self)
+        self._connections: dict[tuple[Address, Channel], Connection] = {}
+        self._opening: dict[tuple[Address, Channel], asyncio.Lock] = {}
+        self._channels = 0
         self._refreshing = asyncio.Lock()
         #: When the answer that tells of a topic was asked for, on the loop's clock.
         self._asked_at: dict[TopicName, float] = {}
@@ -83,9 +88,24 @@ class Cluster:
         connections, self._connections = self._connections, {}
         await asyncio.gather(*(connection.close() for connection in connections.values()))
 
+    def new_channel(self, purpose: str) -> Channel:
+        """Return a channel that nobody else uses."""
+        self._channels += 1
+        return Channel(f"{purpose} {self._channels}")
+
+    async def close_channel(self, channel: Channel) -> None:
+        """Close a channel's connections; whoever waits on one gets an error."""
+        for key in [key for key in self._connections if key[1] == channel]:
+            self._opening.pop(key, None)
+            await self._connections.pop(key).close()
+
     async def any_connection(self) -> Connection:
         """Return a connection to some broker: an open one, else to one known, else bootstrap."""
-        open_ones = [each for each in self._connections.values() if not each.is_closed]
+        open_ones = [
+            each
+            for (_, channel), each in self._connections.items()
+            if channel == SHARED and not each.is_closed
+        ]
         if open_ones:
             return min(open_ones, key=lambda connection: connection.in_flight_requests)
         known = [broker.address for broker in self.metadata.brokers.values()]
@@ -98,7 +118,7 @@ class Cluster:
                 failures.append(str(error.args[0]))
         raise ConnectionClosed(f"no broker can be reached: {'; '.join(failures)}")
 
-    async def connection(self, node_id: BrokerId) -> Connection:
+    async def connection(self, node_id: BrokerId, channel: Channel = SHARED) -> Connection:
         """Return a connection to one broker."""
         broker = self.metadata.brokers.get(node_id)
         if broker is None:
@@ -108,7 +128,7 @@ class Cluster:
             raise KafkaError(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster now"
             )
-        return await self._connect(broker.address)
+        return await self._connect(broker.address, channel)
 
     async def controller_connection(self) -> Connection:
         """Return a connection to the broker that takes requests for the controller."""
@@ -250,13 +270,14 @@ class Cluster:
             return False
         return all(self._asked_at.get(name, float("-inf")) >= than for name in names)
 
-    async def _connect(self, address: Address) -> Connection:
+    async def _connect(self, address: Address, channel: Channel = SHARED) -> Connection:
         """Return the connection to an address, opening it unless another caller just does."""
-        connection = self._connections.get(address)
+        key = (address, channel)
+        connection = self._connections.get(key)
         if connection is not None and not connection.is_closed:
             return connection
-        async with self._opening.setdefault(address, asyncio.Lock()):
-            connection = self._connections.get(address)
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            connection = self._connections.get(key)
             if connection is not None and not connection.is_closed:
                 return connection
             self._check_open()
@@ -266,7 +287,7 @@ class Cluster:
             except ClientClosed:
                 await connection.close()
                 raise
-            self._connections[address] = connection
+            self._connections[key] = connection
             return connection
 
     def _check_open(self) -> None:
@@ -276,9 +297,9 @@ class Cluster:
     async def _drop_unknown_brokers(self) -> None:
         """Forget connections to what is no broker any more, once they are idle."""
         known = {broker.address for broker in self.metadata.brokers.values()}
-        for address in [each for each in self._connections if each not in known]:
-            connection = self._connections[address]
+        for key in [key for key in self._connections if key[0] not in known]:
+            connection = self._connections[key]
             if not connection.in_flight_requests:
-                del self._connections[address]
-                self._opening.pop(address, None)
+                del self._connections[key]
+                self._opening.pop(key, None)
                 await connection.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
+from dohle.client.assignors import ASSIGNORS
 from dohle.records.compression import Codec
 
 #: Batches of one producer and partition that a broker remembers, and so can tell from repeats.
@@ -84,6 +85,10 @@ class ProducerConfig:
     max_block_ms: int = 60_000
     #: How long a record may take from ``send`` to its outcome.
     delivery_timeout_ms: int = 120_000
+    #: Lets records be sent in transactions, and fences whoever had this id before.
+    transactional_id: str | None = None
+    #: A transaction that is open longer is aborted by the broker.
+    transaction_timeout_ms: int = 60_000
     allow_auto_create_topics: bool = True
 
     def __post_init__(self) -> None:
@@ -95,7 +100,12 @@ class ProducerConfig:
             "max_in_flight_requests",
             "max_block_ms",
             "delivery_timeout_ms",
+            "transaction_timeout_ms",
         )
+        if self.transactional_id == "":
+            raise ValueError("transactional_id is empty: leave it out, or give it a name")
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise ValueError("transactions need enable_idempotence")
         if self.linger_ms < 0:
             raise ValueError(f"linger_ms is {self.linger_ms}: not to wait is 0")
         if self.acks not in (0, 1, -1):
@@ -125,9 +135,39 @@ class ConsumerConfig:
     check_crcs: bool = True
     #: What the records of one batch may decompress to.
     decompressed_bytes_max: int = 134_217_728
+    #: The group to share topics with (``subscribe``), or to keep offsets for (``commit``).
+    group_id: str | None = None
+    #: Makes a static member: one that comes back under this name has what it had before.
+    group_instance_id: str | None = None
+    #: The assignors to offer, the preferred one first. Only if all are cooperative, members keep
+    #: what they have during a rebalance.
+    partition_assignment_strategy: tuple[str, ...] = ("range", "cooperative-sticky")
+    #: How long the group waits for a heartbeat before it goes on without this member.
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3000
+    #: How long a rebalance waits for this member to come back for records.
+    max_poll_interval_ms: int = 300_000
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = 5000
 
     def __post_init__(self) -> None:
-        _positive(self, "fetch_max_bytes", "max_partition_fetch_bytes", "decompressed_bytes_max")
+        _positive(
+            self,
+            "fetch_max_bytes",
+            "max_partition_fetch_bytes",
+            "decompressed_bytes_max",
+            "session_timeout_ms",
+            "heartbeat_interval_ms",
+            "max_poll_interval_ms",
+            "auto_commit_interval_ms",
+        )
+        if self.group_id == "":
+            raise ValueError("group_id is empty: leave it out, or give the group a name")
+        for name in self.partition_assignment_strategy:
+            if name not in ASSIGNORS:
+                raise ValueError(f"{name!r} is no assignor: {', '.join(ASSIGNORS)} are")
+        if not self.partition_assignment_strategy:
+            raise ValueError("partition_assignment_strategy is empty: a group needs an assignor")
         if self.fetch_min_bytes < 0 or self.fetch_max_wait_ms < 0:
             raise ValueError("fetch_min_bytes and fetch_max_wait_ms cannot be negative")
 

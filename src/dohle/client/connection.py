@@ -21,7 +21,7 @@ import socket
 from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NewType, TypeVar
 
 from dohle import __version__
 from dohle.client.addresses import Address
@@ -37,6 +37,10 @@ from dohle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersions
 from dohle.protocol.schema import Buffer, Records, Request, Response
 
 _Answer = TypeVar("_Answer", bound=Response)
+
+#: Which of several connections to a broker.
+Channel = NewType("Channel", str)
+SHARED = Channel("shared")
 
 _CORRELATION_ID_MAX = 2**31 - 1
 _CLOSE_TIMEOUT_S = 5
@@ -102,24 +106,39 @@ class Connection:
         """Tell whether the broker knows this request in a version that is known here."""
         return self._versions.serves(request)
 
-    def version_of(self, request: type[Request]) -> int:
+    def version_of(self, request: type[Request], version_max: int | None = None) -> int:
         """Return the version in which this request is sent, or raise UnsupportedVersion."""
-        return self._versions.choose(request)
+        return self._versions.choose(request, version_max)
 
     async def request(
-        self, message: Request, answer: type[_Answer], *, timeout_ms: int | None = None
+        self,
+        message: Request,
+        answer: type[_Answer],
+        *,
+        timeout_ms: int | None = None,
+        version_max: int | None = None,
     ) -> _Answer:
-        """Send a request and wait for its answer, by default for ``request_timeout_ms``."""
-        return await (await self.send(message, answer, timeout_ms=timeout_ms))
+        """Send a request and wait for its answer, by default for ``request_timeout_ms``.
+
+        ``version_max`` is for requests whose newer versions mean something else.
+        """
+        return await (
+            await self.send(message, answer, timeout_ms=timeout_ms, version_max=version_max)
+        )
 
     async def send(
-        self, message: Request, answer: type[_Answer], *, timeout_ms: int | None = None
+        self,
+        message: Request,
+        answer: type[_Answer],
+        *,
+        timeout_ms: int | None = None,
+        version_max: int | None = None,
     ) -> Coroutine[Any, Any, _Answer]:
         """Send a request as soon as there is room for it, and return the answer to wait for.
 
         Who waits for one call to return before the next has requests that leave in this order.
         """
-        version = self.version_of(type(message))
+        version = self.version_of(type(message), version_max)
         waiting = await self._begin(message, version, timeout_ms)
 
         async def answered() -> _Answer:

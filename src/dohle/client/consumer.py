@@ -1,66 +1,70 @@
-"""The consumer: reads partitions that are assigned to it by hand, from wherever one likes.
+"""The consumer: reads partitions that are assigned by hand, or that its group gives it.
 
-Rules it keeps:
+Rules it keeps, beside those of fetching (:mod:`dohle.client.fetcher`) and of being a member
+(:mod:`dohle.client.group_member`):
 
-- At most one fetch a broker is on its way, and at most two answers a partition are held: the one
-  that is given out and the one after it. With the sizes of fetches this bounds its memory.
-- A partition whose fetch fails with a retriable error is tried again, with growing pauses; an error
-  that lasts longer than the time for an operation, or is not retriable, is raised to the reader. It
-  may read on afterwards: nothing has been skipped.
-- An offset that is not in the log any more is reset as ``auto_offset_reset`` says.
+- In a partition records come in order, each once between two seeks.
+- Who comes back for the next record has processed those before: only then partitions are handed
+  over and offsets committed by themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Coroutine, Iterator, Mapping
-from typing import Any, Self
+import re
+from collections.abc import Iterable, Mapping
+from typing import Self
 
+from dohle.client.assignors import ASSIGNORS
 from dohle.client.cluster import Cluster
+from dohle.client.commits import Commits
 from dohle.client.config import ConsumerConfig, OffsetReset
-from dohle.client.errors import ClientClosed, answered_error, is_retriable
-from dohle.client.fetched import ConsumedRecord, FetchedRecords, PartitionReader
-from dohle.client.metadata import Broker
+from dohle.client.errors import ClientClosed
+from dohle.client.fetched import ConsumedRecord, PartitionReader
+from dohle.client.fetcher import Fetcher
+from dohle.client.group_member import GroupMember, Topics
+from dohle.client.group_membership import GroupMembership, GroupMetadata
+from dohle.client.group_offsets import OffsetAndMetadata
 from dohle.client.offsets import resolve_starts
+from dohle.client.rebalance_listener import RebalanceListener
 from dohle.client.starts import Beginning, End, Start
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
-from dohle.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
-
-_BUFFERED_MAX = 2
+from dohle.core.ids import GroupId, TopicName, TopicPartition
 
 
 class Consumer:
-    """Reads assigned partitions; made and used within a running loop, by one task at a time."""
+    """Reads partitions; made and used within a running loop, by one task at a time.
+
+    Leaving it as a context manager without an error commits what was read, if it is a consumer
+    of a group that commits by itself.
+    """
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig | None = None) -> None:
         self.config = config or ConsumerConfig()
         self._cluster = cluster
-        self._loop = asyncio.get_running_loop()
-        #: In the order of the next fetch: a partition that gave records goes behind the others.
-        self._readers: dict[TopicPartition, PartitionReader] = {}
-        self._ready: deque[FetchedRecords] = deque()
-        self._current: FetchedRecords | None = None
-        self._records: Iterator[ConsumedRecord] | None = None
-        self._errors: deque[KafkaError] = deque()
-        self._busy_nodes: set[BrokerId] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._news = asyncio.Event()
-        self._is_refreshing = False
+        self._fetcher = Fetcher(cluster, self.config)
+        self._group_channel = cluster.new_channel("group")
+        self._commits: Commits | None = None
+        self._member: GroupMember | None = None
+        self._listener = RebalanceListener()
+        self._stop_at_end = False
         self._is_closed = False
+        if self.config.group_id is not None:
+            self._commits = Commits(
+                cluster,
+                GroupId(self.config.group_id),
+                self._group_channel,
+                wake=self._on_commit_news,
+                report=self._fetcher.errors.append,
+            )
+            if self.config.enable_auto_commit:
+                self._commits.start(self.config.auto_commit_interval_ms)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        await self.close(commit=kind is None)
 
     async def assign(
         self, starts: Mapping[TopicPartition, Start], *, stop_at_end: bool = False
@@ -70,70 +74,155 @@ class Consumer:
         With ``stop_at_end`` reading ends where the partitions end now.
         """
         self._check_open()
+        if self._member is not None:
+            raise ValueError("the group assigns the partitions: unsubscribe first")
         level = self.config.isolation_level
         offsets = await resolve_starts(self._cluster, starts, level)
-        for topic in {partition.topic for partition in starts}:
-            await self._cluster.topic(topic)
-        ends: Mapping[TopicPartition, int] = {}
-        if stop_at_end:
-            ends = await resolve_starts(self._cluster, dict.fromkeys(starts, End()), level)
-        for reader in self._readers.values():
-            reader.generation += 1
-        self._readers = {
-            partition: PartitionReader(partition, offset, ends.get(partition))
-            for partition, offset in offsets.items()
-        }
-        self._errors.clear()
-        self._news.set()
+        self._stop_at_end = stop_at_end
+        readers = await self._readers_at(offsets)
+        self._fetcher.remove([*self._fetcher.readers])
+        self._fetcher.errors.clear()
+        self._fetcher.add(readers)
+
+    async def subscribe(
+        self,
+        topics: Iterable[str] | re.Pattern[str],
+        listener: RebalanceListener | None = None,
+        *,
+        stop_at_end: bool = False,
+    ) -> None:
+        """Read, together with the other members of the group, these topics.
+
+        A pattern must match a topic's whole name; topics that are made later are found too. With
+        ``stop_at_end`` reading ends when all partitions that this member has were read up to
+        where they ended when it got them.
+        """
+        self._check_open()
+        if self._commits is None:
+            raise ValueError("to subscribe a consumer needs a group_id")
+        if isinstance(topics, str):
+            raise TypeError("topics is one text: give a list of topics")
+        wanted: Topics = topics if isinstance(topics, re.Pattern) else tuple(map(TopicName, topics))
+        self._listener = listener or RebalanceListener()
+        self._stop_at_end = stop_at_end
+        if self._member is not None:
+            self._member.topics = wanted
+            await self._member.look_at_topics()
+            return
+        self._fetcher.remove([*self._fetcher.readers])
+        member = self._new_member(self._commits.group_id, wanted)
+        await member.start()
+        self._member = member
+        self._commits.membership = member.membership
+
+    async def unsubscribe(self, *, commit: bool = True) -> None:
+        """Give up what the group assigned, and leave it."""
+        member, self._member = self._member, None
+        if member is None or self._commits is None:
+            return
+        await member.stop()
+        owned = member.membership.owned
+        try:
+            if owned:
+                is_lost = not member.membership.may_commit
+                await self._hand_back(owned, is_lost=is_lost, commit=commit)
+        finally:
+            self._commits.membership = None
+            await member.leave()
 
     async def seek(self, partition: TopicPartition, start: Start) -> None:
         """Go on reading a partition from another place."""
         offsets = await resolve_starts(
             self._cluster, {partition: start}, self.config.isolation_level
         )
-        self._readers[partition].go_to(offsets[partition])
-        self._news.set()
+        self._fetcher.readers[partition].go_to(offsets[partition])
+        self._fetcher.news.set()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give out no records of these partitions until they are resumed."""
+        for partition in partitions:
+            reader = self._fetcher.readers[partition]
+            reader.is_paused = True
+            reader.go_to(reader.position)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on with partitions that were paused."""
+        for partition in partitions:
+            self._fetcher.readers[partition].is_paused = False
+        self._fetcher.news.set()
+
+    @property
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are paused."""
+        readers = self._fetcher.readers.values()
+        return tuple(reader.partition for reader in readers if reader.is_paused)
 
     def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record of a partition."""
-        return self._readers[partition].position
+        return self._fetcher.readers[partition].position
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
         """Return the end of a partition as of the last fetch, if there was one."""
-        return self._readers[partition].high_watermark
+        return self._fetcher.readers[partition].high_watermark
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions that are read."""
-        return tuple(self._readers)
+        return tuple(self._fetcher.readers)
 
     @property
     def is_done(self) -> bool:
         """Whether all partitions have been read up to where they are to stop."""
-        return all(reader.is_done for reader in self._readers.values())
+        if self._member is not None and not (
+            self._stop_at_end and self._member.membership.is_stable
+        ):
+            return False
+        return all(reader.is_done for reader in self._fetcher.readers.values())
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return who this is in its group, for offsets that are part of a transaction."""
+        return self._group_commits().who
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
+    ) -> None:
+        """Commit offsets, by default behind all records that were given out."""
+        self._check_open()
+        commits = self._group_commits()
+        await commits.commit(self._positions() if offsets is None else offsets)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the group's committed offsets; a partition without one is left out."""
+        self._check_open()
+        return await self._group_commits().committed(partitions)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> ConsumedRecord:
         """Return the next record of any partition; in a partition they come in order."""
+        fetcher = self._fetcher
         while True:
-            item = self._next_buffered()
+            if self._commits is not None:
+                await self._attend(self._commits)
+            item = fetcher.next_buffered()
             if item is not None:
                 return item
-            if self._ready:
+            if fetcher.has_answers:
                 # Between two answers others get their turn, the next fetch among them.
                 await asyncio.sleep(0)
-                self._open_next()
+                fetcher.open_next()
                 continue
             self._check_open()
-            if self._errors:
-                raise self._errors.popleft()
+            if fetcher.errors:
+                raise fetcher.errors.popleft()
             if self.is_done:
                 raise StopAsyncIteration
-            self._news.clear()
-            self._fetch_more()
-            await self._news.wait()
+            fetcher.news.clear()
+            fetcher.fetch_more()
+            await fetcher.news.wait()
 
     async def poll(self, *, timeout_ms: int = 0, max_records: int = 500) -> list[ConsumedRecord]:
         """Return the records that are there, waiting for the first one for a while.
@@ -145,249 +234,162 @@ class Consumer:
                 items = [await self.__anext__()]
         except (TimeoutError, StopAsyncIteration):
             return []
+        fetcher = self._fetcher
         while len(items) < max_records:
-            item = self._next_buffered()
+            item = fetcher.next_buffered()
             if item is None:
-                if not self._ready:
+                if not fetcher.has_answers:
                     break
-                self._open_next()
+                fetcher.open_next()
                 continue
             items.append(item)
         return items
 
-    async def close(self) -> None:
-        """Stop fetching."""
-        self._is_closed = True
-        self._news.set()
-        tasks = [*self._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def close(self, *, commit: bool = True) -> None:
+        """Stop reading, commit (if commits happen by themselves) and leave the group."""
+        if self._is_closed:
+            return
+        try:
+            if self._member is not None:
+                await self.unsubscribe(commit=commit)
+            elif self._commits is not None and commit and self.config.enable_auto_commit:
+                await self._commits.commit_quietly(self._positions())
+        finally:
+            self._is_closed = True
+            self._fetcher.news.set()
+            if self._commits is not None:
+                await self._commits.close()
+            await self._fetcher.close()
+            await self._cluster.close_channel(self._group_channel)
+
+    async def _attend(self, commits: Commits) -> None:
+        """Let happen what waits for the reader to come back."""
+        if commits.is_due:
+            commits.commit_by_itself(self._positions())
+        member = self._member
+        if member is None:
+            return
+        if member.is_reader_wanted:
+            await member.let_reader_in()
+        if member.failure is not None:
+            raise member.failure
+
+    async def _save(self) -> None:
+        """Commit what was read before a rebalance during which it is read on."""
+        assert self._commits is not None
+        if self.config.enable_auto_commit:
+            await self._commits.commit_quietly(self._positions())
+
+    async def _give_up(self, partitions: tuple[TopicPartition, ...], is_lost: bool) -> None:
+        """Hand partitions back to the group during a rebalance."""
+        try:
+            await self._hand_back(partitions, is_lost=is_lost, commit=True)
+        except Exception as error:
+            # A listener's: its caller is to see it, and the rebalance goes on.
+            self._fetcher.errors.append(error)
+
+    async def _hand_back(
+        self, partitions: tuple[TopicPartition, ...], *, is_lost: bool, commit: bool
+    ) -> None:
+        assert self._commits is not None
+        try:
+            if is_lost:
+                await self._listener.on_partitions_lost(partitions)
+                return
+            if commit and self.config.enable_auto_commit:
+                places = self._positions()
+                await self._commits.commit_quietly(
+                    {each: places[each] for each in partitions if each in places}
+                )
+            await self._listener.on_partitions_revoked(partitions)
+        finally:
+            self._fetcher.remove(partitions)
+            self._commits.forget(partitions)
+
+    async def _take(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Begin to read what the group assigned, from where the group was."""
+        assert self._commits is not None
+        if partitions:
+            found = await self._commits.committed(partitions)
+            offsets = {each: place.offset for each, place in found.items()}
+            missing = [each for each in partitions if each not in offsets]
+            if missing:
+                offsets |= await self._reset_offsets(missing)
+            readers = await self._readers_at(offsets)
+            for reader in readers:
+                if reader.partition in found:
+                    reader.position_epoch = found[reader.partition].leader_epoch
+            self._fetcher.add(readers)
+        try:
+            await self._listener.on_partitions_assigned(partitions)
+        except Exception as error:
+            self._fetcher.errors.append(error)
+
+    async def _reset_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        policy = self.config.auto_offset_reset
+        if policy is OffsetReset.NONE:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"group {self.config.group_id} has no committed offset for "
+                f"{', '.join(map(str, partitions))}, and auto_offset_reset is none",
+            )
+        start = Beginning() if policy is OffsetReset.EARLIEST else End()
+        return await resolve_starts(
+            self._cluster, dict.fromkeys(partitions, start), self.config.isolation_level
+        )
+
+    async def _readers_at(self, offsets: Mapping[TopicPartition, int]) -> list[PartitionReader]:
+        for topic in {partition.topic for partition in offsets}:
+            await self._cluster.topic(topic)
+        ends: Mapping[TopicPartition, int] = {}
+        if self._stop_at_end:
+            ends = await resolve_starts(
+                self._cluster, dict.fromkeys(offsets, End()), self.config.isolation_level
+            )
+        return [
+            PartitionReader(partition, offset, ends.get(partition))
+            for partition, offset in offsets.items()
+        ]
+
+    def _positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {
+            partition: OffsetAndMetadata(reader.position, reader.position_epoch)
+            for partition, reader in self._fetcher.readers.items()
+        }
+
+    def _new_member(self, group_id: GroupId, topics: Topics) -> GroupMember:
+        config = self.config
+        membership = GroupMembership(
+            group_id,
+            [ASSIGNORS[name] for name in config.partition_assignment_strategy],
+            group_instance_id=config.group_instance_id,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+        )
+        return GroupMember(
+            self._cluster,
+            membership,
+            topics,
+            self._group_channel,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            give_up=self._give_up,
+            save=self._save,
+            take=self._take,
+            wake_reader=self._fetcher.news.set,
+            report=self._fetcher.errors.append,
+        )
+
+    def _on_commit_news(self) -> None:
+        self._fetcher.news.set()
+        if self._member is not None:
+            self._member.wake()
+
+    def _group_commits(self) -> Commits:
+        if self._commits is None:
+            raise ValueError("offsets are kept for a group: this consumer has no group_id")
+        return self._commits
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClientClosed("the consumer is closed")
-
-    def _next_buffered(self) -> ConsumedRecord | None:
-        """Return the next record of the answer that is given out, if there is one."""
-        if self._records is None or self._current is None:
-            return None
-        reader = self._current.reader
-        if self._current.is_current:
-            try:
-                for item in self._records:
-                    return item
-                reader.buffered -= 1
-            except BaseException:
-                # The records before the bad ones were given out; the rest is fetched again.
-                reader.go_to(reader.position)
-                self._current = self._records = None
-                raise
-        self._current = self._records = None
-        return None
-
-    def _open_next(self) -> None:
-        """Begin with the next answer, and let its successor be fetched meanwhile."""
-        if self._ready:
-            self._current = self._ready.popleft()
-            self._records = self._current.records(self.config)
-            self._fetch_more()
-
-    def _fetch_more(self) -> None:
-        """Send a fetch to each broker that has none to answer and leads what can be fetched."""
-        now = self._loop.time()
-        groups: dict[BrokerId, list[PartitionReader]] = {}
-        for reader in self._readers.values():
-            if reader.is_fetching or reader.is_done or reader.buffered >= _BUFFERED_MAX:
-                continue
-            if reader.not_before > now:
-                continue  # the failure has set a timer
-            leader = self._cluster.metadata.leader(reader.partition)
-            if leader is None:
-                self._failed(
-                    reader,
-                    KafkaError(
-                        ErrorCode.LEADER_NOT_AVAILABLE, f"{reader.partition} has no known leader"
-                    ),
-                )
-            elif leader.node_id not in self._busy_nodes:
-                groups.setdefault(leader.node_id, []).append(reader)
-        for node_id, readers in groups.items():
-            self._busy_nodes.add(node_id)
-            for reader in readers:
-                reader.is_fetching = True
-            self._spawn(self._fetch(node_id, readers))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _fetch(self, node_id: BrokerId, readers: list[PartitionReader]) -> None:
-        """Fetch from one broker once."""
-        asked = {reader.partition: (reader, reader.generation) for reader in readers}
-        topic_names: dict[Uuid, TopicName] = {}
-        try:
-            connection = await self._cluster.connection(node_id)
-            request = self._request(readers, topic_names)
-            config = self._cluster.config
-            answer = await connection.request(
-                request,
-                FetchResponse,
-                timeout_ms=config.request_timeout_ms + self.config.fetch_max_wait_ms,
-            )
-            if answer.error_code:
-                raise answered_error(answer.error_code, f"fetch from {connection.address}")
-            await self._take_answer(answer, asked, topic_names)
-        except KafkaError as error:
-            for reader, generation in asked.values():
-                if self._is_wanted(reader, generation):
-                    self._failed(reader, error)
-        except Exception as error:
-            # Nobody awaits this task: the reader must learn of what is wrong here.
-            self._errors.append(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
-            raise
-        finally:
-            self._busy_nodes.discard(node_id)
-            for reader in readers:
-                reader.is_fetching = False
-            self._news.set()
-
-    def _request(
-        self, readers: list[PartitionReader], topic_names: dict[Uuid, TopicName]
-    ) -> FetchRequest:
-        metadata = self._cluster.metadata
-        topics: dict[TopicName, list[FetchPartition]] = {}
-        for reader in readers:
-            info = metadata.partition(reader.partition)
-            entry = FetchPartition(
-                partition=reader.partition.partition,
-                current_leader_epoch=-1 if info is None else info.leader_epoch,
-                fetch_offset=reader.fetch_offset,
-                last_fetched_epoch=reader.last_fetched_epoch,
-                partition_max_bytes=self.config.max_partition_fetch_bytes,
-            )
-            topics.setdefault(reader.partition.topic, []).append(entry)
-        entries = []
-        for name, partitions in topics.items():
-            topic_id = metadata.topic_id(name)
-            topic_names[topic_id] = name
-            entries.append(FetchTopic(topic=name, topic_id=topic_id, partitions=tuple(partitions)))
-        return FetchRequest(
-            max_wait_ms=self.config.fetch_max_wait_ms,
-            min_bytes=self.config.fetch_min_bytes,
-            max_bytes=self.config.fetch_max_bytes,
-            isolation_level=self.config.isolation_level,
-            topics=tuple(entries),
-        )
-
-    async def _take_answer(
-        self,
-        answer: FetchResponse,
-        asked: Mapping[TopicPartition, tuple[PartitionReader, int]],
-        topic_names: Mapping[Uuid, TopicName],
-    ) -> None:
-        endpoints = tuple(
-            Broker(each.node_id, each.host, each.port, each.rack) for each in answer.node_endpoints
-        )
-        for topic in answer.responses:
-            name = topic.topic or topic_names.get(topic.topic_id)
-            for data in topic.partitions:
-                partition = TopicPartition(TopicName(name or ""), data.partition_index)
-                reader, generation = asked.get(partition, (None, 0))
-                if reader is None or not self._is_wanted(reader, generation):
-                    continue
-                leader = data.current_leader
-                self._cluster.note_leader(
-                    partition, leader.leader_id, leader.leader_epoch, endpoints
-                )
-                await self._take_partition(reader, data)
-
-    def _is_wanted(self, reader: PartitionReader, generation: int) -> bool:
-        """Tell whether what was asked for a reader is still what it needs."""
-        same = self._readers.get(reader.partition) is reader
-        return same and reader.generation == generation
-
-    async def _take_partition(self, reader: PartitionReader, data: PartitionData) -> None:
-        if data.error_code:
-            error = answered_error(data.error_code, f"fetch of {reader.partition}")
-            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                await self._reset(reader, error)
-            else:
-                self._failed(reader, error)
-            return
-        reader.failures = 0
-        reader.failing_since = None
-        reader.high_watermark = data.high_watermark
-        reader.last_stable_offset = data.last_stable_offset
-        reader.log_start_offset = data.log_start_offset
-        if data.diverging_epoch.end_offset >= 0:
-            self._truncated(reader, data.diverging_epoch.end_offset)
-            return
-        fetched = FetchedRecords(reader, data)
-        if fetched.is_empty:
-            return
-        reader.fetch_offset = max(reader.fetch_offset, fetched.next_offset)
-        reader.last_fetched_epoch = fetched.last_leader_epoch
-        reader.buffered += 1
-        self._ready.append(fetched)
-        self._readers[reader.partition] = self._readers.pop(reader.partition)
-
-    def _failed(self, reader: PartitionReader, error: KafkaError) -> None:
-        """Try a partition again later, or tell the reader."""
-        now = self._loop.time()
-        reader.failures += 1
-        if reader.failing_since is None:
-            reader.failing_since = now
-        delay_s = self._cluster.backoff.delay_s(reader.failures)
-        reader.not_before = now + delay_s
-        lasts_s = now - reader.failing_since
-        self._loop.call_at(reader.not_before, self._news.set)
-        if not is_retriable(error) or lasts_s * 1000 > self._cluster.config.api_timeout_ms:
-            reader.failing_since = None
-            self._errors.append(error)
-            self._news.set()
-            return
-        if error.code.refreshes_metadata and not self._is_refreshing:
-            self._is_refreshing = True
-            self._spawn(self._refresh())
-
-    async def _refresh(self) -> None:
-        try:
-            await self._cluster.refresh({partition.topic for partition in self._readers})
-        except KafkaError:
-            pass  # the partitions are tried again in any case, and ask for it again
-        finally:
-            self._is_refreshing = False
-            self._news.set()
-
-    async def _reset(self, reader: PartitionReader, error: KafkaError) -> None:
-        """Go to where the reset policy says, once all that was fetched before is given out."""
-        if reader.buffered:
-            return
-        if reader.fetch_offset != reader.position:
-            reader.go_to(reader.position)
-            return
-        policy = self.config.auto_offset_reset
-        if policy is OffsetReset.NONE:
-            text = f"offset {reader.position} of {reader.partition} is not in the log"
-            self._failed(reader, KafkaError(error.code, text))
-            return
-        start = Beginning() if policy is OffsetReset.EARLIEST else End()
-        generation = reader.generation
-        offsets = await resolve_starts(
-            self._cluster, {reader.partition: start}, self.config.isolation_level
-        )
-        if self._is_wanted(reader, generation):
-            reader.go_to(offsets[reader.partition])
-
-    def _truncated(self, reader: PartitionReader, end_offset: int) -> None:
-        """Go back to where the log was cut since it was read (KIP-320)."""
-        if self.config.auto_offset_reset is OffsetReset.NONE:
-            text = (
-                f"{reader.partition} was cut at offset {end_offset} after it had been read up to "
-                f"{reader.fetch_offset}"
-            )
-            self._failed(reader, KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text))
-        else:
-            reader.go_to(min(end_offset, reader.fetch_offset))

@@ -41,6 +41,10 @@ class PartitionReader:
         self.position = offset
         #: The offset of the next fetch.
         self.fetch_offset = offset
+        #: The leader epoch of the last batch that records were given out of.
+        self.position_epoch = NO_EPOCH
+        #: Whether nothing is to be fetched or given out for now.
+        self.is_paused = False
         #: Reading ends before this offset.
         self.stop_at = stop_at
         #: The leader epoch of the last batch fetched: tells if the log was cut since (KIP-320).
@@ -61,6 +65,12 @@ class PartitionReader:
     def is_done(self) -> bool:
         """Whether all that was wanted has been read."""
         return self.stop_at is not None and self.position >= self.stop_at
+
+    def wants_more(self, buffered_max: int) -> bool:
+        """Tell whether another fetch makes sense, if so many answers may be held."""
+        return not (
+            self.is_fetching or self.is_paused or self.is_done or self.buffered >= buffered_max
+        )
 
     def go_to(self, offset: int) -> None:
         """Go on from another offset, and forget what was fetched."""
@@ -128,6 +138,7 @@ class FetchedRecords:
             skip = self._aborted.covers(batch) or batch.is_control
             if not skip and batch.last_offset >= reader.position:
                 epoch, kind = batch.partition_leader_epoch, batch.timestamp_type
+                reader.position_epoch = epoch
                 stop_at = reader.stop_at
                 for record in batch.records(config.decompressed_bytes_max):
                     offset = record.offset

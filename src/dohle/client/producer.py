@@ -2,12 +2,15 @@
 
 ``send`` waits only for what it needs to accept a record: the topic's metadata and room in the
 buffer. From then on the record is on its way, and its future tells what became of it.
+
+With a ``transactional_id`` records are sent in transactions: readers with read_committed see all
+records of one that was committed, and none of one that was aborted.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from dohle.client.accumulator import Accumulator, record_bytes_max
@@ -15,12 +18,16 @@ from dohle.client.buffer_memory import BufferMemory
 from dohle.client.cluster import Cluster
 from dohle.client.config import ProducerConfig
 from dohle.client.errors import ClientClosed, TimedOut
+from dohle.client.group_membership import GroupMetadata
+from dohle.client.group_offsets import OffsetAndMetadata
 from dohle.client.metadata import TopicInfo
 from dohle.client.partitioner import StickyPartitioner, partition_of_key
 from dohle.client.producer_batch import RecordMetadata
 from dohle.client.sender import Sender
+from dohle.client.transaction_requests import TransactionRequests
+from dohle.client.transaction_state import ProducerTransactions
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import TopicName, TopicPartition
+from dohle.core.ids import TopicName, TopicPartition, TransactionalId
 from dohle.core.seams import Clock, SystemClock
 from dohle.records.record import Header
 
@@ -43,7 +50,13 @@ class Producer:
         self._clock = clock or SystemClock()
         self._memory = BufferMemory(self.config.buffer_memory)
         self._accumulator = Accumulator(self.config)
-        self._sender = Sender(cluster, self.config, self._accumulator, self._memory)
+        self._transactions: TransactionRequests | None = None
+        if self.config.transactional_id is not None:
+            state = ProducerTransactions(TransactionalId(self.config.transactional_id))
+            self._transactions = TransactionRequests(cluster, self.config, state)
+        self._sender = Sender(
+            cluster, self.config, self._accumulator, self._memory, self._transactions
+        )
         self._sticky = StickyPartitioner(cluster.rng)
         #: The partitions with a leader, and the topic's metadata they were taken from.
         self._available: dict[TopicName, tuple[TopicInfo, Sequence[int]]] = {}
@@ -76,6 +89,8 @@ class Producer:
             self._should_yield = False
             await asyncio.sleep(0)
         self._check_open()
+        if self._transactions is not None:
+            self._transactions.state.check_send()
         name = TopicName(topic)
         size = record_bytes_max(key, value, headers)
         self._check_size(size)
@@ -87,6 +102,9 @@ class Producer:
         try:
             self._check_open()
             where = self._choose(info, key, partition, size)
+            if self._transactions is not None:
+                self._transactions.state.check_send()
+                self._transactions.state.add(where)
             if timestamp is None:
                 timestamp = self._clock.now_ms()
             now_ms = self._sender.now_ms()
@@ -108,14 +126,83 @@ class Producer:
         """
         await self._sender.flush()
 
+    async def init_transactions(self) -> None:
+        """Get ready for transactions; whoever used the transactional id before is fenced.
+
+        What it left open is aborted, what it was about to commit is committed first.
+        """
+        transactions = self._transactional()
+        transactions.state.check_init()
+        is_v2 = await transactions.is_v2()
+        identity = await transactions.init_producer_id(None)
+        transactions.state.initialized(identity, is_v2=is_v2)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction; the brokers learn of it by its first record."""
+        self._check_open()
+        self._transactional().state.begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Let offsets of a group be committed with the transaction, or not at all.
+
+        ``group`` is what the consumer says of itself: :meth:`Consumer.group_metadata`.
+        """
+        transactions = self._transactional()
+        transactions.state.add_offsets()
+        if not transactions.state.is_v2:
+            await transactions.add_offsets(group)
+        await transactions.commit_offsets(group, offsets)
+
+    async def commit_transaction(self) -> None:
+        """Send all records and commit; if one of them failed, raise: then it must be aborted."""
+        transactions = self._transactional()
+        transactions.state.commit()
+        await self._sender.flush()
+        transactions.state.commit()
+        await self._end(transactions, commit=True)
+
+    async def abort_transaction(self) -> None:
+        """Throw the transaction away, with what was sent of it and what was not."""
+        transactions = self._transactional()
+        transactions.state.abort()
+        await self._sender.drop_waiting(
+            KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction was aborted")
+        )
+        await self._end(transactions, commit=False)
+
+    async def _end(self, transactions: TransactionRequests, *, commit: bool) -> None:
+        state = transactions.state
+        identity = None
+        if state.has_to_end:
+            state.ending()
+            identity = await transactions.end(commit=commit)
+        if state.needs_new_epoch:
+            identity = await transactions.init_producer_id(state.identity)
+        if identity is not None:
+            self._sender.restart_sequences()
+        state.ended(identity)
+
+    def _transactional(self) -> TransactionRequests:
+        if self._transactions is None:
+            raise ValueError("for transactions a producer needs a transactional_id")
+        return self._transactions
+
     async def close(self, *, flush: bool = True) -> None:
-        """Take no more records, flush unless told not to, and stop."""
+        """Take no more records, flush unless told not to, and stop.
+
+        A transaction that is open then stays so until the next ``init_transactions`` of its id,
+        or its timeout.
+        """
         self._is_closed = True
         try:
             if flush:
                 await self._sender.flush()
         finally:
             await self._sender.stop()
+            if self._transactions is not None:
+                await self._transactions.close()
 
     async def _wait_for(self, name: TopicName, partition: int | None, size: int) -> TopicInfo:
         """Wait for the topic and for room, together at most ``max_block_ms``."""

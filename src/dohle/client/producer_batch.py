@@ -138,6 +138,9 @@ class ProducerBatch:
         for future in self._futures:
             if not future.done():
                 future.set_exception(error)
+                if self.builder.is_transactional:
+                    # The end of the transaction tells: who does not look here misses nothing.
+                    future.exception()
         self._finish()
 
     def _finish(self) -> None:

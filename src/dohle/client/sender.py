@@ -15,10 +15,11 @@ from dohle.client.accumulator import Accumulator
 from dohle.client.buffer_memory import BufferMemory
 from dohle.client.cluster import Cluster
 from dohle.client.config import ProducerConfig
-from dohle.client.errors import ClientClosed, answered_error
+from dohle.client.errors import ClientClosed, TimedOut, answered_error
 from dohle.client.metadata import Broker
 from dohle.client.partition_queue import PartitionQueue
 from dohle.client.producer_batch import NO_OFFSET, ProducerBatch, ProducerIdentity
+from dohle.client.transaction_requests import PRODUCE_V1_MAX, TransactionRequests
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, Uuid
 from dohle.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -42,11 +43,15 @@ class Sender:
         config: ProducerConfig,
         accumulator: Accumulator,
         memory: BufferMemory,
+        transactions: TransactionRequests | None = None,
     ) -> None:
         self._cluster = cluster
         self._config = config
         self._accumulator = accumulator
         self._memory = memory
+        self._transactions = transactions
+        self._is_adding_partitions = False
+        self._answered = asyncio.Event()
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._requests_in_flight: dict[BrokerId, int] = {}
@@ -90,6 +95,21 @@ class Sender:
         for batch in [*self._accumulator.unfinished()]:
             batch.fail(error)
 
+    async def drop_waiting(self, error: KafkaError) -> None:
+        """Fail what has not been sent, and wait for what has, which is not tried again."""
+        waiting = [each for queue in self._accumulator.active_queues() for each in queue.waiting]
+        if self._transactions is not None and any(batch.has_sequence for batch in waiting):
+            # Without them the sequence has a hole.
+            self._transactions.state.batch_failed(error)
+        self._fail_all_waiting(error)
+        while self._is_adding_partitions or any(self._requests_in_flight.values()):
+            self._answered.clear()
+            await self._answered.wait()
+
+    def restart_sequences(self) -> None:
+        """Begin all sequences anew under another identity."""
+        self._accumulator.restart_sequences()
+
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
@@ -129,6 +149,8 @@ class Sender:
             if due_ms > now_ms:
                 look_at_ms.append(due_ms)
                 continue
+            if not self._is_in_transaction(queue):
+                continue  # adding it to the transaction wakes the loop
             leader = self._cluster.metadata.leader(queue.partition)
             if leader is None:
                 look_at_ms.append(self._wait_for_leader(queue, now_ms))
@@ -143,7 +165,7 @@ class Sender:
             if in_flight >= self._config.max_in_flight_requests:
                 continue  # its next answer wakes the loop
             sizes[node_id] = size
-            requests.setdefault(node_id, []).append(queue.take(self._identity))
+            requests.setdefault(node_id, []).append(queue.take(self._current_identity()))
             self._accumulator.had_its_turn(queue)
         for node_id, batches in requests.items():
             self._send(node_id, batches)
@@ -153,9 +175,13 @@ class Sender:
 
     def _oldest_after_expiry(self, queue: PartitionQueue, now_ms: float) -> ProducerBatch | None:
         """Expire what is too old and restart what is broken; return the oldest batch left."""
-        for batch in queue.expired(now_ms, self._config.delivery_timeout_ms):
+        expired = queue.expired(now_ms, self._config.delivery_timeout_ms)
+        for batch in expired:
             self._memory.give(batch.memory)
-        if queue.is_broken and not queue.in_flight:
+        given_up = expired or any(batch.done.done() for batch in queue.in_flight)
+        if given_up and self._transactions is not None:
+            self._fail_transaction(TimedOut(f"records for {queue.partition} were not delivered"))
+        if queue.is_broken and not queue.in_flight and self._transactions is None:
             if queue.identity == self._identity:
                 self._bump_epoch()
             for batch in queue.restart():
@@ -188,7 +214,9 @@ class Sender:
                 if self._config.acks == 0:
                     await connection.post(request)
                 else:
-                    answer = await connection.send(request, ProduceResponse)
+                    answer = await connection.send(
+                        request, ProduceResponse, version_max=self._version_max()
+                    )
             if answer is not None:
                 self._settle_all(batches, await answer)
                 return
@@ -204,6 +232,7 @@ class Sender:
             raise
         finally:
             self._requests_in_flight[node_id] -= 1
+            self._answered.set()
             self.wake()
 
     def _request(self, batches: Iterable[ProducerBatch]) -> ProduceRequest:
@@ -212,7 +241,9 @@ class Sender:
             topic, partition = batch.partition
             data = PartitionProduceData(index=partition, records=memoryview(batch.encoded()))
             topics.setdefault(topic, []).append(data)
+        transactions = self._transactions
         return ProduceRequest(
+            transactional_id=None if transactions is None else transactions.state.transactional_id,
             acks=self._config.acks,
             timeout_ms=self._cluster.config.request_timeout_ms,
             topic_data=tuple(
@@ -270,6 +301,8 @@ class Sender:
     def _fail(self, batch: ProducerBatch, error: KafkaError) -> None:
         queue = self._accumulator.queue(batch.partition)
         may_retry = batch.attempts <= self._cluster.config.retries and self._config.acks != 0
+        if self._transactions is not None:
+            may_retry = may_retry and self._transactions.state.is_open
         retry_at_ms = self.now_ms() + self._cluster.backoff.delay_s(batch.attempts) * 1000
         if queue.failed(batch, error, may_retry=may_retry, retry_at_ms=retry_at_ms):
             if error.code.refreshes_metadata:
@@ -278,6 +311,44 @@ class Sender:
             batch.fail(error)
             self._memory.give(batch.memory)
             self._accumulator.settle(queue)
+            if self._transactions is not None:
+                self._fail_transaction(error)
+
+    def _fail_transaction(self, error: KafkaError) -> None:
+        """Give the open transaction up: nothing else of it is worth sending."""
+        assert self._transactions is not None
+        self._transactions.state.batch_failed(error)
+        self._fail_all_waiting(error)
+
+    def _is_in_transaction(self, queue: PartitionQueue) -> bool:
+        """Tell whether batches may go out; a partition that must be added before is added."""
+        transactions = self._transactions
+        if transactions is None:
+            return True
+        if transactions.state.to_add and not self._is_adding_partitions:
+            self._is_adding_partitions = True
+            self._spawn(self._add_partitions(transactions))
+        return transactions.state.may_send(queue.partition)
+
+    async def _add_partitions(self, transactions: TransactionRequests) -> None:
+        try:
+            while transactions.state.to_add and transactions.state.is_open:
+                await transactions.add_partitions(frozenset(transactions.state.to_add))
+        except KafkaError as error:
+            self._fail_all_waiting(error)
+        finally:
+            self._is_adding_partitions = False
+            self._answered.set()
+            self.wake()
+
+    def _current_identity(self) -> ProducerIdentity | None:
+        return self._identity if self._transactions is None else self._transactions.state.identity
+
+    def _version_max(self) -> int | None:
+        """Return the newest Produce that fits the protocol of transactions that is in use."""
+        if self._transactions is None or self._transactions.state.is_v2:
+            return None
+        return PRODUCE_V1_MAX
 
     def _refresh_metadata(self, topic: TopicName) -> None:
         self._stale_topics.add(topic)
@@ -304,6 +375,8 @@ class Sender:
 
     def _has_identity(self, now_ms: float) -> bool:
         """Tell whether there is a producer id, and ask for one if there is none."""
+        if self._transactions is not None:
+            return self._transactions.state.identity is not None
         may_ask = not self._is_asking_identity and now_ms >= self._identity_at_ms
         if self._identity is None and may_ask:
             self._is_asking_identity = True

@@ -21,8 +21,14 @@ from dohle.protocol.messages.api_versions import (
 from dohle.protocol.schema import Buffer, Request, VersionRange
 
 #: Produce: batches of format 2. Metadata: a way to ask for no topic. ListOffsets: one offset and
-#: its timestamp.
-_USABLE = {ApiKey.PRODUCE: 3, ApiKey.METADATA: 1, ApiKey.LIST_OFFSETS: 1}
+#: its timestamp. OffsetCommit and OffsetFetch: offsets that brokers keep themselves.
+_USABLE = {
+    ApiKey.PRODUCE: 3,
+    ApiKey.METADATA: 1,
+    ApiKey.LIST_OFFSETS: 1,
+    ApiKey.OFFSET_COMMIT: 2,
+    ApiKey.OFFSET_FETCH: 2,
+}
 
 _ERROR_CODE_BYTES = 2
 
@@ -35,17 +41,17 @@ class BrokerVersions:
         self._served = {
             entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in served
         }
-        self._chosen: dict[type[Request], int] = {}
+        self._chosen: dict[tuple[type[Request], int | None], int] = {}
 
     def serves(self, request: type[Request]) -> bool:
         """Tell whether there is a version of this request that both sides know."""
         return self._common(request) is not None
 
-    def choose(self, request: type[Request]) -> int:
-        """Return the highest common version, or raise UnsupportedVersion."""
-        chosen = self._chosen.get(request)
+    def choose(self, request: type[Request], version_max: int | None = None) -> int:
+        """Return the highest common version, up to a limit, or raise UnsupportedVersion."""
+        chosen = self._chosen.get((request, version_max))
         if chosen is None:
-            chosen = self._common(request)
+            chosen = self._common(request, version_max)
             if chosen is None:
                 name = find_api(request.API_KEY).name
                 served = self._served.get(request.API_KEY)
@@ -53,24 +59,25 @@ class BrokerVersions:
                     f"{self._broker} does not serve {name}"
                     if served is None
                     else f"{self._broker} serves {name} in versions {served}, and this client "
-                    f"speaks {_spoken(request)}"
+                    f"speaks {_spoken(request, version_max)}"
                 )
-            self._chosen[request] = chosen
+            self._chosen[request, version_max] = chosen
         return chosen
 
-    def _common(self, request: type[Request]) -> int | None:
+    def _common(self, request: type[Request], version_max: int | None = None) -> int | None:
         served = self._served.get(request.API_KEY)
         if served is None:
             return None
-        spoken = _spoken(request)
+        spoken = _spoken(request, version_max)
         highest = min(served.highest, spoken.highest)
         return highest if highest >= max(served.lowest, spoken.lowest) else None
 
 
-def _spoken(request: type[Request]) -> VersionRange:
+def _spoken(request: type[Request], version_max: int | None = None) -> VersionRange:
     api = find_api(request.API_KEY)
     lowest = max(request.VERSIONS.lowest, _USABLE.get(api.key, 0))
-    return VersionRange(lowest, request.VERSIONS.highest - api.latest_version_unstable)
+    highest = request.VERSIONS.highest - api.latest_version_unstable
+    return VersionRange(lowest, highest if version_max is None else min(highest, version_max))
 
 
 def api_versions_refused(body: Buffer) -> int | None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from functools import lru_cache
+from operator import mul
 
 _INT32 = 1 << 32
 _INT32_MIN = -(1 << 31)
+#: Code units that are summed up at once, and what each of them counts, the last one first.
+_BLOCK = 256
+_WEIGHTS = tuple(pow(31, power, _INT32) for power in range(_BLOCK))
 _REMEMBERED_MAX = 16_384
 #: A key may have 32 K characters; such ones are not kept.
 _REMEMBERED_LENGTH_MAX = 256
@@ -13,10 +18,13 @@ _REMEMBERED_LENGTH_MAX = 256
 
 def java_hash(text: str) -> int:
     """Return what Java's ``String.hashCode`` gives: over UTF-16 code units, in 32 bits."""
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    units = struct.unpack(f">{len(encoded) // 2}H", encoded)
     value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) % _INT32
+    for start in range(0, len(units), _BLOCK):
+        block = units[start : start + _BLOCK]
+        value = value * pow(31, len(block), _INT32) + sum(map(mul, reversed(block), _WEIGHTS))
+        value %= _INT32
     return value if value < 1 << 31 else value - _INT32
 
 

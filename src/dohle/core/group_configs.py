@@ -78,16 +78,8 @@ def validate_group_overrides(pairs: Mapping[str, str], broker: BrokerConfig) -> 
     for name in pairs:
         if name not in GROUP_CONFIGS:
             raise _invalid(f"There is no group config {name}.")
-    # As in Kafka, what is not given counts with the default of the release.
-    values = ConfigValues(
-        {
-            name: key.parse(pairs[name]) if name in pairs else key.default
-            for name, key in GROUP_CONFIGS.items()
-        }
-    )
+    values = effective_group_config(pairs, broker)
     for name, (_, least, most) in _BROKER_CONFIGS.items():
-        if name not in pairs:
-            continue
         if not broker.get_int(least) <= values.get_int(name) <= broker.get_int(most):
             raise _invalid(
                 f"{name} is {values[name]}; {least} is {broker.get_int(least)} and {most} is "

@@ -268,6 +268,7 @@ def _is_known(name: str) -> bool:
 
 def _checked(values: ConfigValues, texts: Mapping[str, str]) -> BrokerConfig:
     _check_numbers(values)
+    _check_consumer_groups(values)
     _check_quorum(values)
     protocols = _protocols(values, explicit="listener.security.protocol.map" in texts)
     listeners = parse_listeners(values.get_list("listeners"), protocols, "listeners")
@@ -312,6 +313,27 @@ def _check_numbers(values: Mapping[str, ConfigValue]) -> None:
         raise _refusal(
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "
             "property is set, and that has no effect in dohle."
+        )
+
+
+def _check_consumer_groups(values: ConfigValues) -> None:
+    """Check that the times of consumer groups are within their limits, and go together."""
+    prefix = "group.consumer"
+    pairs = []
+    for time in ("heartbeat.interval.ms", "session.timeout.ms"):
+        least, given, most = f"{prefix}.min.{time}", f"{prefix}.{time}", f"{prefix}.max.{time}"
+        pairs += [(least, most), (least, given), (given, most)]
+    for low, high in pairs:
+        if values.get_int(low) > values.get_int(high):
+            raise _refusal(
+                f"{high} must be greater than or equal to {low}, and it is {values[high]}, below "
+                f"{values[low]}"
+            )
+    heartbeat, session = f"{prefix}.heartbeat.interval.ms", f"{prefix}.session.timeout.ms"
+    if values.get_int(heartbeat) >= values.get_int(session):
+        raise _refusal(
+            f"{heartbeat} must be less than {session}, and they are {values[heartbeat]} and "
+            f"{values[session]}"
         )
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Final
 
 from dohle.groups.assignment import Assignor
 from dohle.groups.range_assignor import assign_ranges
 from dohle.groups.uniform_assignor import assign_uniformly
 
+UNIFORM: Final = "uniform"
+RANGE: Final = "range"
+
 ASSIGNORS: Mapping[str, Assignor] = MappingProxyType(
-    {"uniform": assign_uniformly, "range": assign_ranges}
+    {UNIFORM: assign_uniformly, RANGE: assign_ranges}
 )

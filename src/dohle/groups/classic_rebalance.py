@@ -27,6 +27,8 @@ from dohle.protocol.messages.sync_group import SyncGroupResponse
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 #: How long a rebalance that nobody has joined waits again at least: a member may ask for no time.
 _WAIT_AGAIN_MS_MIN = 1_000
+#: What clients say of their reasons may be long; this much is kept.
+_REASON_LENGTH_MAX = 1_000
 
 SESSION = "session"
 JOIN = "join"
@@ -85,7 +87,7 @@ class Rebalances:
             effects.replies += self.withhold_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
         self._context.timers.cancel(_key(group, SYNC))
-        group.rebalance_reason = reason
+        group.rebalance_reason = reason[:_REASON_LENGTH_MAX]
         is_initial = group.is_empty
         group.move_to(ClassicState.PREPARING_REBALANCE, self._context.clock.now_ms())
         if is_initial:

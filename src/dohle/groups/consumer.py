@@ -187,6 +187,8 @@ class ConsumerGroups:
         """Send those who wait in a classic group into the new one."""
         for member in group.members.values():
             if member.classic is not None:
+                # Some may be left from when it was a consumer group before.
+                self._timers.cancel_all(group.group_id, member.member_id)
                 self._timers.set_session(
                     group.group_id, member.member_id, member.classic.session_timeout_ms
                 )

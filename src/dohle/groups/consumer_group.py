@@ -8,8 +8,9 @@ changes by replaying records only.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 
@@ -54,18 +55,21 @@ class ConsumerGroup:
         "_names",
         "_owners",
         "_regexes",
+        "_target_owners",
         "checked_epoch",
         "checked_version",
         "classic_member_count",
         "group_epoch",
         "group_id",
         "has_subscription_metadata_record",
+        "member_ids",
         "members",
         "metadata_hash",
         "resolved_regexes",
         "static_members",
         "target",
         "target_epoch",
+        "target_sizes",
     )
 
     def __init__(self, group_id: str) -> None:
@@ -73,10 +77,14 @@ class ConsumerGroup:
         self.group_epoch = 0
         self.metadata_hash = 0
         self.members: dict[str, ConsumerMember] = {}
+        #: In their order.
+        self.member_ids: list[str] = []
         #: The member id of each instance id.
         self.static_members: dict[str, str] = {}
         self.target_epoch = 0
         self.target: dict[str, Assignment] = {}
+        #: How many partitions each member is to get.
+        self.target_sizes: dict[str, int] = {}
         self.resolved_regexes: dict[str, ResolvedRegex] = {}
         self.classic_member_count = 0
         #: A log of a release before 4.1 has one; it is deleted when the hash is written.
@@ -90,6 +98,7 @@ class ConsumerGroup:
         self._assignors: Counter[str] = Counter()
         self._classic_protocols: Counter[str] = Counter()
         self._owners: dict[Uuid, dict[int, str]] = {}
+        self._target_owners: dict[Uuid, dict[int, str]] = {}
 
     @property
     def type(self) -> GroupType:
@@ -153,9 +162,46 @@ class ConsumerGroup:
             member_id = self.static_members.get(member.instance_id)
         return self.target.get(member_id, NO_PARTITIONS) if member_id else NO_PARTITIONS
 
+    def free_of_target(self, partition_counts: Mapping[Uuid, int]) -> dict[Uuid, list[int]] | None:
+        """Return what nobody is to get yet, if the target has nothing else and nothing twice.
+
+        Topics do not lose partitions, so that a target has none that do not exist.
+        """
+        targeted = sum(map(len, self._target_owners.values()))
+        if targeted != sum(self.target_sizes.values()) or self.target.keys() != self.members.keys():
+            return None
+        if not self._target_owners.keys() <= partition_counts.keys():
+            return None
+        free = {}
+        for topic_id in sorted(partition_counts):
+            count, owners = partition_counts[topic_id], self._target_owners.get(topic_id, {})
+            if len(owners) > count:
+                return None
+            free[topic_id] = (
+                [index for index in range(count) if index not in owners]
+                if len(owners) < count
+                else []
+            )
+        return free
+
+    def all_want(self, names: Collection[str]) -> bool:
+        """Tell whether these topics, by their names, are what every member wants."""
+        return (
+            not self._regexes
+            and names == self._names.keys()
+            and all(count == len(self.members) for count in self._names.values())
+        )
+
     def owner(self, topic_id: Uuid, partition: int) -> str | None:
         """Return the member that has a partition, or has yet to give it back."""
         return self._owners.get(topic_id, {}).get(partition)
+
+    def is_free(self, partitions_of: Assignment) -> bool:
+        """Tell whether no member has any of these partitions."""
+        return all(
+            partitions.isdisjoint(self._owners.get(topic_id, {}))
+            for topic_id, partitions in partitions_of.items()
+        )
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
         """Tell whether a partition that the member is to get still belongs to another."""
@@ -224,14 +270,13 @@ class ConsumerGroup:
     def update_member(self, new: ConsumerMember) -> None:
         """Put a member in the place of what it was."""
         old = self.members.get(new.member_id)
+        if old is None:
+            insort(self.member_ids, new.member_id)
         self.members[new.member_id] = new
         self._update_counts(old, new)
         if old is not None:
-            self._disown(old)
-        for partitions_of in (new.assigned, new.pending_revocation):
-            for topic_id, partitions in partitions_of.items():
-                owners = self._owners.setdefault(topic_id, {})
-                owners.update(dict.fromkeys(partitions, new.member_id))
+            _disown(self._owners, old.member_id, old.assigned, old.pending_revocation)
+        _own(self._owners, new.member_id, new.assigned, new.pending_revocation)
         if new.instance_id is not None:
             self.static_members[new.instance_id] = new.member_id
 
@@ -253,22 +298,25 @@ class ConsumerGroup:
         old = self.members.pop(member_id, None)
         if old is None:
             return
+        del self.member_ids[bisect_left(self.member_ids, member_id)]
         self._update_counts(old, None)
-        self._disown(old)
+        _disown(self._owners, member_id, old.assigned, old.pending_revocation)
         if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
             del self.static_members[old.instance_id]
 
-    def _disown(self, member: ConsumerMember) -> None:
-        for partitions_of in (member.assigned, member.pending_revocation):
-            for topic_id, partitions in partitions_of.items():
-                owners = self._owners.get(topic_id)
-                if owners is None:
-                    continue
-                for partition in partitions:
-                    if owners.get(partition) == member.member_id:
-                        del owners[partition]
-                if not owners:
-                    del self._owners[topic_id]
+    def set_target(self, member_id: str, target: Assignment) -> None:
+        """Say what a member is to get."""
+        self.remove_target(member_id)
+        self.target[member_id] = target
+        self.target_sizes[member_id] = sum(map(len, target.values()))
+        _own(self._target_owners, member_id, target)
+
+    def remove_target(self, member_id: str) -> None:
+        """Forget what a member was to get."""
+        old = self.target.pop(member_id, None)
+        if old is not None:
+            del self.target_sizes[member_id]
+            _disown(self._target_owners, member_id, old)
 
     def _update_counts(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         if old is not None and new is not None and old.told_the_same_as(new):
@@ -352,6 +400,25 @@ def _check_epoch(member: ConsumerMember, epoch: int) -> None:
         ErrorCode.ILLEGAL_GENERATION if classic else ErrorCode.STALE_MEMBER_EPOCH,
         f"The member is in epoch {member.member_epoch}, not {epoch}.",
     )
+
+
+def _own(owners_of: dict[Uuid, dict[int, str]], member_id: str, *parts: Assignment) -> None:
+    for partitions_of in parts:
+        for topic_id, partitions in partitions_of.items():
+            owners_of.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
+
+
+def _disown(owners_of: dict[Uuid, dict[int, str]], member_id: str, *parts: Assignment) -> None:
+    for partitions_of in parts:
+        for topic_id, partitions in partitions_of.items():
+            owners = owners_of.get(topic_id)
+            if owners is None:
+                continue
+            for partition in partitions:
+                if owners.get(partition) == member_id:
+                    del owners[partition]
+            if not owners:
+                del owners_of[topic_id]
 
 
 def _names_of(member: ConsumerMember) -> Iterable[str]:

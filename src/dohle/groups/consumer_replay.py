@@ -82,7 +82,7 @@ def _replay_value(group: ConsumerGroup, record: CoordinatorRecord) -> None:
             group.target_epoch = value.assignment_epoch
         case ConsumerGroupTargetAssignmentMemberValue():
             assert isinstance(key, ConsumerGroupTargetAssignmentMemberKey)
-            group.target[key.member_id] = assignment_of(value.topic_partitions)
+            group.set_target(key.member_id, assignment_of(value.topic_partitions))
         case ConsumerGroupCurrentMemberAssignmentValue():
             assert isinstance(key, ConsumerGroupCurrentMemberAssignmentKey)
             group.update_member(_member(group, key.member_id).with_current_assignment(value))
@@ -103,7 +103,7 @@ def _replay_tombstone(group: ConsumerGroup, record: CoordinatorRecord) -> None:
         case ConsumerGroupTargetAssignmentMetadataKey():
             group.target_epoch = _NO_EPOCH
         case ConsumerGroupTargetAssignmentMemberKey():
-            group.target.pop(key.member_id, None)
+            group.remove_target(key.member_id)
         case ConsumerGroupCurrentMemberAssignmentKey():
             group.release_member(key.member_id)
         case ConsumerGroupRegularExpressionKey():

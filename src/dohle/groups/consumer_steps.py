@@ -134,7 +134,7 @@ class MemberSteps:
             assignor=self._assignor(group.preferred_assignor(change.member, updated)),
         )
         change.records += target.records
-        return epoch, target.by_member.get(updated.member_id, NO_PARTITIONS)
+        return epoch, target.own
 
     def _assignor(self, preferred: str | None) -> str:
         offered = self._context.settings().group_consumer_assignors

@@ -269,6 +269,8 @@ class Offsets:
 
     def on_topics_deleted(self, names: Set[str]) -> Effects:
         """Delete the offsets of topics that are no more."""
+        if not names:
+            return Effects()
         records = [_tombstone(*key) for key in self.store.of_topics(names)]
         return Effects(records, is_atomic=False)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, TimerHandle, sleep
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dohle.core.config import ConfigValues
 from dohle.core.errors import KafkaError
@@ -218,19 +218,25 @@ class Broker:
         if not self._held:
             return
         held, self._held = self._held, {}
+        told: list[tuple[Callable[[bool], None], bool]] = []
         for partition in held.values():
             log = partition.log
             try:
                 log.write_held()
+                written = True
+                log.update_high_watermark(log.log_end_offset)
             except KafkaError:
                 # The directory is offline now, and its produce requests are told so.
-                if partition.on_written is not None:
-                    partition.on_written(False)
-                continue
-            log.update_high_watermark(log.log_end_offset)
+                written = False
             if partition.on_written is not None:
-                partition.on_written(True)
-        # Not before all is written: the buffers that hold the records are used again after this.
+                told.append((partition.on_written, written))
+        # Not before all is written: whoever is told may append, and the buffers that hold the
+        # records are used again after this.
+        for tell, written in told:
+            try:
+                tell(written)
+            except Exception:
+                logger.exception("a coordinator failed to take in what was written")
         if len(self.waiting):
             for key in held:
                 self._recheck(key)

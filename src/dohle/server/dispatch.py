@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dohle.server")
 request_log = logging.getLogger("dohle.request")
 
+# Plain numbers: members of an enum are slow to get at.
+_PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
+
 
 class RequestContext(NamedTuple):
     """Who asks, and how. One is made for every request, so it is the cheapest kind of value."""
@@ -87,12 +90,17 @@ class Dispatcher:
         self, frame: memoryview, connection: Connection
     ) -> Frame | Callable[[], Frame] | Future[Any]:
         """Handle one request."""
-        produce, fetch = connection.produce_template, connection.fetch_template
-        if produce is not None and (late_reply := produce.handle(self._broker, frame)) is not None:
-            return late_reply
-        if fetch is not None:
-            self._broker.write_held()
-            if (reply := fetch.handle(self._broker, frame)) is not None:
+        broker = self._broker
+        # Only the second byte of the api key is in use.
+        kind = frame[1] if len(frame) > 1 else None
+        if kind == _PRODUCE:
+            produce = connection.produce_template
+            if produce is not None and (late_reply := produce.handle(broker, frame)) is not None:
+                return late_reply
+        elif kind == _FETCH:
+            broker.write_held()
+            fetch = connection.fetch_template
+            if fetch is not None and (reply := fetch.handle(broker, frame)) is not None:
                 return reply
         try:
             head = parse_request_header(frame)

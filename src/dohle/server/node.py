@@ -308,7 +308,6 @@ class Node:
         await self.broker.moves.stop()
         self.broker.write_held()
         self.broker.txn_markers.stop()
-        self.broker.txn_markers.stop()
         self.broker.coordinators.close()
         for listener in self.listeners:
             listener.close()

@@ -5,7 +5,7 @@ appended to all partitions, and when the last is written the coordinator is told
 write down that the transaction is complete.
 
 - The markers of all transactions that end in the same turn of the loop are appended together: one
-  write for each partition.
+  write for each partition. Many markers take several turns, so that others are served in between.
 - What may pass (no leader, too few replicas, a disk that failed) is tried again, after a pause that
   grows, for ever: readers of committed records wait for the marker.
 - A partition that the cluster does not have any more needs no marker.
@@ -72,7 +72,7 @@ class MarkerWriter:
     """Appends markers to partitions that this broker leads.
 
     ``append`` leaves them to be written by ``Broker.write_held``; whoever appends sees to that, and
-    asks ``outcome`` after it.
+    looks after it whether the log's directory is still online.
     """
 
     def __init__(self, broker: Broker) -> None:

@@ -103,7 +103,6 @@ class TransactionCoordinator:
         client_transaction_version: int,
     ) -> Effects:
         """Let partitions be part of the transaction, which begins with the first; reply None."""
-        self._check_version(client_transaction_version)
         transaction = self._find(transactional_id)
         if transaction.state.is_decided:
             # Before it is looked who asks: the producer may have its next id already.
@@ -113,6 +112,7 @@ class TransactionCoordinator:
             partitions
         ):
             return Effects().reply(ticket, None)
+        self._check_version(client_transaction_version)
         now_ms = self.context.clock.now_ms()
         after = transaction.with_partitions(partitions, now_ms, client_transaction_version)
         return self._write(after).reply(ticket, None)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from dohle.coordination.effects import Effects, Machine, Ticket, TransactionalProducer
 from dohle.coordination.partitioning import partition_for
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import TopicName
+from dohle.core.ids import TopicName, Uuid
 from dohle.protocol.apis import Coordinator
 from dohle.protocol.schema import Response
 from dohle.records.compression import Codec
@@ -86,6 +86,8 @@ class CoordinatorRuntime(Generic[M]):
         self._codec = codec
         self._act = act
         self._shards: dict[int, Shard[M]] = {}
+        self._topic_id: Uuid | None = None
+        self._partition_count = 0
         self._tickets = count(1)
         self._waiting: dict[Ticket, _Waiting] = {}
         self._timers: dict[int, _Timer] = {}
@@ -97,9 +99,18 @@ class CoordinatorRuntime(Generic[M]):
     # Who coordinates what
 
     def partition_of(self, key: str) -> int | None:
-        """Return the partition that coordinates a key; None if the topic is not there yet."""
+        """Return the partition that coordinates a key; None if the topic is not there yet.
+
+        Partitions that are added later count after a restart only, as in Kafka: who has a
+        coordinator keeps it.
+        """
         topic = self._broker.image.topic(self.topic)
-        return None if topic is None else partition_for(key, len(topic.partitions))
+        if topic is None:
+            return None
+        if topic.id != self._topic_id:
+            self._topic_id = topic.id
+            self._partition_count = len(topic.partitions)
+        return partition_for(key, self._partition_count)
 
     def active(self) -> Iterator[tuple[int, M]]:
         """Go through the machines of this broker that have their state."""
@@ -251,7 +262,7 @@ class CoordinatorRuntime(Generic[M]):
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} has not been created yet"
             )
         shard = self._shards.get(index)
-        if shard is None or shard.state is ShardState.CLOSED:
+        if shard is None:
             raise KafkaError(
                 ErrorCode.NOT_COORDINATOR, f"this broker does not lead {self.topic}-{index}"
             )
@@ -417,13 +428,13 @@ class CoordinatorRuntime(Generic[M]):
                     read_bytes=self._read_bytes,
                     is_wanted=lambda: shard.state is ShardState.LOADING,
                 )
+            if shard.state is ShardState.LOADING:
+                self._activate(shard, records)
         except Exception:
             # Its clients are told to look elsewhere; the log says why there is nobody.
             logger.exception("%s-%d could not be loaded", self.topic, shard.index)
-            shard.state = ShardState.CLOSED
-            return
-        if shard.state is ShardState.LOADING:
-            self._activate(shard, records)
+            if self._shards.get(shard.index) is shard:
+                self.resign(shard.index)
 
     def _activate(self, shard: Shard[M], records: int) -> None:
         shard.state = ShardState.ACTIVE

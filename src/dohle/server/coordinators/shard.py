@@ -20,7 +20,7 @@ from dohle.protocol.record_framing import (
     encode_coordinator_key,
     encode_coordinator_value,
 )
-from dohle.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from dohle.records.batch import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from dohle.records.builder import RECORD_OVERHEAD_MAX, BatchBuilder
 from dohle.records.compression import Codec
 from dohle.records.control import build_txn_marker
@@ -91,7 +91,8 @@ class Shard(Generic[M]):
     ) -> None:
         """Append records and replay them; a refusal of the log leaves no trace."""
         if not is_atomic:
-            for part in _parts(records):
+            limit = min(_BATCH_BYTES, self.partition.log.config.max_message_bytes) - HEADER_SIZE
+            for part in _parts(records, limit):
                 self.append(part, producer, guard)
             return
         builder = BatchBuilder(codec=self._codec)
@@ -192,13 +193,13 @@ def _encoded(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     return key, encode_coordinator_value(record.value, record.value_version)
 
 
-def _parts(records: Sequence[CoordinatorRecord]) -> list[list[CoordinatorRecord]]:
+def _parts(records: Sequence[CoordinatorRecord], bytes_max: int) -> list[list[CoordinatorRecord]]:
     parts: list[list[CoordinatorRecord]] = [[]]
     size = 0
     for record in records:
         key, value = _encoded(record)
         size += len(key) + len(value or b"") + RECORD_OVERHEAD_MAX
-        if size > _BATCH_BYTES and parts[-1]:
+        if size > bytes_max and parts[-1]:
             parts.append([])
             size = len(key) + len(value or b"") + RECORD_OVERHEAD_MAX
         parts[-1].append(record)

@@ -17,10 +17,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName, TopicPartition
 from dohle.metadata.topic_names import INTERNAL_TOPICS
 from dohle.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -85,7 +86,7 @@ def _handle_transactional(
     transactional_id = request.transactional_id
     if transactional_id is None:
         return _late(request, _refuse_all(request, _no_transactional_id()))
-    appends = _transactional_appends(broker, context, request)
+    appends, missing = _transactional_appends(broker, context, request)
     producers = {(head.producer_id, head.producer_epoch) for _, head in appends}
     if len(producers) > 1:
         error = KafkaError(
@@ -99,7 +100,9 @@ def _handle_transactional(
         firsts = [FirstAppend(partition, head.base_sequence) for partition, head in appends]
         verified = broker.txn_verification.begin(transaction, firsts)
         if verified.guards:
-            return _append_when_verified(broker, context, request, transaction, firsts, verified)
+            return _append_when_verified(
+                broker, context, request, transaction, firsts, verified, missing
+            )
     return _late(request, _append_all(broker, context, request, verified))
 
 
@@ -110,8 +113,11 @@ async def _append_when_verified(
     transaction: Transaction,
     firsts: list[FirstAppend],
     begun: Verified,
+    missing: Mapping[TopicPartition, KafkaError],
 ) -> ProduceResponse | None:
     verified = await broker.txn_verification.finish(transaction, firsts, begun)
+    # What was not here when the coordinator was asked may be by now; it was not asked about.
+    verified = verified._replace(errors={**missing, **verified.errors})
     answer = _late(request, _append_all(broker, context, request, verified))
     broker.write_held()
     return answer()
@@ -119,23 +125,33 @@ async def _append_when_verified(
 
 def _transactional_appends(
     broker: Broker, context: RequestContext, request: ProduceRequest
-) -> list[tuple[Partition, TransactionalHead]]:
-    """Return what belongs to a transaction and may be written, as far as one can tell by now."""
+) -> tuple[list[tuple[Partition, TransactionalHead]], dict[TopicPartition, KafkaError]]:
+    """Return what belongs to a transaction and may be written, as far as one can tell by now.
+
+    And of what partitions are missing here.
+    """
     found = []
+    missing: dict[TopicPartition, KafkaError] = {}
     for topic in request.topic_data:
         for data in topic.partition_data:
             head = transactional_head(data.records)
             if head is None or head.producer_id < 0:
                 continue
             try:
-                produced_batch(data.records, context.version)
                 partition = _find(broker, context.version, topic, data.index)
+            except KafkaError as error:
+                name = _name(broker, context.version, topic)
+                if name is not None:
+                    missing[TopicPartition(name, data.index)] = error
+                continue
+            try:
+                produced_batch(data.records, context.version)
                 _check_request(partition, request.acks, context.client_id)
             except KafkaError:
                 # Said again when it comes to the append.
                 continue
             found.append((partition, head))
-    return found
+    return found, missing
 
 
 def _late(request: ProduceRequest, results: Results) -> Late:
@@ -290,8 +306,12 @@ def _no_transactional_id() -> KafkaError:
     )
 
 
+def _name(broker: Broker, version: int, topic: TopicProduceData) -> TopicName | None:
+    return broker.topic_name(topic.topic_id) if version >= 13 else topic.name
+
+
 def _find(broker: Broker, version: int, topic: TopicProduceData, index: int) -> Partition:
-    name = broker.topic_name(topic.topic_id) if version >= 13 else topic.name
+    name = _name(broker, version, topic)
     if name is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
     # That its directory is offline is told after what is wrong with the request itself.

@@ -1,0 +1,168 @@
+"""Which broker coordinates a group or a transactional id, and requests to it.
+
+A coordinator that was found is remembered until an answer, or its silence, says that it is another
+one by now. Brokers from 3.0 on (FindCoordinator v4) are asked for many at once, older ones for one
+at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from dohle.client.connection import SHARED, Channel, Connection
+from dohle.client.errors import answered_error
+from dohle.client.node_requests import ask_nodes
+from dohle.client.results import Results
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId
+from dohle.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from dohle.client.cluster import Cluster
+
+_Result = TypeVar("_Result")
+_Value = TypeVar("_Value")
+
+_BATCHED = 4
+#: After these another broker may be the coordinator.
+_FORGET = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+    }
+)
+
+
+class CoordinatorKind(IntEnum):
+    """What a coordinator is looked for, by the number in requests."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+    def __str__(self) -> str:
+        return "group" if self is CoordinatorKind.GROUP else "transactional id"
+
+
+class Coordinators:
+    """Finds coordinators and remembers them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: dict[tuple[CoordinatorKind, str], BrokerId] = {}
+
+    def known(self, kind: CoordinatorKind, key: str) -> BrokerId | None:
+        """Return the coordinator if it was found before."""
+        return self._known.get((kind, key))
+
+    def forget(self, kind: CoordinatorKind, key: str) -> None:
+        """Look for the coordinator anew when it is needed next."""
+        self._known.pop((kind, key), None)
+
+    async def find(
+        self, kind: CoordinatorKind, keys: Iterable[str]
+    ) -> dict[str, BrokerId | KafkaError]:
+        """Return the coordinator of each key, or why it is not known."""
+        found: dict[str, BrokerId | KafkaError] = {}
+        missing: list[str] = []
+        for key in dict.fromkeys(keys):
+            known = self.known(kind, key)
+            if known is None:
+                missing.append(key)
+            else:
+                found[key] = known
+        if missing:
+            found.update(await self._look_up(kind, missing))
+        return found
+
+    async def ask(
+        self,
+        kind: CoordinatorKind,
+        key: str,
+        what: str,
+        ask: Callable[[Connection], Awaitable[_Result]],
+        *,
+        channel: Channel = SHARED,
+        timeout_ms: int | None = None,
+    ) -> _Result:
+        """Ask the coordinator of one key, and again (elsewhere, if need be) while it may help."""
+
+        async def attempt() -> _Result:
+            try:
+                node_id = (await self.find(kind, (key,)))[key]
+                if isinstance(node_id, KafkaError):
+                    raise node_id
+                return await ask(await self._cluster.connection(node_id, channel))
+            except KafkaError as error:
+                self._heed(kind, (key,), error)
+                raise
+
+        return await self._cluster.retry(what, attempt, timeout_ms=timeout_ms)
+
+    async def ask_each(
+        self,
+        kind: CoordinatorKind,
+        keys: Iterable[str],
+        what: str,
+        ask: Callable[[Connection, list[str]], Awaitable[Mapping[str, _Value | KafkaError]]],
+    ) -> Results[str, _Value]:
+        """Ask the coordinators of many keys, each about its own, until each key has its answer."""
+
+        async def ask_one(
+            connection: Connection, some: list[str]
+        ) -> Mapping[str, _Value | KafkaError]:
+            try:
+                answers = await ask(connection, some)
+            except KafkaError as error:
+                self._heed(kind, some, error)
+                raise
+            for key, answer in answers.items():
+                if isinstance(answer, KafkaError):
+                    self._heed(kind, (key,), answer)
+            return answers
+
+        async def locate(some: Iterable[str]) -> Mapping[str, BrokerId | KafkaError]:
+            return await self.find(kind, some)
+
+        return await ask_nodes(self._cluster, what, keys, locate, ask_one)
+
+    def _heed(self, kind: CoordinatorKind, keys: Iterable[str], error: KafkaError) -> None:
+        if error.code in _FORGET:
+            for key in keys:
+                self.forget(kind, key)
+
+    async def _look_up(
+        self, kind: CoordinatorKind, keys: list[str]
+    ) -> dict[str, BrokerId | KafkaError]:
+        connection = await self._cluster.any_connection()
+        found: dict[str, BrokerId | KafkaError] = {}
+        answers: list[tuple[str, int, str | None, BrokerId]] = []
+        if connection.version_of(FindCoordinatorRequest) >= _BATCHED:
+            answer = await connection.request(
+                FindCoordinatorRequest(key_type=kind, coordinator_keys=tuple(keys)),
+                FindCoordinatorResponse,
+            )
+            answers += [
+                (each.key, each.error_code, each.error_message, each.node_id)
+                for each in answer.coordinators
+            ]
+        else:
+            for key in keys:
+                answer = await connection.request(
+                    FindCoordinatorRequest(key=key, key_type=kind), FindCoordinatorResponse
+                )
+                answers.append((key, answer.error_code, answer.error_message, answer.node_id))
+        for key, code, message, node_id in answers:
+            if code:
+                found[key] = answered_error(code, f"coordinator of {kind} {key}", message)
+            else:
+                found[key] = self._known[kind, key] = node_id
+        return found

@@ -1,0 +1,92 @@
+"""What an admin learns about groups and transactions, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dohle.core.ids import BrokerId, GroupId, ProducerId, TopicName, TopicPartition, TransactionalId
+
+
+class GroupType(StrEnum):
+    """Which protocol a group follows, by the name in requests."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group in a list; state and type are None where the broker is too old to tell them."""
+
+    group_id: GroupId
+    protocol_type: str
+    state: str | None
+    type: str | None
+    coordinator_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMemberDescription:
+    """A member of a group and what it reads."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+    #: What it is to read in the end, if that differs from what it reads now (KIP-848).
+    target_assignment: tuple[TopicPartition, ...] | None = None
+    subscribed_topics: tuple[TopicName, ...] = ()
+    subscribed_topic_regex: str | None = None
+    member_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group, its members and who coordinates it."""
+
+    group_id: GroupId
+    type: GroupType
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator_id: BrokerId
+    members: tuple[GroupMemberDescription, ...]
+    group_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id in a list."""
+
+    transactional_id: TransactionalId
+    producer_id: ProducerId
+    state: str
+    coordinator_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id, its producer and its transaction; it began at -1 if none is open."""
+
+    transactional_id: TransactionalId
+    coordinator_id: BrokerId
+    state: str
+    producer_id: ProducerId
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerDescription:
+    """What a partition's leader knows of a producer; the start offset is -1 without transaction."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
