@@ -8,9 +8,9 @@ from typing import Any
 from dohle.coordination.effects import Effects, Ticket
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
-from dohle.groups.consumer_protocol import read_assignment, write_assignment
 from dohle.groups.coordinator import GroupCoordinator
 from dohle.groups.group import Caller
+from dohle.protocol.consumer_framing import read_assignment, write_assignment
 from dohle.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,

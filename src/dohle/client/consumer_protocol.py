@@ -1,17 +1,15 @@
 """What the members of a classic group tell each other: what they want, and what they get.
 
-To the coordinator these are bytes. An int16 version stands first, and every version begins with the
-fields of the one before, so that what a newer client writes can be read as far as it is known.
+How that is framed is in :mod:`dohle.protocol.consumer_framing`.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dohle.core.ids import TopicName, TopicPartition
-from dohle.protocol.errors import MalformedMessage
+from dohle.protocol import consumer_framing
 from dohle.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
@@ -19,10 +17,10 @@ from dohle.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscriptionTopicPartition,
 )
 
-PROTOCOL_TYPE = "consumer"
+PROTOCOL_TYPE = consumer_framing.CONSUMER_PROTOCOL_TYPE
 NO_GENERATION = -1
 
-_VERSION = struct.Struct(">h")
+_ASSIGNMENT_VERSION = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,6 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, tuple[int,
 
 def write_subscription(subscription: Subscription) -> bytes:
     """Return what a member tells when it joins."""
-    version = ConsumerProtocolSubscription.VERSIONS.highest
     message = ConsumerProtocolSubscription(
         topics=subscription.topics,
         owned_partitions=tuple(
@@ -55,15 +52,12 @@ def write_subscription(subscription: Subscription) -> bytes:
         ),
         generation_id=subscription.generation,
     )
-    return _VERSION.pack(version) + message.encode(version)
+    return consumer_framing.write(message, ConsumerProtocolSubscription.VERSIONS.highest)
 
 
 def read_subscription(data: bytes, instance_id: str | None = None) -> Subscription:
     """Return what a member told."""
-    highest = ConsumerProtocolSubscription.VERSIONS.highest
-    message, _ = ConsumerProtocolSubscription.decode(
-        min(_version_of(data), highest), data, _VERSION.size
-    )
+    message = consumer_framing.read_subscription(data)
     return Subscription(
         tuple(map(TopicName, message.topics)),
         _flat({each.topic: each.partitions for each in message.owned_partitions}),
@@ -80,17 +74,14 @@ def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
             for topic, some in by_topic(partitions).items()
         )
     )
-    return _VERSION.pack(0) + message.encode(0)
+    return consumer_framing.write(message, _ASSIGNMENT_VERSION)
 
 
 def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     """Return what a member got; no bytes at all mean nothing."""
     if not data:
         return ()
-    highest = ConsumerProtocolAssignment.VERSIONS.highest
-    message, _ = ConsumerProtocolAssignment.decode(
-        min(_version_of(data), highest), data, _VERSION.size
-    )
+    message = consumer_framing.read_assignment(data)
     return _flat({each.topic: each.partitions for each in message.assigned_partitions})
 
 
@@ -98,13 +89,3 @@ def _flat(topics: Mapping[TopicName, Iterable[int]]) -> tuple[TopicPartition, ..
     return tuple(
         TopicPartition(topic, partition) for topic, some in topics.items() for partition in some
     )
-
-
-def _version_of(data: bytes) -> int:
-    try:
-        version: int = _VERSION.unpack_from(data)[0]
-    except struct.error:
-        raise MalformedMessage("a member's metadata has no version") from None
-    if version < 0:
-        raise MalformedMessage(f"a member's metadata of version {version}")
-    return version

@@ -19,8 +19,8 @@ from enum import StrEnum
 from dohle.coordination.effects import Reply, Ticket
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.groups.classic_member import ClassicMember, Protocol
-from dohle.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from dohle.groups.group import GroupType
+from dohle.protocol.consumer_framing import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from dohle.protocol.errors import MalformedMessage
 from dohle.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from dohle.protocol.messages.records.classic_group import GroupMetadataKey

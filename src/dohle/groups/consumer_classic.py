@@ -18,7 +18,6 @@ from dohle.groups.consumer_group import ConsumerGroup
 from dohle.groups.consumer_leave import Departures
 from dohle.groups.consumer_member import ConsumerMember, MemberState
 from dohle.groups.consumer_migration import Migration, assignment_bytes
-from dohle.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, read_subscription
 from dohle.groups.consumer_regex import RegexChange
 from dohle.groups.consumer_steps import (
     Change,
@@ -30,6 +29,7 @@ from dohle.groups.consumer_steps import (
 from dohle.groups.consumer_timers import JOIN, SYNC, MemberTimers
 from dohle.groups.context import GroupContext, Topics
 from dohle.groups.group import Caller
+from dohle.protocol.consumer_framing import CONSUMER_PROTOCOL_TYPE, read_subscription
 from dohle.protocol.errors import MalformedMessage
 from dohle.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from dohle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -18,7 +18,6 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import Uuid
 from dohle.groups.assignment import Assignment
 from dohle.groups.consumer_member import LEAVE_EPOCH, NO_PARTITIONS, ConsumerMember, MemberState
-from dohle.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from dohle.groups.consumer_records import (
     current_tombstone,
     group_epoch_tombstone,
@@ -30,6 +29,7 @@ from dohle.groups.consumer_records import (
 )
 from dohle.groups.group import GroupType
 from dohle.groups.resolved_regex import ResolvedRegex
+from dohle.protocol.consumer_framing import CONSUMER_PROTOCOL_TYPE
 from dohle.protocol.record_framing import CoordinatorRecord
 
 _NO_EPOCH = -1

@@ -18,13 +18,6 @@ from dohle.groups.classic_group import ClassicGroup
 from dohle.groups.classic_member import ClassicMember, Protocol
 from dohle.groups.consumer_group import ConsumerGroup
 from dohle.groups.consumer_member import NO_PARTITIONS, ConsumerMember
-from dohle.groups.consumer_protocol import (
-    CONSUMER_PROTOCOL_TYPE,
-    read_assignment,
-    read_subscription,
-    write_assignment,
-    write_subscription,
-)
 from dohle.groups.consumer_records import (
     current_record,
     group_epoch_record,
@@ -35,6 +28,13 @@ from dohle.groups.consumer_records import (
 from dohle.groups.context import GroupContext, Topics
 from dohle.groups.metadata_hash import TopicHashes
 from dohle.groups.settings import GroupSettings
+from dohle.protocol.consumer_framing import (
+    CONSUMER_PROTOCOL_TYPE,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+    write_subscription,
+)
 from dohle.protocol.errors import MalformedMessage
 from dohle.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

@@ -1,7 +1,8 @@
 """What consumers of a classic group tell each other in JoinGroup and SyncGroup.
 
 To the coordinator that is opaque, but for what it needs to know: which topics a group wants. An
-int16 version stands first; every version begins with the fields of version 0.
+int16 version stands first, and every version begins with the fields of the one before, so that
+what a newer client writes can be read as far as it is known.
 """
 
 from __future__ import annotations
@@ -53,16 +54,22 @@ def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
     return assignment
 
 
+def write(
+    message: ConsumerProtocolSubscription | ConsumerProtocolAssignment, version: int
+) -> bytes:
+    """Write a message behind its version."""
+    return _VERSION.pack(version) + message.encode(version)
+
+
 def write_subscription(topics: Collection[str]) -> bytes:
     """Write what a consumer that wants these topics would tell."""
     subscription = ConsumerProtocolSubscription(topics=tuple(topics))
-    return _VERSION.pack(_PREFIX_VERSION) + subscription.encode(_PREFIX_VERSION)
+    return write(subscription, _PREFIX_VERSION)
 
 
 def write_assignment(assignment: ConsumerProtocolAssignment, metadata: bytes) -> bytes:
     """Write an assignment in the version in which its consumer wrote its subscription."""
-    version = _known_version(metadata)
-    return _VERSION.pack(version) + assignment.encode(version)
+    return write(assignment, _known_version(metadata))
 
 
 def _known_version(data: bytes) -> int:
