@@ -28,13 +28,13 @@ from bench.raw_client import (
 )
 from bench.report import Row
 from dohle.core.ids import TopicName
+from dohle.server.connection import BUFFER_BYTES, BUFFER_BYTES_KEPT
 
 PRODUCE_REACH, CONSUME_REACH = 1.5, 1.3
 _WARM_UP_ROUNDS = 3
 #: What is produced in a turn, and how many times that is consumed in one.
 _TURN_BYTES = 30_000_000
 _PASSES = 3
-_RECV_BYTES_MIN = 256 * 1024
 
 #: (name, bytes of a record, records of a batch, whether it is to reach the ceiling)
 BATCHES = (
@@ -84,7 +84,9 @@ class _Turns:
         request = produce_frame(topic, batch)
         self._count = _TURN_BYTES // len(request)
         self._load = repeat(request, self._count)
-        self._recv_size = max(_RECV_BYTES_MIN, len(request))
+        # As large a buffer as a connection has for such frames.
+        is_large = len(request) > BUFFER_BYTES
+        self._recv_size = BUFFER_BYTES_KEPT if is_large else BUFFER_BYTES
         # The first of each kind tells how long an answer is; the bare file has as many bytes.
         self._produced_size = len(call(self._socket, request))
         fetched = call(self._socket, self._fetch(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -63,13 +64,23 @@ def scanned_summary(data: bytes | memoryview, count: int, base_timestamp: int) -
         return None
 
 
+def views_of(data: bytes) -> Iterator[memoryview]:
+    """Show the bytes as those of a receive buffer too, between others that would go on well."""
+    yield memoryview(data)
+    end = 5 + len(data)
+    for behind in (b"", bytes(20), b"\2" * 20, b"\xff" * 20, data):
+        yield memoryview(bytearray(b"\2" * 5 + data + behind))[5:end]
+    yield memoryview(bytearray(data)).toreadonly()
+
+
 def assert_is_scanned_as_decoded(data: bytes, count: int) -> None:
     expected = decoded_summary(data, count, NOW_MS)
     assert scanned_summary(data, count, NOW_MS) == expected
-    assert scanned_summary(memoryview(data), count, NOW_MS) == expected
     last = followed_lengths(data, count)
     assert scanned_frames(data, count) == last
-    assert scanned_frames(memoryview(data), count) == last
+    for view in views_of(data):
+        assert scanned_summary(view, count, NOW_MS) == expected
+        assert scanned_frames(view, count) == last
 
 
 def starts_of(data: bytes) -> list[int]:

@@ -150,6 +150,20 @@ def test_what_arrives_while_a_request_waits_leaves_its_bytes_alone(size: int, be
     connected(scenario)
 
 
+@pytest.mark.parametrize(
+    "size", [64 * 1024, 64 * 1024 + 1, 200_000, BUFFER_BYTES, 600_000, 1_048_572, 2_097_149]
+)
+def test_large_requests_sent_at_once_are_answered_in_order(size: int) -> None:
+    requests = payloads([size - number for number in range(12)])
+
+    async def scenario(service: EchoService, connection: Connection, peer: Peer) -> None:
+        peer.writer.write(b"".join(map(framed, requests)))
+        for request in requests:
+            assert await peer.answer() == request
+
+    connected(scenario)
+
+
 def test_requests_that_wait_again_and_again_are_each_answered_from_their_own_bytes() -> None:
     rng = random.Random(2)
     requests = [b"wait" + rng.randbytes(rng.choice([0, 90, 5_000, 70_000])) for _ in range(60)]

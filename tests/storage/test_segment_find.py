@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dohle.records.batch import HEADER_SIZE
+from dohle.storage.config import LogConfig
 from dohle.storage.files import OsFile, OsFileSystem
 from dohle.storage.log import Log
+from dohle.storage.log_values import Isolation
 from dohle.storage.scan import BatchHead
 from tests.storage.logs import NOW_MS, Node, append, batch, property_test
 
@@ -53,6 +55,34 @@ def test_nothing_is_found_in_what_was_cut_off(shapes: list[tuple[int, int]], cut
     heads = list(segment.heads())
     for offset in range(70):
         assert segment.find(offset) == first_that_reaches(heads, offset)
+
+
+@property_test(30)
+@given(
+    shapes=BATCHES,
+    max_bytes=st.sampled_from([1, 9_000, 20_000, 200_000]),
+    isolation=st.sampled_from([Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED]),
+)
+def test_what_is_read_of_large_batches_is_what_is_read_otherwise(
+    shapes: list[tuple[int, int]], max_bytes: int, isolation: Isolation
+) -> None:
+    log = log_of(Node(LogConfig(retention_ms=-1, segment_bytes=60_000)), shapes)
+    end = log.log_end_offset
+    assert log.read_large(0, max_bytes, isolation) is None  # nothing may be seen yet
+    log.update_high_watermark(end)
+    for offset in range(end):
+        piece = log.read_large(offset, max_bytes, isolation)
+        if piece is not None:
+            assert piece == log.read(offset, max_bytes, isolation, min_one_batch=True).slice
+    assert log.read_large(end, max_bytes, isolation) is None
+    assert log.read_large(-1, max_bytes, isolation) is None
+
+
+def test_large_batches_are_read_directly_but_for_the_first_of_a_segment() -> None:
+    log = log_of(Node(), [(1, LARGE)] * 10)
+    log.update_high_watermark(10)
+    found = [log.read_large(offset, 1, Isolation.HIGH_WATERMARK) for offset in range(10)]
+    assert [piece is not None for piece in found] == [False] + [True] * 9
 
 
 class WatchedFile(OsFile):

@@ -15,6 +15,7 @@ are slow, so records are looked at in the memory that a view shows a part of.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from ctypes import addressof, c_char
 from functools import cache
@@ -41,7 +42,7 @@ _PAUSE_MIN = 16
 _GROWTH_MAX = 2
 #: The most records in a run: bounds what the columns take.
 _RUN_MAX = 4096
-#: Varints grow by a byte at each of these offset deltas; behind the last no run is tried.
+#: Varints grow by a byte at each of the first offset deltas; behind the last no run is tried.
 _WIDTH_BOUNDS = (64, 8192, 65536)
 #: The longest varint and varlong, in bytes.
 _VARINT_SIZE_MAX, _VARLONG_SIZE_MAX = 5, 10
@@ -62,17 +63,10 @@ class Summary(NamedTuple):
     has_null_key: bool
 
 
-class _Template(NamedTuple):
-    """A record that those behind it may be like: where it is, and where its fields begin in it."""
-
-    start: int
-    size: int
-    timestamp_at: int
-    offset_at: int
-    key_at: int
-    key_end: int
-    value_at: int
-    value_end: int
+#: A record that those behind it may be like: where it is, its size, and where there begin its
+#: timestamp and offset deltas, where its key's length begins and ends, and its value's. It is made
+#: too often for a class.
+_Template = tuple[int, int, int, int, int, int, int, int]
 
 
 def scan_records(records: bytes | memoryview, count: int, base_timestamp: int) -> Summary:
@@ -184,9 +178,7 @@ def scan_records(records: bytes | memoryview, count: int, base_timestamp: int) -
                 continue
         if index < try_at or index > try_last or not is_consecutive:
             continue
-        template = _Template(
-            start, size, timestamp_at, offset_at, key_at, key_end, value_at, value_end
-        )
+        template = (start, size, timestamp_at, offset_at, key_at, key_end, value_at, value_end)
         found, low, high = _scan_run(data, end, template, index, count, low, high)
         pause = _PAUSE_MIN if found > pause else pause * 2
         index += found
@@ -274,7 +266,7 @@ def _same(data: bytes | bytearray, places: Iterable[int], stride: int, found: in
     ``found`` says how often to look.
     """
     for at in places:
-        column = data[at + stride : at + stride + stride * found : stride]
+        column = data[at + stride : at + stride * found + 1 : stride]
         one = data[at : at + 1]
         # Comparing is much faster than stripping, which goes byte by byte.
         if column != one * found:
@@ -297,9 +289,12 @@ def _scan_run(
     """
     start, size, timestamp_at, offset_at, key_at, key_end, value_at, value_end = template
     first = start + size
-    bound = next((bound for bound in _WIDTH_BOUNDS if index < bound), 0)
+    below = bisect_right(_WIDTH_BOUNDS, index)
+    if below == len(_WIDTH_BOUNDS) or key_at - offset_at != below + 1:
+        return 0, low, high
+    bound = _WIDTH_BOUNDS[below]
     found = min(_RUN_MAX, count - index, bound - index, (end - first) // size)
-    if found <= 0 or offset_at - key_at != -len(encode_varint(index)):
+    if found <= 0:
         return 0, low, high
     # What is the same in each record: its length, its key's, its value's, and no headers.
     places = (
@@ -312,14 +307,16 @@ def _scan_run(
     if not found:
         return 0, low, high
     stop = first + size * found
-    expected = _offset_columns(bound)
-    for at in range(offset_at, key_at):
-        column = data[at + size : stop : size]
-        if column != expected[at - offset_at][index : index + found]:
+    at = offset_at + size
+    for expected in _offset_columns(bound):
+        if data[at:stop:size] != expected[index : index + found]:
             return 0, low, high
-    deltas = _extreme_deltas(
-        [data[at + size : stop : size] for at in range(timestamp_at, offset_at)]
-    )
+        at += 1
+    columns = [data[at + size : stop : size] for at in range(timestamp_at, offset_at)]
+    if len(columns) == 1 and columns[0] == data[timestamp_at:offset_at] * found:
+        # All have the template's, which is known.
+        return found, low, high
+    deltas = _extreme_deltas(columns)
     if not deltas:
         return 0, low, high
     return found, min(low, *deltas), max(high, *deltas)

@@ -2,7 +2,7 @@
 
 - One ``recv_into`` per read event into a buffer that is used again; every complete frame in it is
   handled before anything is sent, so that appends to one partition become one write and answers one
-  ``send``.
+  ``send``. The buffer grows such that this holds for large frames too.
 - One request at a time, as in Kafka: while an answer is being waited for (a long poll), or the
   client does not read what it was sent, the frames behind it stay in the buffer. What arrives
   meanwhile is read until the buffer is full; then the client has to wait.
@@ -39,14 +39,20 @@ BUFFER_BYTES_AT_FIRST = 16 * 1024
 BUFFER_BYTES = 256 * 1024
 BUFFER_BYTES_KEPT = 2 * 1024 * 1024
 FRAMES_PER_EVENT = 256
-REPLY_BYTES_PER_EVENT = 4 * 1024 * 1024
+REPLY_BYTES_PER_EVENT = 8 * 1024 * 1024
 
 # What is joined for one send; larger pieces are sent as they are.
 _JOIN_BYTES_MAX = 64 * 1024
 # With less room than this behind an incomplete frame, it is moved to the front before reading on.
 _ROOM_BYTES_MIN = 64 * 1024
+# Of frames above this size as many as this should fit the buffer, if it may be that large.
+_LARGE_FRAME_BYTES = 64 * 1024
+_LARGE_FRAMES = 4
 _SENDFILE_BYTES_MAX = 4 * 1024 * 1024
+# A plain number: members of an enum are slow to get at, and slow to combine.
+_MSG_MORE = int(socket.MSG_MORE)
 _SIZE = struct.Struct(">i")
+_unpack_size = _SIZE.unpack_from
 
 
 class Service(Protocol):
@@ -159,23 +165,37 @@ class Connection:
     def _make_room(self) -> bool:
         """Make room behind what has arrived: by moving it to the front, or for a large frame."""
         held = self._end - self._start
-        if self._start > 0:
-            if self._awaited is not None:
-                self._take_buffer(max(BUFFER_BYTES, held + _ROOM_BYTES_MIN))
-                return True
+        if self._awaited is not None:
+            if self._start == 0:
+                return False
+            self._take_buffer(max(BUFFER_BYTES, held + _ROOM_BYTES_MIN))
+        elif size := self._larger_size():
+            self._take_buffer(size)
+        elif self._start == 0:
+            return False
+        else:
             self._view[:held] = self._view[self._start : self._end]
             self._start, self._end = 0, held
-            return True
-        if held < _SIZE.size or self._awaited is not None or self._blocked:
-            return False
-        need = _SIZE.size + _SIZE.unpack_from(self._view, 0)[0]
-        if need <= held:
-            return False
-        # A client must send as much as it makes us reserve, but for the first part.
-        size = min(need, max(2 * len(self._view), BUFFER_BYTES_KEPT))
-        # Frames of a producer differ a little: the next should fit as well.
-        self._take_buffer(-(-size // BUFFER_BYTES) * BUFFER_BYTES)
         return True
+
+    def _larger_size(self) -> int:
+        """Return the size of the buffer that a large frame calls for; 0 if this one will do.
+
+        Several should fit, for whatever is done once for all frames of a read event is dear after
+        so many bytes have gone through the processor's caches.
+        """
+        held, length = self._end - self._start, len(self._view)
+        if held < _SIZE.size or self._blocked:
+            return 0
+        need = _SIZE.size + _unpack_size(self._view, self._start)[0]
+        if need <= held or need <= min(length, _LARGE_FRAME_BYTES):
+            return 0
+        wanted = max(need, min(_LARGE_FRAMES * need, BUFFER_BYTES_KEPT))
+        # A client must send as much as it makes us reserve, but for the first part.
+        size = min(wanted, max(2 * length, BUFFER_BYTES_KEPT))
+        # Frames of a producer differ a little: the next should fit as well.
+        size = -(-size // BUFFER_BYTES) * BUFFER_BYTES
+        return size if size > length else 0
 
     def _take_buffer(self, size: int) -> None:
         held = self._end - self._start
@@ -184,19 +204,19 @@ class Connection:
         self._view, self._start, self._end = view, 0, held
 
     def _next_frame(self) -> memoryview | None:
-        available = self._end - self._start
-        if available < _SIZE.size:
+        start = self._start + 4
+        if start > self._end:
             return None
-        size: int = _SIZE.unpack_from(self._view, self._start)[0]
+        (size,) = _unpack_size(self._view, start - 4)
         if not 0 <= size <= self._request_bytes_max:
             raise MalformedMessage(
                 f"a frame of {size} bytes; {self._request_bytes_max} are allowed"
             )
-        if available < _SIZE.size + size:
+        end: int = start + size
+        if end > self._end:
             return None
-        start = self._start + _SIZE.size
-        self._start = start + size
-        return self._view[start : self._start]
+        self._start = end
+        return self._view[start:end]
 
     def _process(self) -> None:
         """Handle the frames that have arrived, until one has to wait or others have a turn."""
@@ -211,14 +231,18 @@ class Connection:
                     break
                 handled += 1
                 reply = service.handle(frame, self)
-                if isinstance(reply, Future):
+                if isinstance(reply, list):
+                    if reply:
+                        replies.append(reply)
+                        for chunk in reply:
+                            reply_bytes += (
+                                chunk.size if isinstance(chunk, FileRecords) else len(chunk)
+                            )
+                elif isinstance(reply, Future):
                     self._awaited = reply
                     break
-                if reply:
+                else:
                     replies.append(reply)
-                    if isinstance(reply, list):
-                        for chunk in reply:
-                            reply_bytes += len(chunk)
             self._finish(replies)
         except (MalformedMessage, CloseConnection) as error:
             self._finish_and_close(replies, str(error))
@@ -268,17 +292,19 @@ class Connection:
         size = 0
         for frame in frames:
             for chunk in frame:
-                is_file = isinstance(chunk, FileRecords)
-                if pieces and (is_file or size + len(chunk) > _JOIN_BYTES_MAX):
-                    out.append(_joined(pieces))
-                    pieces, size = [], 0
                 if isinstance(chunk, FileRecords):
+                    if pieces:
+                        out.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+                        pieces, size = [], 0
                     out.append(chunk)
-                else:
-                    pieces.append(chunk)
-                    size += len(chunk)
+                    continue
+                size += len(chunk)
+                if size > _JOIN_BYTES_MAX and pieces:
+                    out.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+                    pieces, size = [], len(chunk)
+                pieces.append(chunk)
         if pieces:
-            out.append(_joined(pieces))
+            out.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def _on_answer(self, answered: Future[Any]) -> None:
         if self.is_closed or self._awaited is not answered:
@@ -332,19 +358,20 @@ class Connection:
                     size = chunk.size
                     asked = size if size < _SENDFILE_BYTES_MAX else _SENDFILE_BYTES_MAX
                     sent = os.sendfile(self._fd, chunk.file.fileno(), chunk.position, asked)
-                    if sent == 0:
-                        raise CloseConnection("a segment ended while it was being sent")
-                    chunk.advance(sent)
-                    # It takes no more now: asking again would only be told so.
-                    is_full = sent < asked
-                else:
-                    size = len(chunk)
-                    # Pieces are joined before: what follows can only be in a file, or long.
-                    sent = self._socket.send(chunk, socket.MSG_MORE if len(out) > 1 else 0)
                     if sent < size:
+                        if sent == 0:
+                            raise CloseConnection("a segment ended while it was being sent")
+                        chunk.advance(sent)
+                        # It takes no more now: asking again would only be told so.
+                        is_full = sent < asked
+                        continue
+                else:
+                    # Pieces are joined before: what follows can only be in a file, or long.
+                    sent = self._socket.send(chunk, _MSG_MORE if len(out) > 1 else 0)
+                    if sent < len(chunk):
                         out[0], is_full = memoryview(chunk)[sent:], True
-                if sent == size:
-                    out.popleft()
+                        continue
+                out.popleft()
         except (BlockingIOError, InterruptedError):
             is_full = True
         except (OSError, CloseConnection) as error:
@@ -382,7 +409,3 @@ class Connection:
         self._out.clear()
         self._socket.close()
         self._on_closed(self)
-
-
-def _joined(pieces: list[bytes | memoryview]) -> bytes | memoryview:
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

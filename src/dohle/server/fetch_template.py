@@ -22,7 +22,7 @@ from dohle.protocol.messages.fetch import (
 )
 from dohle.protocol.varint import uvarint
 from dohle.server.fetch_reader import SENDFILE_BYTES_MIN, isolation_of
-from dohle.server.outcome import Chunk, FileRecords, Frame
+from dohle.server.outcome import FileRecords, Frame
 from dohle.storage.log_values import Isolation
 
 if TYPE_CHECKING:
@@ -39,6 +39,23 @@ _MARK = 0x1BADB0021BADB002
 
 class FetchTemplate:
     """A fetch of one partition, less what changes from one to the next."""
+
+    __slots__ = (
+        "_answer",
+        "_by_id",
+        "_epoch",
+        "_head",
+        "_index",
+        "_isolation",
+        "_limit",
+        "_min_bytes",
+        "_prefix",
+        "_size",
+        "_suffix",
+        "_topic_id",
+        "_topic_name",
+        "_unpack",
+    )
 
     def __init__(
         self, broker: Broker, head: bytes, prefix: bytes, suffix: bytes, request: FetchRequest
@@ -92,8 +109,8 @@ class FetchTemplate:
         """Answer a request that fits and finds enough; None if it has to go the general way."""
         if len(frame) != self._size:
             return None
-        head, correlation_id, prefix, offset, suffix = self._unpack(frame)
-        if prefix != self._prefix or suffix != self._suffix or head != self._head:
+        start, correlation_id, prefix, offset, suffix = self._unpack(frame)
+        if prefix != self._prefix or suffix != self._suffix or start != self._head:
             return None
         if self._by_id:
             partition = broker.partitions.get_by_id(self._topic_id, self._index)
@@ -105,25 +122,46 @@ class FetchTemplate:
         try:
             if self._epoch != -1:
                 partition.check_epoch(self._epoch)
-            found = log.read(offset, self._limit, self._isolation, min_one_batch=True)
-            piece = found.slice
-            if piece is None or piece.size < self._min_bytes or found.aborted_transactions:
-                return None
+            limit, isolation = self._limit, self._isolation
+            piece = log.read_large(offset, limit, isolation)
+            if piece is None:
+                found = log.read(offset, limit, isolation, min_one_batch=True)
+                piece = found.slice
+                if piece is None or found.aborted_transactions:
+                    return None
             size = piece.size
-            records: Chunk = piece.read() if size < SENDFILE_BYTES_MIN else FileRecords(piece)
+            if size < self._min_bytes:
+                return None
+            small = piece.read() if size < SENDFILE_BYTES_MIN else None
         except (KafkaError, OSError):
             # The general way meets the same, and knows what to do about it.
             return None
-        before, behind = self._answer.around(
+        answer = self._answer
+        head = answer.head(
             size, correlation_id, log.high_watermark, log.last_stable_offset, log.log_start_offset
         )
-        if not isinstance(records, FileRecords):
-            return [b"".join((before, records, behind))]
-        return [before, records, behind] if behind else [before, records]
+        if small is not None:
+            return [b"".join((head, small, answer.tail))]
+        if tail := answer.tail:
+            return [head, FileRecords(piece), tail]
+        return [head, FileRecords(piece)]
 
 
 class _Answer:
     """The parts of a good answer that do not change, cut from an encoded one."""
+
+    __slots__ = (
+        "_before",
+        "_behind",
+        "_behind_sized",
+        "_has_log_start",
+        "_head_size",
+        "_is_flexible",
+        "_pack",
+        "_sized",
+        "_total",
+        "tail",
+    )
 
     def __init__(self, request: FetchRequest, version: int) -> None:
         topic = request.topics[0]
@@ -140,39 +178,56 @@ class _Answer:
         )
         encoded = b"".join(encode_response(FetchResponse(responses=(responses,)), version, 0))
         self._is_flexible = version >= _FIRST_FLEXIBLE
-        # Behind the records, which come last, there are only the ends of three structs.
-        self._tail = b"\0\0\0" if self._is_flexible else b""
-        records_at = len(encoded) - len(self._tail) - (1 if self._is_flexible else 4)
-        count = 3 if version >= 5 else 2
-        offsets = struct.Struct(f">{count}q")
-        at = encoded.index(offsets.pack(*[_MARK] * count))
-        before, behind = encoded[8:at], encoded[at + offsets.size : records_at]
-        self._has_log_start = count == 3
-        self._pack = struct.Struct(f">ii{len(before)}s{count}q{len(behind)}s").pack
-        self._before, self._behind = before, behind
-        self._size = records_at - 4 + len(self._tail)
-        # The size of the last records, and how it is encoded: it is often the same.
-        self._last: tuple[int, bytes] = (-1, b"")
+        #: Behind the records, which come last, there are only the ends of three structs.
+        self.tail = b"\0\0\0" if self._is_flexible else b""
+        records_at = len(encoded) - len(self.tail) - (1 if self._is_flexible else 4)
+        self._has_log_start = version >= 5
+        offsets = struct.pack(">q", _MARK) * (3 if self._has_log_start else 2)
+        at = encoded.index(offsets)
+        self._before, self._behind = encoded[8:at], encoded[at + len(offsets) : records_at]
+        self._behind_sized = b""
+        self._size_for(0)
 
-    def around(
+    def _size_for(self, size: int) -> None:
+        """Prepare for records of this size: those that follow often have it too."""
+        length = uvarint(size + 1) if self._is_flexible else size.to_bytes(4, "big")
+        behind = self._behind + length
+        if len(behind) != len(self._behind_sized):
+            offsets = "3q" if self._has_log_start else "2q"
+            head = struct.Struct(f">ii{len(self._before)}s{offsets}{len(behind)}s")
+            self._pack, self._head_size = head.pack, head.size
+        self._sized, self._behind_sized = size, behind
+        self._total = self._head_size - 4 + size + len(self.tail)
+
+    def head(
         self,
         size: int,
         correlation_id: int,
         high_watermark: int,
         last_stable_offset: int,
         log_start_offset: int,
-    ) -> tuple[bytes, bytes]:
-        """Return what stands before and behind ``size`` bytes of records."""
-        known, length = self._last
-        if known != size:
-            length = uvarint(size + 1) if self._is_flexible else size.to_bytes(4, "big")
-            self._last = (size, length)
-        total = self._size + len(length) + size
-        offsets: tuple[int, ...] = (high_watermark, last_stable_offset)
+    ) -> bytes:
+        """Return what stands before ``size`` bytes of records; ``tail`` stands behind them."""
+        if size != self._sized:
+            self._size_for(size)
         if self._has_log_start:
-            offsets = (high_watermark, last_stable_offset, log_start_offset)
-        head = self._pack(total, correlation_id, self._before, *offsets, self._behind)
-        return head + length, self._tail
+            return self._pack(
+                self._total,
+                correlation_id,
+                self._before,
+                high_watermark,
+                last_stable_offset,
+                log_start_offset,
+                self._behind_sized,
+            )
+        return self._pack(
+            self._total,
+            correlation_id,
+            self._before,
+            high_watermark,
+            last_stable_offset,
+            self._behind_sized,
+        )
 
 
 def _with_partition(request: FetchRequest, partition: FetchPartition) -> FetchRequest:

@@ -21,9 +21,8 @@ class FileRecords(RecordsElsewhere):
     __slots__ = ("file", "position", "size")
 
     def __init__(self, piece: LogSlice) -> None:
-        self.file: File = piece.file
-        self.position = piece.position
-        self.size = piece.size
+        self.file: File
+        self.file, self.position, self.size, _ = piece
 
     def __len__(self) -> int:
         return self.size

@@ -16,17 +16,33 @@ What a caller may rely on, and no more:
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, Protocol
+import sys
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple, Protocol, cast
 
 #: What ``write_at`` takes: anything with bytes in it.
 Buffer = bytes | bytearray | memoryview
 
 # The kernel takes at most this many buffers in one call.
 _IOV_MAX = 1024
+
+
+def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
+    """Return Linux's call, which Python does not offer: ``posix_fallocate`` makes files longer."""
+    if sys.platform != "linux" or sys.maxsize < 2**63 - 1:
+        return None
+    function = ctypes.CDLL(None).fallocate
+    function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    function.restype = ctypes.c_int
+    return cast("Callable[[int, int, int, int], int]", function)
+
+
+_fallocate = _find_fallocate()
+_KEEP_SIZE = 1
 
 
 class FileStat(NamedTuple):
@@ -66,6 +82,12 @@ class File(Protocol):
 
     def allocate(self, size: int) -> None:
         """Reserve room on the disk so that the file is ``size`` long, filled with zeros."""
+
+    def reserve(self, position: int, size: int) -> None:
+        """Have room on the disk for writes to come, if that is easy; the file stays as it is.
+
+        It makes them cheaper and promises nothing. ``truncate``, to any size, gives it back.
+        """
 
     def sync(self) -> None:
         """Return once everything written has reached the disk."""
@@ -273,6 +295,11 @@ class OsFile:
                 raise
             if self.size() < size:
                 os.ftruncate(self._fd, size)
+
+    def reserve(self, position: int, size: int) -> None:
+        """Reserve room where the system can; if it will not, writes find that out themselves."""
+        if _fallocate is not None:
+            _fallocate(self._fd, _KEEP_SIZE, position, size)
 
     def sync(self) -> None:
         """Flush to the disk."""

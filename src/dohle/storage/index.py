@@ -342,6 +342,8 @@ class TimeIndex(_Index):
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if the timestamp grew."""
+        if self._timestamps and timestamp <= self._timestamps[-1]:
+            return
         last = self.last_entry
         if timestamp <= last.timestamp:
             return

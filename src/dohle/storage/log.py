@@ -41,7 +41,7 @@ from dohle.storage.log_values import AppendInfo, FetchData, Isolation
 from dohle.storage.producer_append import NO_VERIFICATION, TV_UNKNOWN, VerificationGuard
 from dohle.storage.producer_replay import rebuild_producer_state
 from dohle.storage.producer_state import AppendOrigin, ProducerState
-from dohle.storage.segment import LogSegment, TimestampedOffset
+from dohle.storage.segment import LogSegment, LogSlice, TimestampedOffset
 from dohle.storage.segment_files import DELETED_SUFFIX
 from dohle.storage.segments import Segments
 from dohle.storage.transaction_index import AbortedTransaction
@@ -341,6 +341,29 @@ class Log(LogFiles):
             )
         except OSError as error:
             raise self.owner.failed(f"reading {self.partition}", error) from error
+
+    def read_large(
+        self, start_offset: int, max_bytes: int, isolation: Isolation
+    ) -> LogSlice | None:
+        """Find what ``read`` with ``min_one_batch`` does, if that is soon told: large batches.
+
+        That is where the reader may see all there is, and there are no aborted transactions. None
+        says nothing; after an ``OSError`` too it is for ``read`` to find out.
+        """
+        self.owner.ensure_online()
+        end = self.log_end_offset
+        if not self.log_start_offset <= start_offset < end or self.high_watermark != end:
+            return None
+        segment = self.segments.floor(start_offset)
+        if segment is None:
+            return None
+        if isolation is Isolation.TXN_COMMITTED and (
+            self.last_stable_offset != end
+            or segment is not self.segments.active
+            or not segment.txn_index.is_empty
+        ):
+            return None
+        return segment.large_slice(start_offset, max_bytes)
 
     def aborted_transactions(self, start_offset: int, upper: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in ``[start_offset, upper)``."""

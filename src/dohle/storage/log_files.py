@@ -230,6 +230,9 @@ class LogFiles:
         self._context, self.owner = context, context.owner
         self.recovery_point = synced_up_to
         self.is_new = True
+        if self._flush_by_ms is None:
+            # A flush that was due may be on its way to the old files, and will not count.
+            self._start_flush_timer()
         if (due_ms := self.flush_due_ms) is not None:
             self.owner.flush_at(self, due_ms)
 

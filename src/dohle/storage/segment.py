@@ -49,6 +49,10 @@ logger = logging.getLogger("dohle.storage")
 
 # Batches are taken to be large where two index entries are this far apart.
 _LARGE_BATCH_BYTES = 8 * 1024
+# A segment that has this size, and is written in large pieces, has as much reserved on the disk
+# ahead of it: writing is a tenth cheaper if the file system finds its room at once.
+RESERVED_BYTES = 8 * 1024 * 1024
+_RESERVING_WRITE_BYTES_MIN = 256 * 1024
 
 
 class LogSlice(NamedTuple):
@@ -106,6 +110,7 @@ class LogSegment:
         self._file: File | None = None
         self._held: list[Buffer] = []
         self._held_at = 0
+        self._reserved_end = RESERVED_BYTES
         self._bytes_since_index_entry = 0
         self._indexes_loaded = False
         self._max_timestamp: TimestampOffset | None = None
@@ -222,12 +227,16 @@ class LogSegment:
         if not self._held:
             return
         held, self._held = self._held, []
+        position = self._held_at
         if self._file is None:
             self._file = self._fs.open(self.path, write=True)
+        if self.size > self._reserved_end and self.size - position >= _RESERVING_WRITE_BYTES_MIN:
+            self._file.reserve(position, self.size - position + RESERVED_BYTES)
+            self._reserved_end = self.size + RESERVED_BYTES
         if len(held) == 1:
-            self._file.write_at(self._held_at, held[0])
+            self._file.write_at(position, held[0])
         else:
-            self._file.write_all_at(self._held_at, held)
+            self._file.write_all_at(position, held)
 
     def index(self, position: int, last_offset: int, max_timestamp: int, size: int) -> None:
         """Take note of one batch, appended or found by a scan: both give the same entries."""
@@ -262,8 +271,8 @@ class LogSegment:
         """Return the first batch that ends at or behind ``offset``; None if all end before it."""
         if not self._indexes_loaded:
             self._load_indexes()
-        if (head := self._find_large(offset)) is not None:
-            return head
+        if (found := self._find_large(offset)) is not None:
+            return BatchHead(*found)
         try:
             return self._find(offset)
         except CorruptIndex as error:
@@ -273,8 +282,23 @@ class LogSegment:
         except CorruptIndex as error:
             raise CorruptBatch(f"{self.path}: {error}") from error
 
-    def _find_large(self, offset: int) -> BatchHead | None:
-        """Look for ``offset`` in the batch of the index entry behind it.
+    def large_slice(self, offset: int, max_bytes: int) -> LogSlice | None:
+        """Return what is to be read from ``offset`` on, at least a batch, if that one is large.
+
+        None says nothing but that it takes ``find`` to tell.
+        """
+        found = self._find_large(offset) if self._indexes_loaded else None
+        if found is None:
+            return None
+        position, base_offset, _, size, _, _, _ = found
+        if size < max_bytes:
+            size = self.size - position
+            if size > max_bytes:
+                size = max_bytes
+        return LogSlice(self.file, position, size, base_offset)
+
+    def _find_large(self, offset: int) -> tuple[int, int, int, int, int, int, int] | None:
+        """Look for ``offset`` in the batch of the index entry behind it; return its ``BatchHead``.
 
         If batches are large each has an entry, and this takes one small read; the entry before
         the offset is that of another batch. None says nothing but that it is not there.
@@ -287,7 +311,7 @@ class LogSegment:
             fields = BATCH_HEADER.unpack(self.file.read_at(position, HEADER_SIZE))
         except struct.error:
             return None
-        base_offset, length, epoch, magic, _, _, delta, _, max_timestamp = fields[:9]
+        base_offset, length, epoch, magic, _, _, delta, _, max_timestamp, _, _, _, _ = fields
         size = length + LOG_OVERHEAD
         if (
             magic != MAGIC
@@ -296,7 +320,7 @@ class LogSegment:
             or not HEADER_SIZE <= size <= self.size - position
         ):
             return None
-        return BatchHead(position, base_offset, last_offset, size, magic, max_timestamp, epoch)
+        return position, base_offset, last_offset, size, magic, max_timestamp, epoch
 
     def _find(self, offset: int) -> BatchHead | None:
         entry = self.offset_index.lookup(offset)
@@ -476,6 +500,7 @@ class LogSegment:
         self.file.truncate(size)
         self.file.sync()
         self.size = size
+        self._reserved_end = RESERVED_BYTES
 
     def truncate_to(self, offset: int) -> int:
         """Drop every batch that ends at or behind ``offset``; return how many bytes went."""
@@ -514,8 +539,11 @@ class LogSegment:
             self.time_index.maybe_append(*self._max_timestamp)
         self.offset_index.write_out()
         self.time_index.write_out()
-        if self._file is not None and self._file.size() > self.size:
+        if self._file is not None and (
+            self._reserved_end > max(self.size, RESERVED_BYTES) or self._file.size() > self.size
+        ):
             self._file.truncate(self.size)
+            self._reserved_end = RESERVED_BYTES
 
     def retire(self) -> None:
         """Stop being the active segment: sealed, and its indexes may leave memory."""
