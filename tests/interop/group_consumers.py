@@ -27,6 +27,8 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
+from tests.interop.waiting import wait_until
+
 POLL_S = 0.05
 #: kafka-python can lose the outcome of a join that takes longer than it is waited for.
 KAFKA_PYTHON_POLL_S = 1.0
@@ -180,9 +182,11 @@ class ConfluentConsumer:
         )
 
     def _on_revoke(self, _: object, partitions: Iterable[Any]) -> None:
-        if self._commits_when_revoked:
-            self.commit()
-        self._watcher.on_revoked(_places(partitions))
+        try:
+            if self._commits_when_revoked:
+                self.commit()
+        finally:
+            self._watcher.on_revoked(_places(partitions))
 
     def _on_commit(self, error: object, _: object) -> None:
         if self._reports:
@@ -208,14 +212,23 @@ class ConfluentConsumer:
         return _places(self.consumer.assignment())
 
     def commit(self, offsets: Mapping[Place, int] | None = None) -> None:
+        wait_until(lambda: self._try_to_commit(offsets))
+
+    def _try_to_commit(self, offsets: Mapping[Place, int] | None) -> bool:
         try:
             if offsets is None:
                 self.consumer.commit(asynchronous=False)
             else:
                 self.consumer.commit(offsets=_confluent_offsets(offsets), asynchronous=False)
         except confluent_kafka.KafkaException as error:
-            if error.args[0].code() != confluent_kafka.KafkaError._NO_OFFSET:
+            code = error.args[0].code()
+            if code == confluent_kafka.KafkaError.STALE_MEMBER_EPOCH:
+                # Of the newer protocol: the answer to a heartbeat, with the next epoch, is still
+                # on its way. The library leaves the second attempt to its user.
+                return False
+            if code != confluent_kafka.KafkaError._NO_OFFSET:
                 raise
+        return True
 
     def commit_async(self, report: Callable[[object], None]) -> None:
         self._reports.append(report)
@@ -248,6 +261,7 @@ def _is_passing(error: Any) -> bool:
     return error.retriable() or error.code() in (
         passing._ALL_BROKERS_DOWN,
         passing._TRANSPORT,
+        passing.REBALANCE_IN_PROGRESS,
         passing.UNKNOWN_TOPIC_OR_PART,
     )
 
@@ -387,9 +401,11 @@ class AiokafkaConsumer:
                 watcher.on_assigned(_places(assigned))
 
             async def on_partitions_revoked(self, revoked: Any) -> None:
-                if joining.commits_when_revoked and revoked:
-                    await commit_when_revoked()
-                watcher.on_revoked(_places(revoked))
+                try:
+                    if joining.commits_when_revoked and revoked:
+                        await commit_when_revoked()
+                finally:
+                    watcher.on_revoked(_places(revoked))
 
         async def start() -> Any:
             consumer = aiokafka.AIOKafkaConsumer(

@@ -78,7 +78,7 @@ def sync_request(
         group_id=GROUP,
         generation_id=joined.generation_id,
         member_id=joined.member_id,
-        protocol_type=joined.protocol_type,
+        protocol_type="consumer",
         protocol_name=joined.protocol_name,
         assignments=tuple(
             SyncGroupRequestAssignment(member_id=member, assignment=assigned)
@@ -209,8 +209,8 @@ def test_an_assignment_too_large_for_the_log_is_an_error_for_the_members(tmp_pat
 
 def test_a_group_needs_an_id(tmp_path: Path) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
-        requests = (JoinGroupRequest(), SyncGroupRequest(), HeartbeatRequest(), LeaveGroupRequest())
-        for request in requests:
+        sync = SyncGroupRequest(protocol_type="consumer", protocol_name="range")
+        for request in (JoinGroupRequest(), sync, HeartbeatRequest(), LeaveGroupRequest()):
             assert (await wire.send(request)).error_code == ErrorCode.INVALID_GROUP_ID
 
     on_node(tmp_path, scenario, PROPERTIES)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from dohle.cli.storage_format import Formatter
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import TopicName, Uuid
+from dohle.core.ids import BrokerId, TopicName, Uuid
+from dohle.metadata.controller import delete_topics
 from dohle.metadata.decision import VersionedRecord
 from dohle.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -19,6 +23,7 @@ from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from dohle.protocol.messages.records.cluster_metadata import RemoveTopicRecord
 from dohle.records.batch import batches
 from dohle.server.node import Node
+from dohle.storage.files import OsFileSystem
 from dohle.storage.log_directory import LogDirectoryInUse
 from dohle.storage.meta_properties import InvalidMetaProperties
 from tests.server.faults import DEADLINE_S, FaultyFileSystem, until, watched_node
@@ -341,20 +346,137 @@ def test_a_node_does_not_start_with_the_metadata_directory_of_another(tmp_path: 
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_node_does_not_begin_a_new_metadata_log_beside_its_old_one(
+    tmp_path: Path, beside: bool
+) -> None:
+    before = two_directories(tmp_path)
+    after = {"log.dirs": f"{tmp_path}/b,{tmp_path}/a"}
+    if beside:
+        after = {**before, "metadata.log.dir": f"{tmp_path}/m"}
+
+    async def run() -> None:
+        async with running_node(tmp_path, before) as node, await Wire.connect(node) as wire:
+            await create_topic(wire, "t", 2)
+        with pytest.raises(InvalidMetaProperties, match=r"/a has a metadata log"):
+            await Node(node_config(tmp_path, after)).start()
+        async with running_node(tmp_path, before) as node:
+            assert topics_of(node) == {"t"}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("lost", ["m", "b"])
+def test_a_node_does_not_start_with_a_disk_that_is_not_mounted(tmp_path: Path, lost: str) -> None:
+    properties = {**two_directories(tmp_path), "metadata.log.dir": f"{tmp_path}/m"}
+    disk, aside = tmp_path / lost, tmp_path / "aside"
+
+    async def run() -> None:
+        async with running_node(tmp_path, properties) as node, await Wire.connect(node) as wire:
+            await create_topic(wire, "t", 2)
+            for index in range(2):
+                await produce(wire, "t", batch(b"one"), index)
+            await until(lambda: not node.broker.moves._tasks)
+        disk.rename(aside)
+        disk.mkdir()
+        for _ in range(2):
+            with pytest.raises(InvalidMetaProperties, match=f"/{lost} .*no meta.properties"):
+                await Node(node_config(tmp_path, properties)).start()
+        assert not [path for path in disk.iterdir() if path.name != ".lock"]
+        (disk / ".lock").unlink(missing_ok=True)
+        disk.rmdir()
+        aside.rename(disk)
+        async with running_node(tmp_path, properties) as node, await Wire.connect(node) as wire:
+            for index in range(2):
+                assert await values(wire, "t", index) == [b"one"]
+
+    asyncio.run(run())
+
+
+def test_a_directory_can_be_added_and_one_replaced_that_was_formatted(tmp_path: Path) -> None:
+    async def run() -> None:
+        properties = two_directories(tmp_path)
+        async with running_node(tmp_path, properties) as node, await Wire.connect(node) as wire:
+            await create_topic(wire, "t", 2)
+            await until(lambda: not node.broker.moves._tasks)
+        more = {"log.dirs": f"{tmp_path}/a,{tmp_path}/b,{tmp_path}/c"}
+        async with running_node(tmp_path, more) as node:
+            assert len(node.logs.directories) == 3
+            cluster_id = node.cluster_id
+        (tmp_path / "b").rename(tmp_path / "aside")
+        formatter = Formatter(OsFileSystem(), cluster_id, BrokerId(1))
+        formatter.format(f"{tmp_path}/b", has_metadata=False)
+        async with running_node(tmp_path, more) as node:
+            assert topics_of(node) == {"t"}
+
+    asyncio.run(run())
+
+
+def test_behind_the_last_command_of_a_stop_none_is_carried_out(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running_node(tmp_path) as node, await Wire.connect(node) as wire:
+            await create_topic(wire, "t")
+            codes: list[int] = []
+
+            async def remove() -> None:
+                with suppress(KafkaError):
+                    request = delete("t")
+                    reply = await node.controller.submit(
+                        lambda image, context: delete_topics(image, request, context, version=6)
+                    )
+                    codes.append(reply.responses[0].error_code)
+
+            async with node.controller._turn:
+                stopping = asyncio.ensure_future(node.stop())
+                await until(lambda: bool(node.controller._turn._waiters))
+                late = asyncio.ensure_future(remove())
+                await until(lambda: len(node.controller._turn._waiters or ()) == 2)
+            await stopping
+            await late
+            assert codes == []
+        async with running_node(tmp_path) as node:
+            assert topics_of(node) == {"t"}
+
+    asyncio.run(run())
+
+
+def test_a_log_that_was_not_served_goes_with_its_topic(tmp_path: Path) -> None:
+    properties = {**two_directories(tmp_path), "metadata.log.dir": f"{tmp_path}/m"}
+    disk, aside = tmp_path / "b", tmp_path / "aside"
+
+    async def run() -> None:
+        async with running_node(tmp_path, properties) as node, await Wire.connect(node) as wire:
+            await create_topic(wire, "t", 2)
+            await until(lambda: not node.broker.moves._tasks)
+        (moved,) = disk.glob("t-*")
+        # An older copy is found while the log itself is on a disk that is offline.
+        shutil.copytree(moved, tmp_path / "a" / moved.name)
+        disk.rename(aside)
+        disk.write_text("not a directory")
+        async with running_node(tmp_path, properties) as node, await Wire.connect(node) as wire:
+            index = int(moved.name[2:])
+            assert (await produce(wire, "t", batch(b"old"), index)).error_code != 0
+            assert (await wire.send(delete("t"), 6)).responses[0].error_code == 0
+            await create_topic(wire, "t", 2)
+            assert (await produce(wire, "t", batch(b"new"), index)).error_code == 0
+
+    asyncio.run(run())
+
+
 def test_others_are_served_while_many_partitions_are_made(tmp_path: Path) -> None:
     async def run() -> None:
         async with running_node(tmp_path) as node, await Wire.connect(node) as wire:
             await create_topic(wire, "old")
             async with await Wire.connect(node) as other, await Wire.connect(node) as third:
                 making = asyncio.ensure_future(create_code(wire, "t", 600))
-                await until(lambda: bool(node.broker.being_made))
+                await until(lambda: bool(node.broker.partitions.being_made))
                 meanwhile = asyncio.ensure_future(produce(other, "old", batch(b"meanwhile")))
                 too_soon = await produce(third, "t", batch(b"too soon"), 599)
                 assert too_soon.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
                 assert (await meanwhile).error_code == 0
                 assert not making.done()
                 assert await making == 0
-                assert not node.broker.being_made
+                assert not node.broker.partitions.being_made
                 assert (await produce(other, "t", batch(b"now"), 599)).error_code == 0
 
     asyncio.run(run())

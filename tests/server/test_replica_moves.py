@@ -260,6 +260,90 @@ def test_a_move_can_be_watched_redirected_and_called_off(tmp_path: Path) -> None
     on_node(tmp_path, scenario, slow_directories(tmp_path))
 
 
+@pytest.mark.parametrize("following", [0, 1])
+def test_a_move_that_is_called_off_while_the_metadata_is_told_leaves_it_right(
+    tmp_path: Path, following: int
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, "t")
+        await produce(wire, "t", batch(b"one"))
+        old = place(node)
+        await settled(node, old)
+        second, third = (name for name in "abc" if name != old)
+        then = (old, third)[following]
+        async with node.controller._turn:
+            assert await alter_code(wire, tmp_path / second) == 0
+            await until(lambda: node.broker.moves._running[KEY].is_assigned)
+            # The command is in the queue.
+            await until(lambda: bool(node.controller._turn._waiters))
+            assert await alter_code(wire, tmp_path / then) == 0
+        async with node.controller._turn:
+            # It has been carried out, though nobody waits for it any more.
+            pass
+        await until(lambda: not node.broker.moves._tasks)
+        assert (place(node), assigned(node)) == (then, directory_id(node, then))
+
+    on_node(tmp_path, scenario, directories(tmp_path))
+
+
+def test_others_are_served_while_many_moves_are_begun(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, "t", 300)
+        keys = [TopicPartition(TopicName("t"), index) for index in range(300)]
+        async with await Wire.connect(node) as other:
+            begun = asyncio.ensure_future(wire.send(alter(tmp_path / "c", *keys)))
+            await until(lambda: bool(node.broker.moves._running))
+            assert len(node.broker.moves._running) < 200
+            assert (await produce(other, "t", batch(b"meanwhile"))).error_code == 0
+            codes = [p.error_code for t in (await begun).results for p in t.partitions]
+            assert codes == [0] * 300
+        await until(lambda: not node.broker.moves._running)
+        assert {place(node, key) for key in keys} == {"c"}
+
+    on_node(tmp_path, scenario, directories(tmp_path))
+
+
+def test_a_replica_that_is_being_made_is_not_available_yet(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        async with await Wire.connect(node) as other:
+            making = asyncio.ensure_future(create_topic(wire, "t", 400))
+            being_made = node.broker.partitions.being_made
+            await until(lambda: bool(being_made))
+            key = max(being_made)
+            code = await alter_code(other, tmp_path / "c", key)
+            assert code == ErrorCode.REPLICA_NOT_AVAILABLE
+            await making
+            assert place(node, key) == "c"
+
+    on_node(tmp_path, scenario, directories(tmp_path))
+
+
+def test_moves_share_the_rate_and_follow_its_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        moves, rate = node.broker.moves, 1_000
+        monkeypatch.setattr(moves, "_bytes_per_second", lambda: rate)
+        monkeypatch.setattr(moves, "_copying", 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio, "sleep", wait)
+            await moves._keep_pace(1_750)
+            assert waits == [1, 1, 1, 0.5]
+            waits.clear()
+            pace = moves._keep_pace(1_000_000)
+            task = asyncio.ensure_future(pace)
+            rate = 4_000_000
+            await task
+            assert waits == [0.5]
+
+    on_node(tmp_path, scenario, directories(tmp_path))
+
+
 def test_a_topic_can_be_deleted_and_made_again_while_it_moves(tmp_path: Path) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         deletion = DeleteTopicsRequest(

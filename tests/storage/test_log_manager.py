@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +10,14 @@ import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
+from dohle.core.seams import ManualClock
 from dohle.storage.config import LogConfig
 from dohle.storage.files import OsFileSystem, write_atomically
 from dohle.storage.log_directory import LogDirectoryInUse
 from dohle.storage.log_manager import Identity, LogManager
-from dohle.storage.meta_properties import InvalidMetaProperties
+from dohle.storage.meta_properties import InvalidMetaProperties, read_meta_properties
 from dohle.testing.simulated_faults import Operation
+from dohle.testing.simulated_files import SimulatedCrash, SimulatedFileSystem
 from tests.storage.logs import (
     BATCH_SIZE,
     IDENTITY,
@@ -150,7 +153,7 @@ def test_a_partition_whose_making_was_cut_short_gets_its_topic_id() -> None:
 # Attaching and loading
 
 
-def test_attaching_locks_and_formats_but_touches_no_partition() -> None:
+def test_attaching_locks_and_loading_formats() -> None:
     node = Node(paths=["/a", "/b"])
     append(node.log, data(2))
     node.stop()
@@ -161,13 +164,37 @@ def test_attaching_locks_and_formats_but_touches_no_partition() -> None:
     assert list(manager) == []
     assert len({directory.directory_id for directory in manager.directories}) == 3
     after = node.disk.files()
-    assert {path for path in after if path not in before} == {"/c/.lock", "/c/meta.properties"}
+    assert {path for path in after if path not in before} == {"/c/.lock"}
     assert {path: after[path] for path in before} == before
     with pytest.raises(LogDirectoryInUse):
         LogManager(node.fs, clock=node.clock, rng=node.rng).attach(["/b"], IDENTITY)
     manager.load(lambda _: node.config)
+    assert read_meta_properties(node.fs, "/c").directory_id == manager.directories[2].directory_id
     assert offsets(log_records(node.log)) == [0, 1]
     assert manager.directories[0].had_clean_shutdown
+
+
+@pytest.mark.parametrize("path", ["/a", "/b", "/m"])
+def test_the_directory_of_the_metadata_log_is_formatted_first(path: str) -> None:
+    for operations in range(100):
+        clock = ManualClock()
+        fs = SimulatedFileSystem(clock)
+        fs.cut_after_operations(operations)
+        manager = LogManager(fs, clock=clock, rng=random.Random(1))
+        try:
+            manager.attach(["/a", "/b"], IDENTITY, path)
+            manager.load(lambda _: LogConfig())
+        except SimulatedCrash:
+            fs.power_loss(random.Random(operations))
+        else:
+            assert operations > 20
+            return
+        # Whenever the first start was cut short, the next finds nothing to complain of.
+        manager = LogManager(fs, clock=clock, rng=random.Random(2))
+        manager.attach(["/a", "/b"], IDENTITY, path)
+        manager.load(lambda _: LogConfig())
+        manager.close()
+    pytest.fail("it has no end")
 
 
 def test_a_failed_attach_lets_go_of_the_locks() -> None:

@@ -222,6 +222,23 @@ def test_flushes_that_were_due_are_due_in_the_new_place() -> None:
     assert offsets(log_records(node.log)) == list(range(6))
 
 
+def test_a_flush_that_was_on_its_way_to_the_old_files_is_due_in_the_new_place() -> None:
+    node = two_directories(LogConfig(flush_ms=500, retention_ms=-1))
+    append(node.log, data())
+    move = begin(node)
+    catch_up(move)
+    append(node.log, data(), data())
+    node.clock.advance(600)
+    (due,) = node.manager.due_flushes()
+    move.finish().run()
+    due.run()
+    due.complete()
+    assert node.log.recovery_point == 1
+    node.clock.advance(600)
+    node.manager.flush_due_now()
+    assert node.log.recovery_point == 3
+
+
 def test_what_was_flushed_is_flushed_in_the_new_place() -> None:
     node = two_directories(LogConfig(flush_messages=1, retention_ms=-1))
     append(node.log, *(data() for _ in range(3)))
@@ -252,6 +269,72 @@ def test_a_log_that_was_truncated_is_copied_anew() -> None:
     node.restart(clean=False)
     assert log_bytes(node.log) == expected
     assert offsets(log_records(node.log)) == [0, 1, 2]
+
+
+def test_what_a_truncation_took_back_is_not_in_the_new_place() -> None:
+    node = two_directories()
+    log = node.log
+    append(log, data(), data())
+    append_transactional(log, 5, 0)
+    append_marker(log, 5, commit=False)
+    append(log, data(), data(), data())
+    move = begin(node)
+    catch_up(move)
+    log.truncate_to(2)
+    append(log, data(), data())
+    catch_up(move)
+    move.finish().run()
+    assert log.aborted_transactions(0, 100) == []
+    node.restart(clean=True)
+    assert node.log.aborted_transactions(0, 100) == []
+    assert offsets(log_records(node.log)) == [0, 1, 2, 3]
+
+
+def test_copies_of_what_was_deleted_do_not_come_back_after_a_power_cut() -> None:
+    node = two_directories()
+    log = node.log
+    append(log, *(data() for _ in range(18)))
+    log.flush()
+    log.update_high_watermark(log.log_end_offset)
+    move = begin(node)
+    job = move.next_job(5 * BATCH_SIZE)
+    assert job is not None
+    move.complete(job, job.run())
+    # The first segment has been copied, the second never will be.
+    log.delete_records(10)
+    delete_old_segments(log, NOW_MS)
+    assert log.segments.base_offsets == (10, 15)
+    catch_up(move)
+    assign(node, "/b")
+    move.finish()
+    # Of the two renames only the second has reached its disk.
+    node.disk.sync_dir("/a")
+    node.disk.power_loss_everything_unsynced_lost()
+    node.manager.release()
+    node.start()
+    assert node.log.directory == "/b/orders-0"
+    assert offsets(log_records(node.log)) == list(range(10, 18))
+
+
+def test_a_stream_of_aborted_transactions_does_not_hold_a_move_up() -> None:
+    node = two_directories(LogConfig(retention_ms=-1))
+    log = node.log
+    move = begin(node)
+    for number in range(10):
+        append_transactional(log, 5, number)
+        append_marker(log, 5, commit=False)
+        if (job := move.next_job(10_000)) is None:
+            break
+        move.complete(job, job.run())
+    else:
+        pytest.fail("there is always something left to copy")
+    move.finish().run()
+    append_transactional(log, 5, number + 1)
+    append_marker(log, 5, commit=False)
+    for clean in (True, False):
+        found = node.log.aborted_transactions(0, 100)
+        assert [each.last_offset for each in found] == list(range(1, log.log_end_offset, 2))
+        node.restart(clean=clean)
 
 
 def test_a_move_that_is_called_off_leaves_the_log_alone() -> None:
@@ -297,6 +380,19 @@ def test_a_disk_that_fails_at_the_last_step_leaves_the_log_where_it_was() -> Non
     assert append(node.log, data())[0].first_offset == 1
 
 
+def test_an_old_place_that_fails_at_the_last_step_is_the_one_that_goes_offline() -> None:
+    node = two_directories()
+    append(node.log, data())
+    node.disk.put("/a/cleaner-offset-checkpoint", b"0\n0\n")
+    move = begin(node)
+    catch_up(move)
+    node.disk.fail(
+        [Operation.OPEN, Operation.READ], lambda path: path.startswith("/a/cleaner"), errno.EIO
+    )
+    refuses(ErrorCode.KAFKA_STORAGE_ERROR, move.finish)
+    assert list(node.manager.offline_directories) == ["/a"]
+
+
 def test_an_old_place_that_cannot_be_put_away_does_not_hold_up_the_log() -> None:
     node = two_directories()
     append(node.log, data())
@@ -321,6 +417,16 @@ def test_a_log_that_was_once_compacted_counts_as_such_in_its_new_place() -> None
     node.disk.put("/a/cleaner-offset-checkpoint", b"0\n1\norders 0 1\n")
     move_to(node, "/b")
     assert read_offsets(node.fs, f"/b/{CLEANER_OFFSET_CHECKPOINT}") == {PARTITION: 0}
+
+
+def test_if_it_is_not_known_which_logs_were_compacted_it_stays_so() -> None:
+    node = two_directories()
+    append(node.log, data())
+    node.disk.put("/a/cleaner-offset-checkpoint", b"0\n1\norders 0 1\n")
+    node.disk.put("/b/cleaner-offset-checkpoint", b"damaged")
+    move_to(node, "/b")
+    assert node.fs.read(f"/b/{CLEANER_OFFSET_CHECKPOINT}") == b"damaged"
+    assert directory(node, "/b").may_be_cleaned(TopicPartition(TopicName("another"), 0))
 
 
 def test_a_log_that_is_wished_elsewhere_is_made_there() -> None:

@@ -60,6 +60,7 @@ class Workload:
         self.log_start = 0
         self.manager: LogManager
         self._number = 0
+        self._sequence = 0
 
     def run(self) -> None:
         self.manager = open_manager(self.fs, self.clock, self.place)
@@ -74,8 +75,9 @@ class Workload:
         self.move_to("/b")
         self.append(1)
         self.flush()
+        self.append_aborted()
         self.append(2)
-        self.move_to("/a")
+        self.move_to("/a", deleting=True)
         self.append(1)
         self.manager.flush_due_now()
         self.note_flushed()
@@ -86,7 +88,8 @@ class Workload:
             self._append(data_batch(self._number))
 
     def append_aborted(self) -> None:
-        self._append(data_batch(1, sequence=0, transactional=True))
+        self._append(data_batch(1, sequence=self._sequence, transactional=True))
+        self._sequence += 2
         marker = build_txn_marker(
             commit=False, producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp=2_000
         )
@@ -97,7 +100,9 @@ class Workload:
         expected[0:8] = self.log.log_end_offset.to_bytes(8, "big")
         expected[12:16] = (2).to_bytes(4, "big")
         self.expected.appending = bytes(expected)
-        guard = self.log.producer_state.start_transaction_verification(7, 0, 0, False, 0)
+        guard = self.log.producer_state.start_transaction_verification(
+            7, self._sequence, 0, False, 0
+        )
         self.log.append_as_leader(
             batch, 2, origin=origin, verification_guard=guard, transaction_version=1
         )
@@ -114,18 +119,21 @@ class Workload:
         flushed = sum(offset_of(batch) < point for batch in self.expected.contents)
         self.expected.flushed = max(self.expected.flushed, flushed)
 
-    def delete_records(self) -> None:
-        self.expected.start = offset_of(self.expected.contents[3]) + 1
+    def delete_records(self, offset: int | None = None) -> None:
+        self.expected.start = offset or offset_of(self.expected.contents[3]) + 1
         self.log.delete_records(self.expected.start)
-        for directory in self.manager.directories:
-            directory.checkpoint_log_start_offsets()
-        self.log_start = self.expected.start
+        if offset is None:
+            for directory in self.manager.directories:
+                directory.checkpoint_log_start_offsets()
+            self.log_start = self.expected.start
 
-    def move_to(self, path: str) -> None:
+    def move_to(self, path: str, *, deleting: bool = False) -> None:
         target = next(d for d in self.manager.directories if d.path == path)
         source = self.manager.directory_of(PARTITION)
         assert source is not None
         move = ReplicaMove(self.log, source, target, TOPIC_ID)
+        if deleting:
+            self.copy_and_delete(move)
         self.catch_up(move, appends=3)
         # The metadata log is told.
         self.place = target.directory_id
@@ -138,6 +146,16 @@ class Workload:
         self.manager.run_due()
         self.clock.advance(20)
         self.manager.run_due()
+
+    def copy_and_delete(self, move: ReplicaMove) -> None:
+        """Copy one segment; then it goes, and so does one that was not copied."""
+        _, second, third, *_ = self.log.segments.base_offsets
+        while move.log_end_offset < second:
+            job = move.next_job(300)
+            assert job is not None
+            move.complete(job, job.run())
+        self.delete_records(third)
+        assert delete_old_segments(self.log, self.clock.now_ms()) == 2
 
     def catch_up(self, move: ReplicaMove, appends: int) -> None:
         while (job := move.next_job(300)) is not None:

@@ -80,6 +80,25 @@ def test_a_log_of_another_topic_of_the_name_is_set_aside() -> None:
     assert folders(node, "/b")[0].endswith("-stray")
 
 
+def test_a_log_of_another_topic_does_not_stand_in_a_future_replicas_way() -> None:
+    node, ids = stopped_node()
+    copy(node, "/a/orders-0", f"/b/{FUTURE}")
+    write_partition_metadata(node.fs, "/a/orders-0", OTHER_TOPIC)
+    start(node, ids["/b"])
+    assert node.log.directory == "/b/orders-0"
+    assert offsets(log_records(node.log)) == [0, 1]
+    assert folders(node, "/a")[0].endswith("-stray")
+
+
+def test_the_metadata_log_is_left_alone() -> None:
+    node, _ = stopped_node()
+    for path in ("/a", "/b"):
+        copy(node, "/a/orders-0", f"{path}/__cluster_metadata-0")
+    start(node, None)
+    for path in ("/a", "/b"):
+        assert "__cluster_metadata-0" in folders(node, path)
+
+
 def test_two_logs_of_a_topic_that_is_gone_are_both_set_aside() -> None:
     node, _ = stopped_node()
     copy(node, "/a/orders-0", "/b/orders-0")

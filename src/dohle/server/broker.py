@@ -7,7 +7,7 @@ become one write per partition (``write_held``).
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, TimerHandle, sleep
+from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable, Mapping, Sequence
 
 from dohle.core.config import ConfigValues
@@ -30,14 +30,12 @@ from dohle.server.parked_fetch import ParkedFetch
 from dohle.server.partitions import Partition, Partitions
 from dohle.server.producer_ids import ProducerIds
 from dohle.server.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
+from dohle.server.slices import Slices
 from dohle.server.txn_markers import TxnMarkers
 from dohle.server.txn_verification import LocalCoordinators, TxnVerification
 from dohle.storage.log_manager import LogManager
 
 logger = logging.getLogger("dohle.server")
-
-#: For how long the making of partitions may keep the loop to itself.
-_SLICE_S = 0.003
 
 
 class Broker:
@@ -83,8 +81,6 @@ class Broker:
         self.groups = self.coordinators.groups
         self.transactions = self.coordinators.transactions
         self.txn_verification = TxnVerification(self, LocalCoordinators(self))
-        #: The partitions that the image has and ``publish`` has yet to make.
-        self.being_made: set[TopicPartition] = set()
         self._broker_values: ConfigValues | None = None
         self._held: dict[TopicPartition, Partition] = {}
         self._expiry: TimerHandle | None = None
@@ -152,18 +148,19 @@ class Broker:
     async def _take_in(self, image: ClusterImage, changes: Sequence[PartitionChange]) -> None:
         values: dict[TopicName, ConfigValues] = {}
         new = [TopicPartition(each.topic, each.partition) for each in changes if not each.before]
-        self.being_made.update(new)
-        slice_end = self.loop.time() + _SLICE_S
-        for change in changes:
-            topic = image.topic(change.topic)
-            if topic is not None:
-                # Only what the image has just made is known to be nowhere on our disks.
-                is_new = change.before is None
-                self._add_partition(topic, change.partition, values, is_new=is_new)
-                self.being_made.discard(TopicPartition(change.topic, change.partition))
-            if self.loop.time() > slice_end:
-                await sleep(0)
-                slice_end = self.loop.time() + _SLICE_S
+        being_made, slices = self.partitions.being_made, Slices(self.loop)
+        being_made.update(new)
+        try:
+            for change in changes:
+                topic = image.topic(change.topic)
+                if topic is not None:
+                    # Only what the image has just made is known to be nowhere on our disks.
+                    is_new = change.before is None
+                    self._add_partition(topic, change.partition, values, is_new=is_new)
+                    being_made.discard(TopicPartition(change.topic, change.partition))
+                await slices.give_way()
+        finally:
+            being_made.difference_update(new)
         self.moves.assign(new)
 
     def _add_partition(
@@ -184,7 +181,7 @@ class Broker:
         keys = [TopicPartition(topic.name, index) for index in topic.partitions]
         self.moves.forget(keys)
         try:
-            self.partitions.remove_topic(topic.name, topic.id)
+            self.partitions.remove_topic(topic)
         except KafkaError as error:
             logger.error("topic %s cannot be deleted from disk: %s", topic.name, error)
         for key in keys:

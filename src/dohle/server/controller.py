@@ -83,19 +83,32 @@ class Controller:
             return decision.reply
 
     async def write(
-        self, decide: Callable[[ClusterImage, ControllerContext], Sequence[VersionedRecord]]
+        self,
+        decide: Callable[[ClusterImage, ControllerContext], Sequence[VersionedRecord]],
+        *,
+        is_last: bool = False,
     ) -> None:
-        """Commit what the node itself decides, upon the image as it is when its turn has come."""
-        await shield(self._loop.create_task(self._write(decide)))
+        """Commit what the node itself decides, upon the image as it is when its turn has come.
+
+        Behind the last no command has its turn any more: the metadata log can be closed.
+        """
+        await shield(self._loop.create_task(self._write(decide, is_last=is_last)))
 
     async def _write(
-        self, decide: Callable[[ClusterImage, ControllerContext], Sequence[VersionedRecord]]
+        self,
+        decide: Callable[[ClusterImage, ControllerContext], Sequence[VersionedRecord]],
+        *,
+        is_last: bool,
     ) -> None:
         async with self._turn:
-            self._ensure_usable()
-            records = decide(self.image, self.context)
-            if records:
-                await self._commit(records)
+            try:
+                self._ensure_usable()
+                records = decide(self.image, self.context)
+                if records:
+                    await self._commit(records)
+            finally:
+                if is_last:
+                    self.stop()
 
     @asynccontextmanager
     async def _in_turn(self, timeout_ms: int | None) -> AsyncIterator[None]:

@@ -21,7 +21,7 @@ from dohle.core.listeners import Listener
 from dohle.core.seams import Clock, Rng, SystemClock, system_rng
 from dohle.core.static_config import BrokerConfig
 from dohle.core.topic_configs import effective_topic_config
-from dohle.core.uuid import random_uuid, uuid_to_text
+from dohle.core.uuid import is_reserved, random_uuid, uuid_to_text
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.controller import (
     activation_records,
@@ -47,7 +47,7 @@ from dohle.storage.config import LogConfig, LogManagerConfig
 from dohle.storage.files import FileSystem, OsFileSystem
 from dohle.storage.log_directory import LogDirectory
 from dohle.storage.log_manager import DueFlush, Identity, LogManager
-from dohle.storage.meta_properties import load_ensemble
+from dohle.storage.meta_properties import InvalidMetaProperties, load_ensemble
 from dohle.storage.replica_places import Assignment
 
 logger = logging.getLogger("dohle.server")
@@ -163,10 +163,32 @@ class Node:
             controller=self.controller,
             handlers=handlers,
         )
+        self._refuse_missing_directories()
         self.logs.load(self._log_config_of, self._assignment_of)
         self._set_strays_aside()
         self.broker.load()
         self._dispatcher = Dispatcher(self._loop, self.broker, handlers)
+
+    def _refuse_missing_directories(self) -> None:
+        """Do not take the empty folder where a disk is to be mounted for a new directory.
+
+        Logs would begin anew in it, and clients would see offsets go back.
+        """
+        named = {
+            partition.directory_of(self.config.node_id)
+            for topic in self.controller.image.topics.values()
+            for partition in topic.partitions.values()
+            if self.config.node_id in partition.replicas
+        }
+        here = {directory.directory_id for directory in self.logs.directories}
+        missing = [one for one in named - here if not is_reserved(one)]
+        if self.logs.unformatted and len(missing) > len(self.logs.offline_directories):
+            path = self.logs.unformatted[0].path
+            raise InvalidMetaProperties(
+                f"{path} has no meta.properties, and the directory {uuid_to_text(missing[0])}, in "
+                "which partitions of this broker are, is missing: mount its disk. To go on without "
+                "what was on it, format the new one (dohle storage format --ignore-formatted)."
+            )
 
     def _log_config_of(self, partition: TopicPartition) -> LogConfig:
         return log_config(self._topic_values(partition.topic))
@@ -232,7 +254,7 @@ class Node:
 
     async def _register(self) -> None:
         directory_ids: tuple[Uuid, ...] = tuple(
-            directory.directory_id for directory in self.logs.directories
+            directory.directory_id for directory in self.logs.online_directories
         )
         request = BrokerRegistrationRequest(
             broker_id=self.config.node_id,
@@ -315,9 +337,9 @@ class Node:
         registration = self.controller.image.brokers.get(node_id)
         try:
             await self.controller.write(
-                lambda image, context: begin_controlled_shutdown(image, node_id, context)
+                lambda image, context: begin_controlled_shutdown(image, node_id, context),
+                is_last=True,
             )
-            self.controller.stop()
             self.controller.log.close()
         except KafkaError as error:
             logger.error("the metadata log could not be closed cleanly: %s", error)

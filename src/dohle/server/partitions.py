@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dohle.core.config import ConfigValues
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
+from dohle.metadata.image import TopicImage
 from dohle.metadata.partition import PartitionImage
 from dohle.metadata.topic_names import INTERNAL_TOPICS
 from dohle.records.compression import Codec
@@ -158,6 +159,8 @@ class Partitions:
         self._logs = logs
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
+        #: Those that the image has and that are yet to be added.
+        self.being_made: set[TopicPartition] = set()
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_name.values():
@@ -201,7 +204,10 @@ class Partitions:
         if image.leader == self._node_id:
             known.log.leader_epochs.assign(image.leader_epoch, known.log.log_end_offset, sync=False)
 
-    def remove_topic(self, name: TopicName, topic_id: Uuid) -> None:
-        """Delete a topic's logs."""
-        self._by_id.pop(topic_id, None)
-        self._logs.delete(*[partition.key for partition in self._by_name.pop(name, {}).values()])
+    def remove_topic(self, topic: TopicImage) -> None:
+        """Delete a topic's logs, those that could not be served included."""
+        self._by_id.pop(topic.id, None)
+        self._by_name.pop(topic.name, None)
+        logs = [self._logs.get(TopicPartition(topic.name, index)) for index in topic.partitions]
+        ours = [log for log in logs if log is not None and log.topic_id in (None, topic.id)]
+        self._logs.delete(*[log.partition for log in ours])

@@ -1,10 +1,11 @@
 """Moving replicas between the directories of this node, and telling the controller where they are.
 
-A move (``dohle.storage.replica_move``) copies in threads, piece by piece and not faster than
-``replica.alter.log.dirs.io.max.bytes.per.second``. When its replica has caught up, the metadata log
-is told of the new directory; then the replica catches up once more and takes the log's place within
-one step of the loop. Whatever ends a move before that takes the change of the metadata back. A stop
-leaves the future replica, and the next start begins its move anew, as it does after a crash.
+A move (``dohle.storage.replica_move``) copies in threads, piece by piece, and all moves together
+are not faster than ``replica.alter.log.dirs.io.max.bytes.per.second``. When its replica has caught
+up, the metadata log is told of the new directory; then the replica catches up once more and takes
+the log's place within one step of the loop. Whatever ends a move before that takes the change of
+the metadata back. A stop leaves the future replica, and the next start begins its move anew, as it
+does after a crash.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os.path
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicPartition, Uuid
@@ -50,6 +54,16 @@ MOVE_BYTES_PER_SECOND = "replica.alter.log.dirs.io.max.bytes.per.second"
 _JOB_BYTES_MAX = 4 << 20
 _JOB_BYTES_MIN = 64 << 10
 _ASSIGNMENTS_PER_COMMAND_MAX = 2_000
+#: After so long the rate is looked at again.
+_PACE_S = 1.0
+
+
+class _Place(NamedTuple):
+    topic_id: Uuid
+    directory_id: Uuid
+
+
+_Places = Mapping[TopicPartition, _Place]
 
 
 @dataclass(slots=True)
@@ -81,8 +95,13 @@ class ReplicaMoves:
         self._running: dict[TopicPartition, _Running] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._jobs: set[asyncio.Future[Any]] = set()
-        # As Kafka has one thread for each directory.
-        self._turns = asyncio.Semaphore(max(1, len(logs.directories)))
+        # As Kafka has one thread for each directory. They are the moves' own: whatever else has to
+        # reach the disk, the metadata log above all, does not wait for them.
+        at_once = max(1, len(logs.directories))
+        self._turns = asyncio.Semaphore(at_once)
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="replica-move")
+        # How many moves have their turn.
+        self._copying = 0
         self._is_stopping = False
 
     def future_replicas(self, directory: LogDirectory) -> list[ReplicaMove]:
@@ -130,9 +149,9 @@ class ReplicaMoves:
         image = self._controller.image.partition(*key)
         if image is None:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {key}")
-        if self._node_id in image.replicas:
+        if self._node_id in image.replicas and key not in self._partitions.being_made:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key} could not be opened")
-        return KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{key} has no replica here")
+        return KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{key} has no replica here yet")
 
     def _ensure_possible(self) -> None:
         if self._is_stopping:
@@ -141,8 +160,8 @@ class ReplicaMoves:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, "a future replica may be in an offline directory"
             )
-        level = self._controller.image.metadata_version
-        if level is None or not supports_directories(level):
+        if not self._knows_directories:
+            level = self._controller.image.metadata_version
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"metadata.version {level} knows no directories of replicas",
@@ -177,6 +196,7 @@ class ReplicaMoves:
             if waited:
                 await asyncio.wait(waited)
         self._running.clear()
+        self._threads.shutdown()
 
     # Moving
 
@@ -194,10 +214,10 @@ class ReplicaMoves:
     async def _run(self, key: TopicPartition, running: _Running) -> None:
         move = running.move
         try:
-            async with self._turns:
+            async with self._turn():
                 await self._catch_up(move)
                 running.is_assigned = True
-                await self._assign({key: move.target.directory_id}, {key: running.topic_id})
+                await self._assign(key, _Place(running.topic_id, move.target.directory_id))
                 await self._catch_up(move)
                 # No await since the last look: nothing can have been appended.
                 names = move.finish()
@@ -210,6 +230,15 @@ class ReplicaMoves:
             logger.exception("the move of %s to %s has failed", key, move.target.path)
             self._give_up(key, running)
 
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        async with self._turns:
+            self._copying += 1
+            try:
+                yield
+            finally:
+                self._copying -= 1
+
     async def _catch_up(self, move: ReplicaMove) -> None:
         while True:
             rate = self._bytes_per_second()
@@ -221,7 +250,14 @@ class ReplicaMoves:
             except CopyFailed as failure:
                 raise move.failed(failure) from failure
             move.complete(job, missing)
-            await asyncio.sleep(job.size / rate)
+            await self._keep_pace(job.size)
+
+    async def _keep_pace(self, size: float) -> None:
+        """Wait as long as so many bytes may take. The moves share the rate, and it may change."""
+        while (seconds := size * self._copying / self._bytes_per_second()) > _PACE_S:
+            size -= size * _PACE_S / seconds
+            await asyncio.sleep(_PACE_S)
+        await asyncio.sleep(seconds)
 
     async def _sync(self, move: ReplicaMove, names: FlushJob) -> None:
         try:
@@ -230,7 +266,7 @@ class ReplicaMoves:
             raise move.target.failed(f"moving {move.log.partition}", error) from error
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        future = asyncio.get_running_loop().run_in_executor(None, work)
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
         self._jobs.add(future)
         future.add_done_callback(self._landed)
         # A thread cannot be interrupted: the one who stops the node waits for it.
@@ -252,59 +288,60 @@ class ReplicaMoves:
         logger.info("%s does not move to %s any more", key, running.move.target.path)
         running.move.cancel()
         if running.is_assigned:
-            self.assign([key])
+            self.assign([key], in_doubt=True)
 
     # Telling the controller
 
-    def assign(self, keys: Iterable[TopicPartition]) -> None:
-        """Have the metadata log say where these replicas are, where it says something else."""
-        level = self._controller.image.metadata_version
-        if level is None or not supports_directories(level) or self._is_stopping:
-            return
-        wanted: dict[TopicPartition, Uuid] = {}
-        topic_ids: dict[TopicPartition, Uuid] = {}
-        for key in keys:
-            partition, directory = self._partitions.get(*key), self._logs.directory_of(key)
-            running = self._running.get(key)
-            if partition is None or directory is None or (running and running.is_assigned):
-                continue
-            if partition.image.directory_of(self._node_id) != directory.directory_id:
-                wanted[key] = directory.directory_id
-                topic_ids[key] = partition.topic_id
-        if wanted:
-            self._spawn(self._assign_all(wanted, topic_ids))
+    def assign(self, keys: Iterable[TopicPartition], *, in_doubt: bool = False) -> None:
+        """Have the metadata log say where these replicas are, where it says something else.
 
-    async def _assign_all(
-        self, wanted: Mapping[TopicPartition, Uuid], topic_ids: Mapping[TopicPartition, Uuid]
-    ) -> None:
-        keys = list(wanted)
+        ``in_doubt`` is for replicas of which a command on its way says something else.
+        """
+        if not self._knows_directories or self._is_stopping:
+            return
+        image = self._controller.image
+        untold = [key for key in keys if in_doubt or self._untold(key, image) is not None]
+        if untold:
+            self._spawn(self._assign_all(untold))
+
+    @property
+    def _knows_directories(self) -> bool:
+        level = self._controller.image.metadata_version
+        return level is not None and supports_directories(level)
+
+    def _untold(self, key: TopicPartition, image: ClusterImage) -> _Place | None:
+        """Return where a replica is, if the image says something else."""
+        partition, directory = self._partitions.get(*key), self._logs.directory_of(key)
+        running, told = self._running.get(key), image.partition(*key)
+        if partition is None or directory is None or told is None:
+            return None
+        if running is not None and running.is_assigned:
+            # It tells of the target itself.
+            return None
+        if told.directory_of(self._node_id) == directory.directory_id:
+            return None
+        return _Place(partition.topic_id, directory.directory_id)
+
+    async def _assign_all(self, keys: Sequence[TopicPartition]) -> None:
+        def untold(some: Sequence[TopicPartition], image: ClusterImage) -> _Places:
+            # As it is when the command's turn has come: replicas may have moved since.
+            found = {key: self._untold(key, image) for key in some}
+            return {key: place for key, place in found.items() if place is not None}
+
         try:
             for start in range(0, len(keys), _ASSIGNMENTS_PER_COMMAND_MAX):
                 some = keys[start : start + _ASSIGNMENTS_PER_COMMAND_MAX]
-                await self._assign({key: wanted[key] for key in some}, topic_ids)
+                await self._submit(partial(untold, some))
         except KafkaError as error:
             logger.warning("the directories of replicas could not be told: %s", error)
 
-    async def _assign(
-        self, wanted: Mapping[TopicPartition, Uuid], topic_ids: Mapping[TopicPartition, Uuid]
-    ) -> None:
-        assert not any(is_reserved(directory_id) for directory_id in wanted.values())
-        directories = tuple(
-            AssignReplicasToDirsRequestDirectoryData(
-                id=directory_id,
-                topics=tuple(
-                    AssignReplicasToDirsRequestTopicData(
-                        topic_id=topic_ids[key],
-                        partitions=(
-                            AssignReplicasToDirsRequestPartitionData(partition_index=key.partition),
-                        ),
-                    )
-                    for key, target in wanted.items()
-                    if target == directory_id
-                ),
-            )
-            for directory_id in dict.fromkeys(wanted.values())
-        )
+    async def _assign(self, key: TopicPartition, place: _Place) -> None:
+        codes = await self._submit(lambda image: {key: place})
+        if failed := [code for code in codes if code]:
+            raise KafkaError(ErrorCode(failed[0]), "the directory could not be assigned")
+
+    async def _submit(self, places: Callable[[ClusterImage], _Places]) -> list[int]:
+        """Have the controller note where replicas are; return the error codes."""
 
         def decide(
             image: ClusterImage, context: ControllerContext
@@ -313,7 +350,7 @@ class ReplicaMoves:
             request = AssignReplicasToDirsRequest(
                 broker_id=self._node_id,
                 broker_epoch=-1 if broker is None else broker.epoch,
-                directories=directories,
+                directories=_directories(places(image)),
             )
             return assign_replicas_to_dirs(image, request, context)
 
@@ -322,5 +359,24 @@ class ReplicaMoves:
         for directory in reply.directories:
             for topic in directory.topics:
                 codes += [partition.error_code for partition in topic.partitions]
-        if any(codes) and len(wanted) == 1:
-            raise KafkaError(ErrorCode(max(codes)), "the directory could not be assigned")
+        return codes
+
+
+def _directories(places: _Places) -> tuple[AssignReplicasToDirsRequestDirectoryData, ...]:
+    assert not any(is_reserved(place.directory_id) for place in places.values())
+    return tuple(
+        AssignReplicasToDirsRequestDirectoryData(
+            id=directory_id,
+            topics=tuple(
+                AssignReplicasToDirsRequestTopicData(
+                    topic_id=place.topic_id,
+                    partitions=(
+                        AssignReplicasToDirsRequestPartitionData(partition_index=key.partition),
+                    ),
+                )
+                for key, place in places.items()
+                if place.directory_id == directory_id
+            ),
+        )
+        for directory_id in dict.fromkeys(place.directory_id for place in places.values())
+    )

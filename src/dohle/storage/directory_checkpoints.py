@@ -57,16 +57,19 @@ class DirectoryCheckpoints:
     def read(self) -> KnownOffsets:
         """Read all files."""
         recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
-        cleaned = self._read(CLEANER_OFFSET_CHECKPOINT)
-        if cleaned is None and not self._fs.exists(join(self._folder, CLEANER_OFFSET_CHECKPOINT)):
-            cleaned = {}
         return KnownOffsets(
             recovery_points or {},
             self._read(HIGH_WATERMARK_CHECKPOINT) or {},
             self._read(LOG_START_OFFSET_CHECKPOINT) or {},
             recovery_points is not None,
-            cleaned,
+            self._read_cleaned(),
         )
+
+    def _read_cleaned(self) -> Offsets | None:
+        found = self._read(CLEANER_OFFSET_CHECKPOINT)
+        if found is None and not self._fs.exists(join(self._folder, CLEANER_OFFSET_CHECKPOINT)):
+            return {}
+        return found
 
     def _read(self, name: str) -> Offsets | None:
         path = join(self._folder, name)
@@ -130,10 +133,16 @@ class DirectoryCheckpoints:
         }
         write_offsets(self._fs, join(self._folder, name), offsets)
 
+    def may_be_cleaned(self, partition: TopicPartition) -> bool:
+        """Tell whether a log may once have been compacted."""
+        cleaned = self._read_cleaned()
+        return cleaned is None or partition in cleaned
+
     def note_cleaned(self, partition: TopicPartition) -> None:
         """Have a log that comes counted among those that were compacted."""
-        found = self._read(CLEANER_OFFSET_CHECKPOINT) or {}
-        if partition not in found:
+        found = self._read_cleaned()
+        # While the file cannot be read all logs count as such.
+        if found is not None and partition not in found:
             # A cleaner that begins at the log's start does more than it must.
             path = join(self._folder, CLEANER_OFFSET_CHECKPOINT)
             write_offsets(self._fs, path, {**found, partition: 0})

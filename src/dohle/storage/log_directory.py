@@ -403,7 +403,8 @@ class LogDirectory:
 
     def may_be_cleaned(self, partition: TopicPartition) -> bool:
         """Tell whether a log may once have been compacted."""
-        return self._checkpoints.read().may_be_cleaned(partition)
+        with self.guarding(f"looking whether {partition} was compacted"):
+            return self._checkpoints.may_be_cleaned(partition)
 
     def put_away(self, log: Log, folder: str) -> None:
         """Take the folder away in which a log was that has moved."""

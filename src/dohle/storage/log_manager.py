@@ -108,6 +108,8 @@ class LogManager:
         #: Told of a directory that has just gone offline.
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda _: None
         self.directories: list[LogDirectory] = []
+        #: Those of them that have no identity yet: ``load`` gives them one.
+        self.unformatted: list[LogDirectory] = []
         #: The one of the metadata log, if ``attach`` was told of it.
         self.metadata_directory: LogDirectory | None = None
         # That one, if it holds nothing else.
@@ -164,12 +166,13 @@ class LogManager:
     def attach(
         self, paths: Sequence[str], identity: Identity, metadata_path: str | None = None
     ) -> None:
-        """Lock, check, and format where empty; what is in the directories stays untouched.
+        """Lock and check; what is in the directories stays untouched.
 
         A directory whose disk fails is left offline. One that is another node's, or in use, is a
         mistake that must not be passed over; so is having no directory left, or not the one of the
         metadata log. That may be one of the others, or one that holds nothing else.
         """
+        self._identity = identity
         data_paths = paths
         paths = list(dict.fromkeys([*paths, *([metadata_path] if metadata_path else [])]))
         with self._releasing_on_failure():
@@ -185,26 +188,42 @@ class LogManager:
                     raise problem
                 self._set_offline(path, str(problem))
             ensemble.verify(identity.cluster_id, identity.node_id)
+            if metadata_path is not None:
+                ensemble.verify_metadata_dir(self._fs, metadata_path)
             for path in usable:
                 if path not in self._gone_offline:
                     found = ensemble.properties.get(path)
-                    self._attach(path, found, identity, is_data=path in data_paths)
+                    self._attach(path, found, is_data=path in data_paths)
             if metadata_path is not None:
                 self._choose_metadata_directory(metadata_path)
             self._ensure_any_online()
 
     def _choose_metadata_directory(self, path: str) -> None:
+        """Find it among the others, and format it before them: see ``verify_metadata_dir``."""
+        if path not in self._gone_offline:
+            attached = [*self.directories, *self._beside]
+            chosen = next(directory for directory in attached if directory.path == path)
+            self._format(chosen)
+            self.metadata_directory = chosen
         if path in self._gone_offline:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"the metadata log's directory {path} cannot be used: {self._gone_offline[path]}",
             )
-        attached = [*self.directories, *self._beside]
-        self.metadata_directory = next(one for one in attached if one.path == path)
 
-    def _attach(
-        self, path: str, found: MetaProperties | None, identity: Identity, *, is_data: bool
-    ) -> None:
+    def _format(self, directory: LogDirectory) -> None:
+        if directory not in self.unformatted:
+            return
+        identity = self._identity
+        properties = MetaProperties(identity.cluster_id, identity.node_id, directory.directory_id)
+        try:
+            write_meta_properties(self._fs, directory.path, properties, self._clock.now_ms())
+        except OSError as error:
+            directory.failed("being formatted", error)
+            self._gone_offline[directory.path] = str(error)
+        self.unformatted.remove(directory)
+
+    def _attach(self, path: str, found: MetaProperties | None, *, is_data: bool) -> None:
         directory_id = None if found is None else found.directory_id
         directory = LogDirectory(
             self._fs,
@@ -221,12 +240,7 @@ class LogManager:
             # From here on it is ours to release, whatever comes.
             (self.directories if is_data else self._beside).append(directory)
             if directory_id is None:
-                write_meta_properties(
-                    self._fs,
-                    path,
-                    MetaProperties(identity.cluster_id, identity.node_id, directory.directory_id),
-                    self._clock.now_ms(),
-                )
+                self.unformatted.append(directory)
         except OSError as error:
             directory.failed("being attached", error)
             self._gone_offline[path] = str(error)
@@ -242,6 +256,8 @@ class LogManager:
         ``assignment_of`` tells where the metadata log has the replicas.
         """
         with self._releasing_on_failure():
+            for directory in list(self.unformatted):
+                self._format(directory)
             if assignment_of is not None:
                 self._settle_places(assignment_of)
             for directory in self.online_directories:

@@ -2,7 +2,8 @@
 
 Version 1 has ``node.id`` and ``cluster.id``; version 0, from before KRaft, has ``broker.id`` and
 may lack either. ``directory.id`` tells the directories of one node apart. What we write is version
-1. Before a node uses its directories they must agree: see :meth:`MetaPropertiesEnsemble.verify`.
+1. Before a node uses its directories they must agree, and the metadata log must be where it is
+looked for: see :class:`MetaPropertiesEnsemble`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dohle.storage.files import FileSystem, join, write_atomically
 from dohle.storage.java_properties import format_properties, parse_properties
 
 META_PROPERTIES: Final = "meta.properties"
+_METADATA_LOG: Final = "__cluster_metadata-0"
 
 
 class InvalidMetaProperties(Exception):
@@ -83,6 +85,24 @@ class MetaPropertiesEnsemble:
                     )
             if found.directory_id is not None:
                 _verify_directory_id(path, found.directory_id, owners)
+
+    def verify_metadata_dir(self, fs: FileSystem, path: str) -> None:
+        """Refuse a directory of the metadata log if that seems to be elsewhere.
+
+        A node that began a new one would know of no topic, and set all logs aside.
+        """
+        for folder in self.properties:
+            if folder != path and fs.exists(join(folder, _METADATA_LOG)):
+                raise InvalidMetaProperties(
+                    f"{folder} has a metadata log, but metadata.log.dir (by default the first of "
+                    f"log.dirs) is {path}: let it name the directory of the metadata log."
+                )
+        if self.properties and path in self.empty_dirs:
+            raise InvalidMetaProperties(
+                f"{path} is the directory of the metadata log, but has no meta.properties, while "
+                f"{next(iter(self.properties))} has one. Mount its disk, or let metadata.log.dir "
+                "(by default the first of log.dirs) name the directory of the metadata log."
+            )
 
 
 def _verify_directory_id(path: str, directory_id: Uuid, owners: dict[Uuid, str]) -> None:

@@ -34,6 +34,11 @@ class Piece(NamedTuple):
     #: None is the whole of a file that is replaced in one step or not at all.
     end: int | None
 
+    @property
+    def size(self) -> int:
+        """How many bytes it is, if that is known; else 0."""
+        return 0 if self.end is None else self.end - self.start
+
 
 @dataclass(frozen=True, slots=True)
 class CopyJob:
@@ -45,6 +50,8 @@ class CopyJob:
     pieces: tuple[Piece, ...]
     #: To be written as they are, if not None.
     leader_epochs: tuple[EpochEntry, ...] | None = None
+    #: Copies that are to go.
+    unwanted: tuple[str, ...] = ()
     #: Return only when the copies are on the disk, ...
     sync: bool = False
     #: ... and their names, and the folder's.
@@ -55,7 +62,7 @@ class CopyJob:
     @property
     def size(self) -> int:
         """How many bytes are to be copied, as far as that is known."""
-        return sum(piece.end - piece.start for piece in self.pieces if piece.end is not None)
+        return sum(piece.size for piece in self.pieces)
 
     def run(self) -> tuple[str, ...]:
         """Copy; return the names that were not there any more. CopyFailed if a disk fails."""
@@ -63,6 +70,8 @@ class CopyJob:
         try:
             if self.leader_epochs is not None:
                 write_leader_epochs(self.fs, self.target, self.leader_epochs)
+            for name in self.unwanted:
+                self.fs.remove(join(self.target, name))
             if self.sync_names:
                 sync_file(self.fs, join(self.target, PARTITION_METADATA))
                 self.fs.sync_dir(self.target)

@@ -16,7 +16,9 @@ What a crash leaves, and what the next start makes of it (``replica_places``):
   crash comes between the two renames, that tells which of two logs of the same name counts.
 - The copies, and the future folder's name, were synced before as far as the log itself was, and the
   next flush syncs the new name. So if of the two renames a power cut keeps only the second, the
-  future replica has all that was flushed.
+  future replica has all that was flushed. It has nothing else either: copies of segments that have
+  gone from the log since are removed, durably, before. Coming back, they would leave a hole in
+  front of the others, and recovery cuts at holes.
 """
 
 from __future__ import annotations
@@ -28,9 +30,8 @@ from dohle.core.errors import KafkaError
 from dohle.core.ids import Uuid
 from dohle.storage.files import file_name, join, make_empty
 from dohle.storage.flush import FlushJob
-from dohle.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, EpochEntry
+from dohle.storage.leader_epochs import EpochEntry
 from dohle.storage.log import Log
-from dohle.storage.partition_dirs import PARTITION_METADATA
 from dohle.storage.producer_snapshot import snapshot_name
 from dohle.storage.replica_copy import CopyFailed, CopyJob, Piece
 from dohle.storage.segment import LogSegment
@@ -54,13 +55,14 @@ class ReplicaMove:
         self.source = source
         self.target = target
         self._fs = log.fs
-        #: The future replica's folder.
-        self.folder = target.begin_future(log.partition, topic_id)
-        #: Below which offset the future replica has everything.
-        self.log_end_offset = 0
+        self._topic_id = topic_id
         self._begin()
 
     def _begin(self) -> None:
+        #: The future replica's folder.
+        self.folder = self.target.begin_future(self.log.partition, self._topic_id)
+        #: Below which offset the future replica has everything.
+        self.log_end_offset = 0
         self._generation = self.log.generation
         self._whole: set[LogSegment] = set()
         # How many bytes of a file the copy has, and whose: a cleaned segment takes the old name.
@@ -98,6 +100,7 @@ class ReplicaMove:
                 or self._synced_segment is not active
                 or self._companions(active, is_closed=False)
                 or self._new_epochs() is not None
+                or self._unwanted()
             ):
                 return self._job(active, bytes_max, is_closed=False)
         return None
@@ -113,7 +116,9 @@ class ReplicaMove:
         self._job_end_offset = segment.base_offset
         if is_whole:
             self._job_end_offset = self._end_of(segment)
-        epochs = self._new_epochs() if is_whole and not is_closed else None
+        is_all = is_whole and not is_closed
+        epochs = self._new_epochs() if is_all else None
+        unwanted = self._unwanted() if is_all else ()
         sync = is_whole and (is_closed or bool(companions) or self._synced_segment is not segment)
         return CopyJob(
             self._fs,
@@ -121,8 +126,9 @@ class ReplicaMove:
             self.folder,
             tuple(pieces + companions),
             leader_epochs=epochs,
+            unwanted=unwanted,
             sync=sync,
-            sync_names=sync or epochs is not None,
+            sync_names=sync or epochs is not None or bool(unwanted),
             keep_mtime=is_closed and is_whole,
         )
 
@@ -133,7 +139,8 @@ class ReplicaMove:
     def _companions(self, segment: LogSegment, *, is_closed: bool) -> list[Piece]:
         """Return what is beside a segment's log file and has not been copied yet.
 
-        Indexes that are in memory are behind in their files as long as the segment is active.
+        Indexes that are in memory are behind in their files as long as the segment is active. Its
+        transaction index grows with every abort: a little of that is left for the last step.
         """
         pieces = []
         for index in (segment.offset_index, segment.time_index):
@@ -141,15 +148,21 @@ class ReplicaMove:
                 name = file_name(index.path)
                 if is_closed or self._fs.stat(index.path).size != self._position_of(name, segment):
                     pieces.append(Piece(name, 0, None))
-        path = segment.txn_index.path
-        if self._fs.exists(path):
-            size, position = self._fs.stat(path).size, self._position_of(file_name(path), segment)
-            if size > position:
-                pieces.append(Piece(file_name(path), position, size))
+        aborted = self._aborted(segment)
+        if aborted is not None and (is_closed or aborted.size > TAIL_BYTES_MAX):
+            pieces.append(aborted)
         snapshots = [snapshot_name(offset) for offset in self.log.producer_state.snapshots.offsets]
         missing = [name for name in snapshots if name not in self._copied]
         pieces += [Piece(name, 0, None) for name in missing[:_SNAPSHOTS_PER_JOB_MAX]]
         return pieces
+
+    def _aborted(self, segment: LogSegment) -> Piece | None:
+        """Return what the copy lacks of a segment's transaction index."""
+        path = segment.txn_index.path
+        if not self._fs.exists(path):
+            return None
+        size, position = self._fs.stat(path).size, self._position_of(file_name(path), segment)
+        return Piece(file_name(path), position, size) if size > position else None
 
     def _new_epochs(self) -> tuple[EpochEntry, ...] | None:
         epochs = tuple(self.log.leader_epochs.entries)
@@ -167,7 +180,7 @@ class ReplicaMove:
         segment = self._job_segment
         if self._generation != self.log.generation or segment is None:
             return
-        if gone := set(missing) & self._wanted():
+        if missing and (gone := set(missing) & self._wanted()):
             error = FileNotFoundError(2, "a file is gone", join(self.log.directory, min(gone)))
             raise self.source.failed(f"moving {self.log.partition}", error)
         for piece in job.pieces:
@@ -178,6 +191,8 @@ class ReplicaMove:
                 with self.target.guarding(f"moving {self.log.partition}"):
                     end = self._fs.stat(join(self.folder, piece.name)).size
             self._copied[piece.name] = (segment, end)
+        for name in job.unwanted:
+            del self._copied[name]
         if job.leader_epochs is not None:
             self._epochs = job.leader_epochs
         if self._job_closes:
@@ -201,14 +216,11 @@ class ReplicaMove:
         """
         log, active = self.log, self.log.segments.active
         synced_up_to, must_sync = self._synced_up_to, log.recovery_point > self._synced_up_to
-        position = self._position(active)
-        tail = CopyJob(
-            self._fs,
-            log.directory,
-            self.folder,
-            (Piece(file_name(active.path), position, active.size),),
-            sync=must_sync,
-        )
+        pieces = [Piece(file_name(active.path), self._position(active), active.size)]
+        with self.source.guarding(f"moving {log.partition}"):
+            if (aborted := self._aborted(active)) is not None:
+                pieces.append(aborted)
+        tail = CopyJob(self._fs, log.directory, self.folder, tuple(pieces), sync=must_sync)
         try:
             tail.run()
         except CopyFailed as failure:
@@ -216,7 +228,6 @@ class ReplicaMove:
         if must_sync:
             synced_up_to = log.log_end_offset
         with self.target.guarding(f"taking {log.partition} over"):
-            self._remove_unwanted()
             for index in (active.offset_index, active.time_index):
                 if index.is_loaded:
                     make_empty(self._fs, join(self.folder, file_name(index.path)))
@@ -231,19 +242,16 @@ class ReplicaMove:
         return FlushJob(self._fs, (), (folder, self.target.path), 0, log.generation, 0)
 
     def _wanted(self) -> set[str]:
-        names = {PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT}
+        names: set[str] = set()
         for segment in self.log.segments:
             names.update(segment_file_name(segment.base_offset, kind) for kind in SEGMENT_SUFFIXES)
         snapshots = self.log.producer_state.snapshots.offsets
         names.update(snapshot_name(offset) for offset in snapshots)
         return names
 
-    def _remove_unwanted(self) -> None:
-        """Remove copies of what has gone from the log since."""
-        wanted = self._wanted()
-        for entry in self._fs.list_dir(self.folder):
-            if entry.name not in wanted:
-                self._fs.remove(join(self.folder, entry.name))
+    def _unwanted(self) -> tuple[str, ...]:
+        """Return the copies of what has gone from the log since."""
+        return tuple(sorted(self._copied.keys() - self._wanted()))
 
     def cancel(self) -> None:
         """Give up: the log stays where it is, and what was copied goes."""

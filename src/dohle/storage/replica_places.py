@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from dohle.core.ids import TopicPartition, Uuid
 from dohle.core.uuid import is_reserved
-from dohle.storage.log_directory import LogDirectory
+from dohle.storage.log_directory import CLUSTER_METADATA_TOPIC, LogDirectory
 from dohle.storage.partition_dirs import NotAPartitionDir, PartitionDirKind, parse_partition_dir
 
 logger = logging.getLogger("dohle.storage")
@@ -72,8 +72,11 @@ def settle_places(
             for folder in found.futures + (found.logs if len(found.logs) > 1 else []):
                 _set_aside(partition, folder, "no such replica is assigned to this broker")
             continue
-        logs = _of_topic(partition, found.logs, assignment)
-        futures = _of_topic(partition, found.futures, assignment)
+        logs, futures = found
+        # A single log that is another topic's is set aside by the node too.
+        if len(logs) + len(futures) > 1 or futures:
+            logs = _of_topic(partition, logs, assignment)
+            futures = _of_topic(partition, futures, assignment)
         named = assignment.directory_id
         is_online = any(directory.directory_id == named for directory in directories)
         if any_offline and not is_online and not is_reserved(named):
@@ -91,6 +94,9 @@ def _folders(directories: Sequence[LogDirectory]) -> dict[TopicPartition, _Found
                 partition, kind = parse_partition_dir(name)
             except NotAPartitionDir:
                 continue
+            if partition.topic == CLUSTER_METADATA_TOPIC:
+                # It is its quorum's, open already, and never moves.
+                continue
             if kind in (PartitionDirKind.LIVE, PartitionDirKind.FUTURE):
                 logs, futures = found.setdefault(partition, _Found([], []))
                 is_log = kind is PartitionDirKind.LIVE
@@ -101,9 +107,7 @@ def _folders(directories: Sequence[LogDirectory]) -> dict[TopicPartition, _Found
 def _of_topic(
     partition: TopicPartition, folders: list[_Folder], assignment: Assignment
 ) -> list[_Folder]:
-    """Set aside what is another topic's, where there is a choice."""
-    if len(folders) < 2 and not any(parse_partition_dir(f.name).kind.value for f in folders):
-        return folders
+    """Set aside what is another topic's."""
     kept = []
     for folder in folders:
         if folder.directory.topic_id_of(folder.name) in (None, assignment.topic_id):

@@ -117,6 +117,9 @@ class SimulatedFile:
             self._inode.truncate(size)
             self._inode.mtime_ms = self._fs.clock.now_ms()
 
+    def reserve(self, position: int, size: int) -> None:
+        """Do nothing: it promises nothing."""
+
     def sync(self) -> None:
         """Make the content safe from a power cut. One that failed spoils all later ones."""
         self._check(Operation.SYNC)

@@ -3,6 +3,8 @@
 What a group does with them is in :mod:`dohle.groups.classic`; here are their refusals.
 
 - No group id: 24.
+- SyncGroup v5 without the protocol's type or name: 23, before anything else.
+- A JoinGroup that is refused names no protocol: null from v7 on, and "" before.
 - A heartbeat to a coordinator that is still loading is answered 0: the member is not lost, and
   gets a whole session when the group is there.
 - Leaving a group that does not exist: 25 for every member.
@@ -10,7 +12,9 @@ What a group does with them is in :mod:`dohle.groups.classic`; here are their re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from asyncio import Future
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.groups.classic_leave import leave_response, members_leaving
@@ -23,6 +27,7 @@ from dohle.protocol.messages.leave_group import (
     MemberResponse,
 )
 from dohle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from dohle.protocol.schema import Response
 from dohle.server.dispatch import Handler, serves
 from dohle.server.handlers.callers import caller_of
 from dohle.server.handlers.coordinator_errors import said_of_coordinator
@@ -32,10 +37,19 @@ if TYPE_CHECKING:
     from dohle.server.dispatch import RequestContext
     from dohle.server.outcome import Answer
 
+#: The first JoinGroup answered without a protocol, and the first SyncGroup that needs one.
+_NULL_PROTOCOL_VERSION = 7
+_PROTOCOL_VERSION = 5
+
 _NO_GROUP_ID = KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+_NO_PROTOCOL = KafkaError(
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the protocol's type or name is missing"
+)
 
 
-def handle_join_group(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> Answer:
+def handle_join_group(
+    broker: Broker, context: RequestContext, request: JoinGroupRequest
+) -> Answer | Coroutine[Any, Any, JoinGroupResponse]:
     """Let a member join a group; the answer comes when its rebalance is through."""
 
     def refuse(error: KafkaError) -> JoinGroupResponse:
@@ -43,18 +57,39 @@ def handle_join_group(broker: Broker, context: RequestContext, request: JoinGrou
             member_id=request.member_id, error_code=said_of_coordinator(error), protocol_name=""
         )
 
-    if not request.group_id:
-        return refuse(_NO_GROUP_ID)
     caller = caller_of(context)
-    return broker.groups.submit(
-        request.group_id,
-        lambda machine, ticket: machine.classic.join_group(request, ticket, caller),
-        refuse,
-    )
+    answer: Response | Future[Any]
+    if not request.group_id:
+        answer = refuse(_NO_GROUP_ID)
+    else:
+        answer = broker.groups.submit(
+            request.group_id,
+            lambda machine, ticket: machine.classic.join_group(request, ticket, caller),
+            refuse,
+        )
+    if context.version < _NULL_PROTOCOL_VERSION:
+        return answer
+    if isinstance(answer, Future):
+        return _unnamed_later(answer)
+    return _unnamed(answer)
+
+
+async def _unnamed_later(answer: Future[Any]) -> JoinGroupResponse:
+    return _unnamed(await answer)
+
+
+def _unnamed(answer: Response) -> JoinGroupResponse:
+    assert isinstance(answer, JoinGroupResponse)
+    return answer if answer.protocol_name else answer.replace(protocol_name=None)
 
 
 def handle_sync_group(broker: Broker, context: RequestContext, request: SyncGroupRequest) -> Answer:
     """Tell a member its assignment; the answer comes when the leader has sent it."""
+    if context.version >= _PROTOCOL_VERSION and None in (
+        request.protocol_type,
+        request.protocol_name,
+    ):
+        return _refuse_sync(_NO_PROTOCOL)
     if not request.group_id:
         return _refuse_sync(_NO_GROUP_ID)
     return broker.groups.submit(

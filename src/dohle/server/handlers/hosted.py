@@ -23,7 +23,7 @@ def hosted_partition(broker: Broker, topic: TopicName, index: int) -> Partition:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}"
         )
-    if TopicPartition(topic, index) in broker.being_made:
+    if TopicPartition(topic, index) in broker.partitions.being_made:
         raise KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is being made on this broker"
         )

@@ -1,9 +1,10 @@
 """AlterReplicaLogDirs (34), v1-2, and DescribeLogDirs (35), v1-4.
 
-AlterReplicaLogDirs begins to move replicas to another directory of this broker and answers at once:
-see ``replica_moves``. Per partition: 57 if the path is none of ``log.dirs``, 56 if it, or the
-replica, is offline, 3 or 9 if there is no such replica here; the directory is then remembered for
-the day when there is. A replica that is there already stays, and a move of it to elsewhere ends.
+AlterReplicaLogDirs begins to move replicas to another directory of this broker and answers when the
+moves are begun: see ``replica_moves``. Per partition: 57 if the path is none of ``log.dirs``, 56 if
+it, or the replica, is offline, 3 or 9 if there is no such replica here; the directory is then
+remembered for the day when there is. A replica that is there already stays, and a move of it to
+elsewhere ends.
 
 DescribeLogDirs:
 
@@ -38,6 +39,7 @@ from dohle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from dohle.server.dispatch import Handler, serves
+from dohle.server.slices import Slices
 from dohle.storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ def _topics(
     )
 
 
-def handle_alter_replica_log_dirs(
+async def handle_alter_replica_log_dirs(
     broker: Broker, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     """Begin to move replicas to other directories."""
@@ -129,7 +131,10 @@ def handle_alter_replica_log_dirs(
         for index in topic.partitions
     }
     results: defaultdict[TopicName, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+    slices = Slices(broker.loop)
     for key, path in wanted.items():
+        # Each makes a folder.
+        await slices.give_way()
         code = ErrorCode.NONE
         try:
             broker.moves.alter(key, path)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.uuid import ZERO_UUID
 from dohle.metadata.image import TopicImage
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.offset_commit import (
@@ -276,8 +277,9 @@ def _joined(refused: Sequence[Told], answered: Sequence[Told]) -> tuple[Told, ..
     found: dict[object, Told] = {}
     for topics in (refused, answered):
         for topic in topics:
-            # By its id where the answers have it: the name of an unknown id is not known.
-            key = getattr(topic, "topic_id", b""), topic.name
+            # By its id where the request has it: not all answers know its name then.
+            topic_id = getattr(topic, "topic_id", ZERO_UUID)
+            key: object = topic.name if topic_id == ZERO_UUID else topic_id
             earlier = found.get(key)
             if earlier is None:
                 found[key] = topic

@@ -60,6 +60,26 @@ _ADMIN_CLIENT = "__admin_client"
 _BATCHES = 3
 _NOTHING_ASKED = Verified({}, {})
 
+#: With these, Kafka does not tell where the log begins.
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+    }
+)
+
+
+class _RefusedByLog(KafkaError):
+    """What came of an append to a log; its answer tells where the log begins."""
+
+    def __init__(self, cause: KafkaError, log_start_offset: int) -> None:
+        super().__init__(cause.code, cause.args[0])
+        self.record_errors = cause.record_errors if isinstance(cause, RecordErrors) else ()
+        self.log_start_offset = log_start_offset
+
+
 #: A partition and what was appended to it, which may still fail to be written.
 Appended = tuple[Partition, AppendInfo]
 Results = list[tuple[TopicProduceData, list[tuple[PartitionProduceData, Appended | KafkaError]]]]
@@ -273,6 +293,21 @@ def _append_general(
     _check_request(partition, acks, client_id)
     if partition.image.leader != broker.node_id:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead it")
+    try:
+        return partition, _append_to_log(broker, partition, batch, acks, guard)
+    except KafkaError as error:
+        if error.code in _WITHOUT_LOG_START:
+            raise
+        raise _RefusedByLog(error, partition.log.log_start_offset) from None
+
+
+def _append_to_log(
+    broker: Broker,
+    partition: Partition,
+    batch: RecordBatch,
+    acks: int,
+    guard: VerificationGuard | None,
+) -> AppendInfo:
     if acks == -1 and len(partition.image.isr) < partition.min_insync_replicas:
         raise KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -287,9 +322,7 @@ def _append_general(
         hold=True,
     )
     broker.hold(partition)
-    if info.is_duplicate and not partition.rules.log_append_time:
-        info = info._replace(log_append_time_ms=-1)
-    return partition, info
+    return info
 
 
 def _check_request(partition: Partition, acks: int, client_id: str) -> None:
@@ -334,11 +367,13 @@ def partition_response(index: int, outcome: Appended | KafkaError) -> PartitionP
                 log_append_time_ms=info.log_append_time_ms,
                 log_start_offset=partition.log.log_start_offset,
             )
-    record_errors = outcome.record_errors if isinstance(outcome, RecordErrors) else ()
+    by_log = outcome if isinstance(outcome, _RefusedByLog) else None
+    record_errors = by_log.record_errors if by_log else ()
     return PartitionProduceResponse(
         index=index,
         error_code=outcome.code,
         base_offset=-1,
+        log_start_offset=by_log.log_start_offset if by_log else -1,
         record_errors=tuple(
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
             for index, text in record_errors
