@@ -19,7 +19,7 @@ ROWS: list[dict[str, object]] = [
 def test_a_table_in_a_pipe_is_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(ROWS, if_empty="none")
     assert capsys.readouterr().out == (
-        "name    offset  isInternal\na         null  false\nlonger   12345  true\n"
+        "name    offset  isInternal\na            -  false\nlonger   12345  true\n"
     )
 
 

@@ -58,6 +58,11 @@ def print_table(rows: Sequence[Fields], *, if_empty: str) -> None:
         _print_columns(rows)
 
 
+def _cell(value: object) -> str:
+    """Return what stands in a table; where there is nothing, a dash, as Kafka's tools have it."""
+    return "-" if value is None else to_text(value)
+
+
 def draw_table(rows: Sequence[Fields]) -> list[str] | None:
     """Draw a table on the terminal, or return None if it is too narrow for that.
 
@@ -79,14 +84,14 @@ def draw_table(rows: Sequence[Fields]) -> list[str] | None:
         justify: Literal["right", "left"] = "right" if _is_numeric(rows, name) else "left"
         table.add_column(Text(_heading(name)), justify=justify, no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(to_text(row[name])) for name in names))
+        table.add_row(*(Text(_cell(row[name])) for name in names))
     # Given both, Console believes them for a terminal that it knows nothing of, too.
     Console(file=sys.stdout, width=terminal.columns, height=terminal.lines).print(table)
     return [name for name in rows[0] if name not in names]
 
 
 def _print_columns(rows: Sequence[Fields]) -> None:
-    lines = [list(rows[0]), *([to_text(value) for value in row.values()] for row in rows)]
+    lines = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     to_right = [_is_numeric(rows, name) for name in rows[0]]
     for line in lines:
@@ -117,7 +122,7 @@ def _table_width(names: Sequence[str], rows: Sequence[Fields]) -> int:
     widths = [
         max(
             max(map(cell_len, _heading(name).split("\n"))),
-            max(cell_len(to_text(row[name])) for row in rows),
+            max(cell_len(_cell(row[name])) for row in rows),
         )
         for name in names
     ]
