@@ -63,7 +63,7 @@ def test_a_downgrade_must_be_asked_for_and_lose_nothing() -> None:
         (29, SAFE, METADATA_VERSION, "Can't downgrade to a newer version"),
         (1, UPGRADE, "share.version", "does not support this feature"),
         (1, UPGRADE, "no.such.version", "does not support this feature"),
-        (0, SAFE, "kraft.version", "when the storage is formatted"),
+        (1, UPGRADE, "kraft.version", "when the storage is formatted"),
         (2, UPGRADE, "kraft.version", "only supports versions 0-1"),
     ],
 )
@@ -78,7 +78,7 @@ def test_what_is_refused(level: int, upgrade_type: int, name: str, message: str)
 def test_kraft_version_may_stay_what_it_is() -> None:
     made = at_level(29)
     before = made.image
-    assert update(made, 1, UPGRADE, "kraft.version") == (0, None)
+    assert update(made, 0, UPGRADE, "kraft.version") == (0, None)
     assert made.image is before
 
 

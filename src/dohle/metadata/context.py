@@ -20,8 +20,8 @@ class ControllerContext:
     config: BrokerConfig
     cluster_id: str
     rng: Rng
-    #: The quorum's; it is kept in its control records and not in the image.
-    kraft_version: int = 1
+    #: The quorum's, which would be in its control records: without one of them it is 0.
+    kraft_version: int = 0
 
     @property
     def node_id(self) -> BrokerId:

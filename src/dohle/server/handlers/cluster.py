@@ -4,7 +4,7 @@
   v1: endpoints of controllers are asked of controllers, so here 114 (v0: 42). v2: fenced brokers
   too, if asked. Whoever may connect may do everything, and is told so if they ask.
 - DescribeQuorum: this node is the leader and the only voter, so everything is committed. v1 when
-  the voter was last heard of and caught up (now), v2 its directory and where controllers listen.
+  the voter was last heard of and caught up (now), v2 where controllers listen.
   Any partition but that of the metadata log: 3 for every partition of the request.
 - UpdateFeatures: all or nothing, and the error counts for the request as a whole.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import Uuid
 from dohle.core.uuid import ZERO_UUID
 from dohle.metadata import queries
 from dohle.metadata.controller import update_features
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 #: each, at the operation's code in Kafka's ACLs.
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 
-_TELLS_DIRECTORIES = 2
+_TELLS_NODES = 2
 
 
 def handle_describe_cluster(
@@ -76,11 +75,11 @@ def handle_describe_quorum(
     ]
     if asked != [METADATA_PARTITION] or len(request.topics) != 1:
         return _not_the_quorum(request)
-    tells_directories = context.version >= _TELLS_DIRECTORIES
     metadata_log, now_ms = broker.controller.log, broker.clock.now_ms()
     voter = ReplicaState(
         replica_id=broker.node_id,
-        replica_directory_id=_metadata_directory_id(broker) if tells_directories else ZERO_UUID,
+        # At kraft.version 0 voters are known by their ids alone.
+        replica_directory_id=ZERO_UUID,
         log_end_offset=metadata_log.log.log_end_offset,
         last_fetch_timestamp=now_ms,
         last_caught_up_timestamp=now_ms,
@@ -99,7 +98,7 @@ def handle_describe_quorum(
     return DescribeQuorumResponse(
         error_message=None,
         topics=(topic,),
-        nodes=(_node(broker),) if tells_directories else (),
+        nodes=(_node(broker),) if context.version >= _TELLS_NODES else (),
     )
 
 
@@ -121,11 +120,6 @@ def _not_the_quorum(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
             for topic in request.topics
         ),
     )
-
-
-def _metadata_directory_id(broker: Broker) -> Uuid:
-    directory = broker.logs.metadata_directory
-    return ZERO_UUID if directory is None else directory.directory_id
 
 
 def _node(broker: Broker) -> Node:
