@@ -9,6 +9,7 @@ from dohle.metadata.brokers import (
     broker_heartbeat,
     fence_broker,
     register_broker,
+    shut_down_broker,
     unfence_broker,
     unregister_broker,
 )
@@ -276,6 +277,16 @@ def test_a_controlled_shutdown_that_goes_on_writes_only_what_is_left_to_do() -> 
         PartitionChangeRecord,
     ]
     assert begin_controlled_shutdown(made.image, 1, made.context) == ()
+
+
+def test_a_broker_that_has_stopped_is_left_fenced_and_leads_nothing() -> None:
+    made = cluster(2)
+    made.create_topic("jays", 4, 2)
+    made.write(shut_down_broker(made.image, 1, made.context))
+    registration = made.image.brokers[BrokerId(1)]
+    assert (registration.fenced, registration.in_controlled_shutdown) == (True, True)
+    assert leaders(made) == [2] * 4
+    assert shut_down_broker(made.image, 1, made.context) == ()
 
 
 def test_a_broker_that_shuts_down_leads_nothing_until_it_registers_again() -> None:

@@ -25,8 +25,8 @@ from dohle.core.uuid import is_reserved, random_uuid, uuid_to_text
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.controller import (
     activation_records,
-    begin_controlled_shutdown,
     register_broker,
+    shut_down_broker,
     unfence_broker,
 )
 from dohle.metadata.features import registration_features, unsupported_features
@@ -337,8 +337,7 @@ class Node:
         registration = self.controller.image.brokers.get(node_id)
         try:
             await self.controller.write(
-                lambda image, context: begin_controlled_shutdown(image, node_id, context),
-                is_last=True,
+                lambda image, context: shut_down_broker(image, node_id, context), is_last=True
             )
             self.controller.log.close()
         except KafkaError as error:
