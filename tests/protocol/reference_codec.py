@@ -58,7 +58,8 @@ def _field(field: Field, value: Any, version: int, flexible: bool) -> bytes:
     if field.kind == "struct":
         if not field.nullable.covers(version):
             return _struct(value, version, flexible)
-        return b"\xff" if value is None else b"\x01" + _struct(value, version, flexible)
+        null = b"\xff" if field.tag is None else varint(0)
+        return null if value is None else b"\x01" + _struct(value, version, flexible)
     if field.kind == "array":
         head = _length(None if value is None else len(value), 4, flexible)
         element = field.element

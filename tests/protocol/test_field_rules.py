@@ -129,9 +129,12 @@ def test_a_tagged_field_is_written_only_if_it_is_not_the_default() -> None:
 
 
 def test_a_tagged_struct_that_may_be_null_carries_its_marker() -> None:
-    """As Kafka reads its own schema, the default is the empty struct, so null is written out."""
+    """As Kafka reads its own schema, the default is the empty struct, so null is written out.
+
+    Outside of tags the marker is an int8, -1 for null; here it is an unsigned varint.
+    """
     null = ConsumerGroupMemberMetadataValue(classic_member_metadata=None)
-    assert null.encode(0).endswith(b"\1\0\1\xff")
+    assert null.encode(0).endswith(b"\1\0\1\0")
     assert ConsumerGroupMemberMetadataValue.from_bytes(0, null.encode(0)) == null
     metadata = ClassicMemberMetadata(session_timeout_ms=5)
     full = ConsumerGroupMemberMetadataValue(classic_member_metadata=metadata)

@@ -206,7 +206,7 @@ class _DecoderWriter:
         match field.kind:
             case "struct":
                 assert isinstance(field.element, type)
-                self._struct(field.element, target, nullable)
+                self._struct(field.element, target, nullable, tagged=field.tag is not None)
             case "array":
                 assert field.element is not None
                 self._array(field.element, target, nullable)
@@ -316,12 +316,13 @@ class _DecoderWriter:
         source.line(f"{target} = None" if nullable else "negative_length(-1)")
         source.close()
 
-    def _struct(self, cls: type[Struct], target: str, nullable: bool) -> None:
+    def _struct(self, cls: type[Struct], target: str, nullable: bool, tagged: bool) -> None:
+        """Read a struct; whether it is null tells an int8, or in a tag an unsigned varint."""
         source = self._source
         if nullable:
             self._run.append(("b", "n"))
             self.flush()
-            source.open("if n < 0:")
+            source.open("if not n:" if tagged else "if n < 0:")
             source.line(f"{target} = None")
             source.close()
             source.open("else:")

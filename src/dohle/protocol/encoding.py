@@ -121,7 +121,7 @@ class _EncoderWriter:
         match field.kind:
             case "struct":
                 assert isinstance(field.element, type)
-                self._struct(field.element, value, nullable)
+                self._struct(field.element, value, nullable, tagged=field.tag is not None)
             case "array":
                 assert field.element is not None
                 self._array(field.element, value, nullable)
@@ -170,7 +170,8 @@ class _EncoderWriter:
         self._source.line(f"out.append({slow})")
         self._source.close()
 
-    def _struct(self, cls: type[Struct], value: str, nullable: bool) -> None:
+    def _struct(self, cls: type[Struct], value: str, nullable: bool, tagged: bool) -> None:
+        """Write a struct; whether it is null tells an int8, or in a tag an unsigned varint."""
         source = self._source
         name = source.fresh("o")
         source.line(f"{name} = {value}")
@@ -179,7 +180,7 @@ class _EncoderWriter:
             return
         self.flush()
         source.open(f"if {name} is None:")
-        source.line(r"out.append(b'\xff')")
+        source.line(r"out.append(b'\x00')" if tagged else r"out.append(b'\xff')")
         source.close()
         source.open("else:")
         self._run.append(("b", "1"))
