@@ -16,7 +16,9 @@ from dohle.protocol.messages.describe_configs import (
     DescribeConfigsResource,
 )
 from dohle.protocol.messages.find_coordinator import FindCoordinatorRequest
+from dohle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from dohle.server.node import Node
+from tests.server.faults import until
 from tests.server.wire import Wire, on_node
 
 _SHARE_KEY = "group:with:colons:AAAAAAAAAAAAAAAAAAAAAg:3"
@@ -79,6 +81,22 @@ def test_whoever_asks_first_creates_the_topic(
             one.name: one.value for one in described.results[0].configs if one.config_source == 1
         }
         assert set_here == configs
+
+    on_node(tmp_path, scenario)
+
+
+def test_nobody_is_sent_to_a_coordinator_that_is_still_being_made(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        first = asyncio.ensure_future(wire.send(FindCoordinatorRequest(key="a"), 3))
+        async with await Wire.connect(node) as other:
+            await until(
+                lambda: node.broker.image.topic(TopicName("__consumer_offsets")) is not None
+            )
+            assert (await other.send(FindCoordinatorRequest(key="b"), 3)).error_code == 0
+            group = OffsetFetchRequestGroup(group_id="b", topics=None)
+            answer = await other.send(OffsetFetchRequest(groups=(group,)), 8)
+            assert ErrorCode(answer.groups[0].error_code) is ErrorCode.NONE
+        await first
 
     on_node(tmp_path, scenario)
 

@@ -39,6 +39,7 @@ SENDFILE_BYTES_MIN = 16 * 1024
 DOWN_CONVERT_BYTES_MAX = 1024 * 1024
 
 _READ_COMMITTED = 1
+_NO_LOG = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 # The encoder knows the shared default by identity, and leaves it out without a look inside.
 _NO_EPOCH = cast("EpochEndOffset", default_struct(EpochEndOffset))
 
@@ -91,19 +92,24 @@ class FetchReader:
         )
 
     def read(self) -> None:
-        """Read every partition as far as the limits go."""
+        """Read every partition as far as the limits go; those that there are not come last."""
         self._results, self._bytes, self._at_once = [], 0, False
         left = self._max_bytes
+        missing: list[tuple[SessionPartition, PartitionData]] = []
         for part in self._partitions:
             try:
                 result, size = self._read_partition(part, left)
             except KafkaError as error:
                 self._at_once = True
                 result, size = _failed(part.partition, error.code), 0
+                if error.code in _NO_LOG:
+                    missing.append((part, result))
+                    continue
             if result is not None:
                 self._results.append((part, result))
             self._bytes += size
             left -= size
+        self._results += missing
 
     def _find(self, part: SessionPartition) -> Partition:
         if part.topic is None:
@@ -205,4 +211,11 @@ def _read(partition: Partition, piece: LogSlice) -> bytes:
 
 
 def _failed(index: int, code: ErrorCode) -> PartitionData:
-    return PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        # As Kafka does: null once there was a log to read.
+        aborted_transactions=() if code in _NO_LOG else None,
+        records=b"",
+    )

@@ -32,9 +32,14 @@ class InternalTopics:
         self._broker = broker
         self._creating: dict[TopicName, Future[CreateTopicsResponse]] = {}
 
+    def has(self, name: TopicName) -> bool:
+        """Tell whether the topic is there, with all that coordinates by it."""
+        # The image has it before its partitions are made.
+        return self._broker.image.topic(name) is not None and name not in self._creating
+
     async def ensure(self, name: TopicName) -> None:
         """Return when the topic is there; COORDINATOR_NOT_AVAILABLE if it cannot be."""
-        if self._broker.image.topic(name) is not None:
+        if self.has(name):
             return
         future = self._creating.get(name)
         if future is None:

@@ -86,7 +86,7 @@ def handle_describe_quorum(
     )
     partition = DescribeQuorumResponsePartitionData(
         partition_index=METADATA_PARTITION.partition,
-        error_message=None,
+        error_message="",
         leader_id=broker.node_id,
         leader_epoch=metadata_log.epoch,
         high_watermark=metadata_log.log.high_watermark,
@@ -96,7 +96,7 @@ def handle_describe_quorum(
         topic_name=METADATA_PARTITION.topic, partitions=(partition,)
     )
     return DescribeQuorumResponse(
-        error_message=None,
+        error_message="",
         topics=(topic,),
         nodes=(_node(broker),) if context.version >= _TELLS_NODES else (),
     )
@@ -104,7 +104,7 @@ def handle_describe_quorum(
 
 def _not_the_quorum(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(
-        error_message=None,
+        error_message="",
         topics=tuple(
             DescribeQuorumResponseTopicData(
                 topic_name=topic.topic_name,

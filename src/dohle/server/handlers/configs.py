@@ -99,7 +99,7 @@ def _result(
     except KafkaError as error:
         return _not_described(resource, error)
     return DescribeConfigsResult(
-        error_message=None,
+        error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=configs,
@@ -110,7 +110,7 @@ def _not_described(resource: DescribeConfigsResource, error: KafkaError) -> Desc
     shown = ApiError.of(error)
     return DescribeConfigsResult(
         error_code=shown.code,
-        error_message=shown.message,
+        error_message=shown.message or "",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )

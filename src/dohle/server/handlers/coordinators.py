@@ -60,7 +60,7 @@ def handle_find_coordinator(
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     """Tell who coordinates a group or a transactional id."""
     topic = _TOPICS.get(KeyType(request.key_type)) if request.key_type in _TOPICS else None
-    if topic is None or broker.image.topic(topic) is not None:
+    if topic is None or broker.coordinators.internal_topics.has(topic):
         return _answer(broker, context, request)
     return _create_and_answer(broker, context, request)
 
@@ -86,7 +86,8 @@ def _answer(
     only = found[0]
     return FindCoordinatorResponse(
         error_code=only.error_code,
-        error_message=only.error_message,
+        # These versions call success by its name.
+        error_message=only.error_message or ErrorCode.NONE.name,
         node_id=only.node_id,
         host=only.host,
         port=only.port,

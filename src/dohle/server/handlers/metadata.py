@@ -3,6 +3,7 @@
 - A topic that does not exist is created if the client allows it (v4+; older ones always do) and
   ``auto.create.topics.enable`` is on. It is in the same answer then: the controller is in this
   process, so there is no need to send the client away with UNKNOWN_TOPIC_OR_PARTITION to ask again.
+- A request that is wrong as a whole is answered by an error for each of its topics.
 - Everything else is read off the image (``dohle.metadata.queries``).
 """
 
@@ -20,10 +21,17 @@ from dohle.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from dohle.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseTopic,
 )
-from dohle.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from dohle.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from dohle.server.handlers.cluster import CLUSTER_OPERATIONS
-from dohle.server.outcome import CloseConnection
+
+#: The first version whose answer may name a topic by its id alone.
+_NULL_NAMES = 12
 
 #: Read, write, create, delete, alter, describe, describe configs, alter configs, as bits.
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -37,7 +45,10 @@ def handle_metadata(
     broker: Broker, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     """Tell about topics, their leaders and the brokers."""
-    answer = _answer(broker, context, request)
+    try:
+        answer = _answer(broker, context, request)
+    except KafkaError as error:
+        return _refused(context, request, error.code)
     allowed = context.version < 4 or request.allow_auto_topic_creation
     # Internal topics are their coordinators' to make, with settings of their own.
     missing = tuple(name for name in answer.missing if not is_internal(name))
@@ -49,17 +60,32 @@ def handle_metadata(
 def _answer(
     broker: Broker, context: RequestContext, request: MetadataRequest
 ) -> queries.MetadataAnswer:
-    try:
-        return queries.metadata(
-            broker.image,
-            request,
-            version=context.version,
-            listener=context.connection.listener,
-            cluster_id=broker.cluster_id,
-            controller_id=broker.node_id,
-        )
-    except KafkaError as error:
-        raise CloseConnection(str(error)) from error
+    return queries.metadata(
+        broker.image,
+        request,
+        version=context.version,
+        listener=context.connection.listener,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+    )
+
+
+def _refused(
+    context: RequestContext, request: MetadataRequest, code: ErrorCode
+) -> MetadataResponse:
+    """Answer a request that is wrong as a whole: by an error for each of its topics."""
+    no_name = None if context.version >= _NULL_NAMES else TopicName("")
+    return MetadataResponse(
+        topics=tuple(
+            MetadataResponseTopic(
+                error_code=code,
+                name=no_name if topic.name is None else topic.name,
+                topic_id=topic.topic_id,
+            )
+            for topic in request.topics or ()
+        ),
+        error_code=code,
+    )
 
 
 async def _create_and_answer(
@@ -96,7 +122,7 @@ def handle_describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     """Tell about partitions, page by page."""
     try:
-        return queries.describe_topic_partitions(
+        response = queries.describe_topic_partitions(
             broker.image,
             request,
             listener=context.connection.listener,
@@ -104,6 +130,14 @@ def handle_describe_topic_partitions(
         )
     except KafkaError as error:
         # There is no place for an error of the whole request.
-        if error.code is ErrorCode.INVALID_REQUEST:
-            raise CloseConnection(str(error)) from error
-        raise
+        return DescribeTopicPartitionsResponse(
+            topics=tuple(
+                DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=error.code)
+                for topic in request.topics
+            )
+        )
+    # As in Metadata, but whether it asks or not.
+    topics = tuple(
+        topic.replace(topic_authorized_operations=TOPIC_OPERATIONS) for topic in response.topics
+    )
+    return response.replace(topics=topics)
