@@ -3,13 +3,19 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: start test check format bench clean
+.PHONY: start test test-jvm oracle-record check format bench clean
 
 start: $(VENV)/.installed  ## Run a broker on 127.0.0.1:9092 with its data in ./data
 	$(BIN)/dohle start
 
 test: $(VENV)/.installed-test  ## Run all tests
 	$(BIN)/python -m pytest -n auto
+
+test-jvm: $(VENV)/.installed-test  ## Test beside Apache Kafka, its tools and its clients; needs Java 17 and Maven
+	$(BIN)/python -m pytest tests/jvm
+
+oracle-record: $(VENV)/.installed-test  ## Ask Apache Kafka what tests/oracle compares dohle with; needs Java 17 and Maven
+	$(BIN)/python -m tests.oracle.record
 
 check: $(VENV)/.installed-test  ## Lint, format, types and the directions of imports
 	$(BIN)/ruff check .
@@ -21,11 +27,11 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed-test  ## Measure codecs, the log and the broker beside their peers (about 4 minutes)
+bench: $(VENV)/.installed-test  ## Measure codecs, the log, the broker and the coordinators beside their peers (about 8 minutes)
 	$(BIN)/python -m bench
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache tests/jvm/.cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

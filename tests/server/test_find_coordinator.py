@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dohle.core.errors import ErrorCode
-from dohle.core.ids import TopicName
+from dohle.core.ids import GroupId, TopicName
 from dohle.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -93,7 +93,7 @@ def test_nobody_is_sent_to_a_coordinator_that_is_still_being_made(tmp_path: Path
                 lambda: node.broker.image.topic(TopicName("__consumer_offsets")) is not None
             )
             assert (await other.send(FindCoordinatorRequest(key="b"), 3)).error_code == 0
-            group = OffsetFetchRequestGroup(group_id="b", topics=None)
+            group = OffsetFetchRequestGroup(group_id=GroupId("b"), topics=None)
             answer = await other.send(OffsetFetchRequest(groups=(group,)), 8)
             assert ErrorCode(answer.groups[0].error_code) is ErrorCode.NONE
         await first

@@ -1,0 +1,72 @@
+"""Kafka's command line tools, each by the name of its script, against one broker."""
+
+from __future__ import annotations
+
+from tests.jvm.jvm import Jvm, Ran
+
+_TOOLS = "org.apache.kafka.tools"
+
+
+class Tools:
+    """The tools, run in a shared virtual machine; one that fails fails the test."""
+
+    def __init__(self, jvm: Jvm, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._jvm = jvm
+
+    def _run(self, main: str, *arguments: str, stdin: str = "") -> Ran:
+        ran = self.attempt(main, *arguments, stdin=stdin)
+        assert ran.code == 0, ran
+        return ran
+
+    def attempt(self, main: str, *arguments: str, stdin: str = "") -> Ran:
+        """Run a tool by its class, whatever becomes of it."""
+        return self._jvm.run(main, "--bootstrap-server", self.bootstrap, *arguments, stdin=stdin)
+
+    def topics(self, *arguments: str) -> Ran:
+        return self._run(f"{_TOOLS}.TopicCommand", *arguments)
+
+    def configs(self, *arguments: str) -> Ran:
+        return self._run("kafka.admin.ConfigCommand", *arguments)
+
+    def console_producer(self, *arguments: str, stdin: str) -> Ran:
+        return self._run(f"{_TOOLS}.ConsoleProducer", *arguments, stdin=stdin)
+
+    def console_consumer(self, *arguments: str) -> Ran:
+        return self._run(f"{_TOOLS}.consumer.ConsoleConsumer", *arguments)
+
+    def consumer_groups(self, *arguments: str) -> Ran:
+        return self._run(f"{_TOOLS}.consumer.group.ConsumerGroupCommand", *arguments)
+
+    def groups(self, *arguments: str) -> Ran:
+        return self._run(f"{_TOOLS}.GroupsCommand", *arguments)
+
+    def get_offsets(self, *arguments: str) -> Ran:
+        return self._run(f"{_TOOLS}.GetOffsetShell", *arguments)
+
+    def delete_records(self, *arguments: str) -> Ran:
+        return self._run(f"{_TOOLS}.DeleteRecordsCommand", *arguments)
+
+    def log_dirs(self, *arguments: str) -> Ran:
+        return self._run(f"{_TOOLS}.LogDirsCommand", *arguments)
+
+    def transactions(self, *arguments: str) -> Ran:
+        return self._run(f"{_TOOLS}.TransactionsCommand", *arguments)
+
+    def metadata_quorum(self, *arguments: str) -> Ran:
+        return self._run(f"{_TOOLS}.MetadataQuorumCommand", *arguments)
+
+    def broker_api_versions(self) -> Ran:
+        return self._run(f"{_TOOLS}.BrokerApiVersionsCommand")
+
+    def features(self, *arguments: str) -> Ran:
+        return self._run(f"{_TOOLS}.FeatureCommand", *arguments)
+
+    def producer_perf_test(self, *arguments: str) -> Ran:
+        return self._run(f"{_TOOLS}.ProducerPerformance", *arguments)
+
+    def consumer_perf_test(self, *arguments: str) -> Ran:
+        return self._run(f"{_TOOLS}.ConsumerPerformance", *arguments)
+
+    def e2e_latency(self, *arguments: str) -> Ran:
+        return self._run(f"{_TOOLS}.EndToEndLatency", *arguments)
