@@ -141,6 +141,7 @@ def _consume(server: Process, topic: str, records: int) -> Sample:
     )
     # The first who asks for a group's coordinator has its topic created, which happens only once.
     consumer.committed([TopicPartition(topic, 0)], timeout=_TIMEOUT_S)
+    consumer.list_topics(topic, timeout=_TIMEOUT_S)
 
     def receive() -> None:
         consumer.assign([TopicPartition(topic, 0, _CHUNK_RECORDS)])
