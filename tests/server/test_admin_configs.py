@@ -39,7 +39,7 @@ async def _describe(
 ) -> dict[str, DescribeConfigsResourceResult]:
     request = DescribeConfigsRequest(resources=(_resource(kind, name),), include_synonyms=True)
     result = (await wire.send(request, version)).results[0]
-    assert (result.error_code, result.error_message) == (0, None)
+    assert (result.error_code, result.error_message) == (0, "")
     assert (result.resource_type, result.resource_name) == (kind, name)
     return {config.name: config for config in result.configs}
 
