@@ -34,9 +34,9 @@ from dohle.records.record import Record
 from dohle.testing import Broker
 from tests.interop.clients import CLIENTS, Client
 from tests.interop.conftest import NewTopic
+from tests.interop.wire import NOW_MS as T0
 from tests.interop.wire import Wire, batch_of, fetch_request, produce_request
 
-T0 = 1_700_000_000_000
 OLD_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
 MESSAGES = [
     Message(T0 + number, None if number % 3 else b"key", b"value %d " % number * 5)

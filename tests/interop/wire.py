@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from time import time_ns
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -40,7 +41,9 @@ from dohle.records.compression import Codec
 
 DEADLINE_S = 20.0
 FETCH_BYTES_MAX = 64 * 1024 * 1024
-NOW_MS = 1_700_000_000_000
+#: The time of records. Older ones would be deleted under their readers, by the first look for what
+#: has outlived its retention time.
+NOW_MS = time_ns() // 1_000_000
 
 R = TypeVar("R", bound=Response)
 
