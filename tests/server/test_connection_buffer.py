@@ -188,3 +188,34 @@ def test_a_client_that_leaves_while_its_request_waits_is_noticed() -> None:
         assert service.waiting[0][1].cancelled()
 
     connected(scenario)
+
+
+def test_what_stands_behind_a_request_that_waits_is_handled_though_its_client_is_gone() -> None:
+    """As in Kafka: a client may leave its group behind a join that is not through, and close."""
+
+    async def scenario(service: EchoService, connection: Connection, peer: Peer) -> None:
+        peer.writer.write(framed(b"wait") + framed(b"last"))
+        peer.writer.close()
+        await until(lambda: bool(service.waiting))
+        await turns(10)
+        assert not connection.is_closed
+        service.answer()
+        await until(lambda: connection.is_closed)
+        assert service.handled == 2
+
+    connected(scenario)
+
+
+def test_a_client_that_sends_no_more_gets_the_answers_of_all_but_a_last_one_that_waits() -> None:
+    async def scenario(service: EchoService, connection: Connection, peer: Peer) -> None:
+        peer.writer.write(b"".join(map(framed, (b"wait 1", b"wait 2", b"now", b"wait 3"))))
+        peer.writer.write_eof()
+        for _ in range(2):
+            await until(lambda: bool(service.waiting))
+            await turns(10)
+            service.answer()
+        assert [await peer.answer() for _ in range(3)] == [b"wait 1", b"wait 2", b"now"]
+        await until(lambda: connection.is_closed)
+        assert service.waiting[0][1].cancelled()
+
+    connected(scenario)

@@ -154,13 +154,23 @@ class Connection:
             self._process()
 
     def _on_end(self) -> None:
-        """The client sends no more: what it has sent is served, if that needs no waiting."""
+        """The client sends no more: what it has sent is served.
+
+        Also what stands behind a request that waits, as in Kafka: it may be a LeaveGroup. The
+        answer to the last request is not waited for.
+        """
         self._ended = True
         self._read_no_more()
         if self._awaited is not None:
-            self.close()
+            self._close_if_done()
         elif not self._blocked and not self._resuming:
             self._go_on()
+
+    def _close_if_done(self) -> None:
+        """Close after the client's end, unless there is something left to handle or to send."""
+        is_waiting = self._awaited is not None and self._end > self._start
+        if not (is_waiting or self._blocked or self._resuming):
+            self.close()
 
     def _make_room(self) -> bool:
         """Make room behind what has arrived: by moving it to the front, or for a large frame."""
@@ -342,8 +352,8 @@ class Connection:
             self._process()
         if not self._ended:
             self._read_more()
-        elif self._awaited is not None or not (self._blocked or self._resuming):
-            self.close()
+        else:
+            self._close_if_done()
 
     # Out
 
