@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Self
 
 import confluent_kafka
+import confluent_kafka.admin
 import pytest
 
 from tests.interop.process import BrokerProcess
@@ -29,6 +30,7 @@ from tests.interop.wire import Wire
 RECORDS = 100_000
 KEYS = 200
 PARTITIONS = 4
+GROUP = "copiers"
 WORKERS = 2
 WORKER_KILLS = 10
 BROKER_KILLS = 4
@@ -45,7 +47,7 @@ class WorkerProcess:
     _seeds = count(1)
 
     def __init__(self, bootstrap: str, number: int, log: Path) -> None:
-        self._arguments = [bootstrap, f"worker-{number}", "copiers", "input", "output"]
+        self._arguments = [bootstrap, f"worker-{number}", GROUP, "input", "output"]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
@@ -132,6 +134,15 @@ def write_input(bootstrap: str) -> None:
     assert producer.flush(60) == 0
 
 
+def commit_beginnings(bootstrap: str) -> None:
+    """Let the workers' group have an offset for each partition."""
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
+    beginnings = [confluent_kafka.TopicPartition("input", index, 0) for index in range(PARTITIONS)]
+    offsets = confluent_kafka.ConsumerGroupTopicPartitions(GROUP, beginnings)
+    for change in admin.alter_consumer_group_offsets([offsets]).values():
+        change.result(30)
+
+
 def kill_at_random(broker: BrokerProcess, workers: list[WorkerProcess], reader: Reader) -> None:
     """Kill whoever's turn it is, spread over the whole work."""
     rng = random.Random(7)
@@ -163,6 +174,7 @@ def test_the_output_is_the_input_exactly_once(tmp_path: Path) -> None:
             wire.create_topic("input", PARTITIONS)
             wire.create_topic("output", PARTITIONS)
         write_input(broker.bootstrap)
+        commit_beginnings(broker.bootstrap)
         workers = [
             WorkerProcess(broker.bootstrap, number, tmp_path / "workers.log")
             for number in range(WORKERS)
