@@ -96,6 +96,8 @@ class Reader:
         self._consumer.assign(
             [confluent_kafka.TopicPartition("output", index, 0) for index in range(PARTITIONS)]
         )
+        #: Librdkafka may go back a little after a restart (see ``group_consumers``).
+        self._read_to = [0] * PARTITIONS
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -104,9 +106,14 @@ class Reader:
             for record in self._consumer.consume(1_000, timeout=0.1):
                 if record.error() is None:
                     key, value = record.key(), record.value()
+                    partition, offset = record.partition(), record.offset()
                     assert key is not None
                     assert value is not None
-                    self.values.append((key, value))
+                    assert partition is not None
+                    assert offset is not None
+                    if offset >= self._read_to[partition]:
+                        self._read_to[partition] = offset + 1
+                        self.values.append((key, value))
 
     def __enter__(self) -> Self:
         self._thread.start()
