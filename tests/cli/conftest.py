@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ def bootstrap() -> Iterator[str]:
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.num.partitions": "4",
+        "transaction.two.phase.commit.enable": "true",
     }
     with Broker(config) as broker:
         yield broker.bootstrap
@@ -30,3 +32,11 @@ def command(
 ) -> Command:
     """Commands against the broker that all share."""
     return Command(bootstrap, capsys, monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def unused_address() -> Iterator[str]:
+    """An address where nobody listens, and nobody else will."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"

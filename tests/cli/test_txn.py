@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+import dohle.client
 from tests.cli.commands import Command
 
 TIMEOUT_S = 30
@@ -67,6 +69,32 @@ def test_an_open_transaction_is_listed_and_described(
     open_transaction.commit_transaction(TIMEOUT_S)
     assert described(command, name)["durationMs"] is None
     assert values(command, name) == "1\n"
+
+
+def test_a_two_phase_transaction_is_marked_and_can_be_aborted(
+    command: Command, bootstrap: str, name: str
+) -> None:
+    async def prepare() -> None:
+        config = dohle.client.ProducerConfig(
+            transactional_id=name, transaction_two_phase_commit_enable=True
+        )
+        async with (
+            dohle.client.Cluster(bootstrap) as cluster,
+            dohle.client.Producer(cluster, config) as producer,
+        ):
+            await producer.init_transactions()
+            producer.begin_transaction()
+            await producer.send(name, b"1", partition=0)
+            await producer.prepare_transaction()
+
+    asyncio.run(prepare())
+    found = described(command, name)
+    assert (found["twoPhase"], found["timeoutMs"]) == (True, 2**31 - 1)
+    head, line = command.out("txn", "describe", name).splitlines()
+    assert line.split()[head.split().index("twoPhase")] == "yes"
+    assert command.out("txn", "abort", name).startswith(f"{name}: aborted")
+    assert described(command, name)["twoPhase"] is False
+    assert values(command, name) == ""
 
 
 def test_a_transaction_is_aborted_by_its_id_and_its_producer_shut_out(

@@ -52,6 +52,36 @@ def test_records_are_sent_in_transactions_only() -> None:
         state.begin()
 
 
+def test_what_is_prepared_can_only_be_ended() -> None:
+    for has_kept in (False, True):
+        for end in (ProducerTransactions.commit, ProducerTransactions.abort):
+            state = begun()
+            state.add(P0)
+            if has_kept:
+                state = ProducerTransactions(TransactionalId("tx"))
+                state.initialized(ME, is_v2=True, has_kept=True)
+            else:
+                state.commit()
+                state.prepared()
+            assert state.state is TransactionState.PREPARED
+            for call in (state.begin, state.check_send, state.add_offsets, state.check_ready):
+                with pytest.raises(KafkaError, match="to be ended first"):
+                    call()
+            assert state.has_to_end
+            assert not state.may_send(P0)
+            end(state)
+            state.ending()
+            state.ended(None)
+            state.check_ready()
+
+
+def test_where_nothing_was_written_nothing_is_prepared() -> None:
+    state = begun()
+    state.commit()
+    state.prepared()
+    state.check_ready()
+
+
 def test_in_the_newer_protocol_brokers_add_partitions_by_themselves() -> None:
     state = begun()
     assert not state.has_to_end

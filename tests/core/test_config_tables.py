@@ -132,6 +132,7 @@ transaction.state.log.min.isr                               INT     2           
 transaction.state.log.num.partitions                        INT     50          [1,...]
 transaction.state.log.replication.factor                    SHORT   3           [1,...]
 transaction.state.log.segment.bytes                         INT     104857600   [1,...]
+transaction.two.phase.commit.enable                         BOOLEAN false
 transactional.id.expiration.ms                              INT     604800000   [1,...]
 """
 _ALL_KEYS = [*TOPIC_CONFIGS.values(), *BROKER_CONFIGS.values()]

@@ -68,12 +68,31 @@ def test_a_topic_must_be_named_in_one_way_and_once() -> None:
         ("b", ZERO_UUID, 42),
         (None, ids["c"], 42),
     ]
+    assert delete(made, both, both, DeleteTopicState(), DeleteTopicState()) == [
+        *[("a", ids["a"], 42)] * 2,
+        *[(None, ZERO_UUID, 42)] * 2,
+    ]
+    assert list(made.image.topics) == ["a", "b", "c", "d"]
+
+
+def test_a_topic_named_by_its_name_and_by_its_id_is_refused_once_and_stays() -> None:
+    made = cluster()
+    ids = {name: made.create_topic(name).topic_id for name in ("a", "b", "c", "d")}
     assert delete(made, of_id(ids["d"]), named("d"), named("a")) == [
-        ("d", ids["d"], 0),
         ("d", ids["d"], 42),
         ("a", ids["a"], 0),
     ]
-    assert list(made.image.topics) == ["b", "c"]
+    # An id that is given twice is as much a second name for the topic as one given once is.
+    assert delete(made, of_id(ids["b"]), named("b"), of_id(ids["b"])) == [
+        ("b", ids["b"], 42),
+        (None, ids["b"], 42),
+    ]
+    # A name that is given twice does not count: the id alone names the topic.
+    assert delete(made, named("c"), of_id(ids["c"]), named("c")) == [
+        ("c", ZERO_UUID, 42),
+        ("c", ids["c"], 0),
+    ]
+    assert list(made.image.topics) == ["b", "d"]
 
 
 @pytest.mark.parametrize(("version", "code"), [(2, 42), (3, 73), (6, 73)])

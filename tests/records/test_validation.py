@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.records.batch import HEADER_SIZE, RecordBatch
+from dohle.records.batch import HEADER_SIZE, LOG_APPEND_TIME_FLAG, RecordBatch
 from dohle.records.builder import BatchBuilder
 from dohle.records.compression import Codec, compress
 from dohle.records.control import build_txn_marker
 from dohle.records.legacy import Message, build_message_set
-from dohle.records.record import Header, Record, decode_records
+from dohle.records.record import Header, Record, TimestampType, decode_records
 from dohle.records.validation import (
     Depth,
     RecordErrors,
@@ -126,19 +126,41 @@ def test_timestamps_do_not_matter_where_the_broker_sets_them() -> None:
     assert validate_batch(batch, rules, NOW_MS) is batch
 
 
-@pytest.mark.parametrize("log_append_time", [False, True])
+def stamped(timestamp: int, codec: Codec = Codec.NONE) -> RecordBatch:
+    """A batch of two records whose header claims that the broker has set their timestamps."""
+    builder = BatchBuilder(codec=codec, log_append_time=timestamp)
+    builder.append(NOW_MS - 5, b"k", b"v")
+    builder.append(NOW_MS - 3, b"k", b"v")
+    return RecordBatch(memoryview(builder.build()))
+
+
+@pytest.mark.parametrize(
+    ("log_append_time", "timestamp"),
+    [(True, NOW_MS), (True, -1), (False, -1), (False, NOW_MS + 2 * HOUR_MS)],
+)
 @pytest.mark.parametrize("depth", Depth)
 def test_a_producer_does_not_set_the_time_of_the_append(
-    log_append_time: bool, depth: Depth
+    log_append_time: bool, timestamp: int, depth: Depth
 ) -> None:
-    builder = BatchBuilder(log_append_time=NOW_MS)
-    builder.append(NOW_MS, b"k", b"v")
-    builder.append(NOW_MS, b"k", b"v")
     rules = ValidationRules(log_append_time=log_append_time, depth=depth)
     with pytest.raises(RecordErrors) as refused:
-        validate_batch(RecordBatch(memoryview(builder.build())), rules, NOW_MS)
+        validate_batch(stamped(timestamp), rules, NOW_MS)
     assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
     assert len(refused.value.record_errors) == 2
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("depth", Depth)
+def test_a_claim_of_append_time_is_taken_for_create_time(codec: Codec, depth: Depth) -> None:
+    valid = validate_batch(stamped(NOW_MS, codec), ValidationRules(depth=depth), NOW_MS)
+    valid.ensure_valid()
+    assert valid.timestamp_type is TimestampType.CREATE_TIME
+    assert valid.max_timestamp == NOW_MS
+    assert [record.timestamp for record in valid] == [NOW_MS - 5, NOW_MS - 3]
+    rules = ValidationRules(codec=Codec.GZIP, depth=depth)
+    rebuilt = validate_batch(stamped(NOW_MS, codec), rules, NOW_MS)
+    assert rebuilt.timestamp_type is TimestampType.CREATE_TIME
+    assert [record.timestamp for record in rebuilt] == [NOW_MS, NOW_MS]
 
 
 @pytest.mark.parametrize("as_view", [bytearray, bytes])
@@ -308,6 +330,28 @@ def test_a_batch_above_the_limit_is_refused_before_its_records_are_looked_at() -
     assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
+@pytest.mark.parametrize(
+    ("data", "limit", "code"),
+    [
+        (batch_of((NOW_MS, None, b"v" * 500)), 500, ErrorCode.MESSAGE_TOO_LARGE),
+        (changed(0, ">q", 1), 500, ErrorCode.INVALID_RECORD),
+        (changed(0, ">q", 1), 50, ErrorCode.INVALID_RECORD),
+        (changed(57, ">i", 0), 500, ErrorCode.CORRUPT_MESSAGE),
+        (batch_of(*PLAIN), 500, ErrorCode.CORRUPT_MESSAGE),
+    ],
+    ids=["too large", "offset", "offset of a too large one", "empty", "fine"],
+)
+def test_damage_is_told_before_all_but_a_wrong_offset_or_size(
+    data: bytes, limit: int, code: ErrorCode
+) -> None:
+    damaged = bytearray(data)
+    damaged[-3] ^= 1
+    rules = ValidationRules(compacted=True, max_message_bytes=limit)
+    with pytest.raises(KafkaError) as refused:
+        validate_batch(writable(bytes(damaged)), rules, NOW_MS)
+    assert refused.value.code is code
+
+
 def test_a_producer_that_cannot_be_written_down_anew_is_refused() -> None:
     data = bytearray(batch_of(*PLAIN))
     struct.pack_into(">h", data, 21, 0x10)  # transactional, without a producer id
@@ -364,8 +408,12 @@ class Outcome(NamedTuple):
 def slow_reference(batch: RecordBatch, rules: ValidationRules) -> Outcome:
     """Decode everything, then ask every rule of every record."""
     count = batch.record_count
+    claims = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
     try:
-        records = list(decode_records(batch.decompressed(), count, 0, batch.base_timestamp, None))
+        data, own = batch.decompressed(), batch.base_timestamp
+        claimed = batch.max_timestamp if claims else None
+        records = list(decode_records(data, count, 0, own, claimed))
+        stored = list(decode_records(data, count, 0, own, None))
     except KafkaError:
         return Outcome(ErrorCode.INVALID_RECORD)
     keyless = [i for i in range(count) if rules.compacted and records[i].key is None]
@@ -373,10 +421,10 @@ def slow_reference(batch: RecordBatch, rules: ValidationRules) -> Outcome:
         i
         for i in range(count)
         if i not in keyless
-        and not rules.log_append_time
-        and (timestamp := records[i].timestamp) != -1
         and (
-            NOW_MS - timestamp > rules.timestamp_before_max_ms
+            claims
+            if rules.log_append_time or (timestamp := records[i].timestamp) == -1
+            else NOW_MS - timestamp > rules.timestamp_before_max_ms
             or timestamp - NOW_MS > rules.timestamp_after_max_ms
         )
     ]
@@ -389,7 +437,7 @@ def slow_reference(batch: RecordBatch, rules: ValidationRules) -> Outcome:
     is_rebuilt = codec is not batch.compression or list(renumbered) != records
     if is_rebuilt and any(record.timestamp < -1 for record in records):
         return Outcome(ErrorCode.INVALID_RECORD)
-    return Outcome(ErrorCode.NONE, (), renumbered, codec, largest)
+    return Outcome(ErrorCode.NONE, (), renumbered if is_rebuilt else tuple(stored), codec, largest)
 
 
 def outcome(batch: RecordBatch, rules: ValidationRules) -> Outcome:
@@ -400,9 +448,10 @@ def outcome(batch: RecordBatch, rules: ValidationRules) -> Outcome:
     except KafkaError as refused:
         return Outcome(refused.code)
     valid.ensure_valid()
-    largest = max([-1, *(record.timestamp for record in valid)])
-    if not rules.log_append_time:
-        assert valid.max_timestamp == largest
+    assert valid.timestamp_type is TimestampType.CREATE_TIME
+    largest = valid.max_timestamp
+    if rules.log_append_time:  # then the log sets it
+        largest = max([-1, *(record.timestamp for record in valid)])
     return Outcome(ErrorCode.NONE, (), tuple(valid), valid.compression, largest)
 
 
@@ -426,7 +475,8 @@ rule_sets = st.builds(
     rules=rule_sets,
     codec=st.sampled_from([Codec.NONE, Codec.LZ4]),
     damage=st.none() | st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)),
-    header_max=st.none() | st.integers(-1, NOW_MS * 2),
+    header_max=st.none() | st.integers(-1, NOW_MS * 2) | timestamps,
+    claims_append_time=st.booleans(),
     value_size=st.sampled_from([1, 700]),  # the larger ones are scanned where they are
 )
 def test_every_batch_fares_as_if_all_its_records_had_been_decoded(
@@ -435,6 +485,7 @@ def test_every_batch_fares_as_if_all_its_records_had_been_decoded(
     codec: Codec,
     damage: tuple[int, int] | None,
     header_max: int | None,
+    claims_append_time: bool,
     value_size: int,
 ) -> None:
     builder = BatchBuilder(codec=codec)
@@ -446,6 +497,8 @@ def test_every_batch_fares_as_if_all_its_records_had_been_decoded(
         data[HEADER_SIZE + damage[0] % (len(data) - HEADER_SIZE)] = damage[1]
     if header_max is not None:
         struct.pack_into(">q", data, 35, header_max)
+    if claims_append_time:
+        data[22] |= LOG_APPEND_TIME_FLAG
     sealed = reseal(data)
     assert outcome(writable(sealed), rules) == slow_reference(writable(sealed), rules)
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dohle.core.errors import ErrorCode
-from dohle.core.ids import TopicName
-from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from dohle.core.ids import BrokerId, TopicName
+from dohle.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
 from dohle.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from dohle.server.node import Node
 from tests.server.wire import Wire, batch, create_topic, on_node, produce
@@ -58,6 +65,54 @@ def test_a_fetch_in_an_older_segment_does_not_wait_for_the_newest_to_grow(tmp_pa
         second = list(partition.log.segments)[1].base_offset
         found = await fetch(wire, second - 2, min_bytes=1_000_000, max_bytes=50_000_000)
         assert len(found.records or b"") == 2 * size
+
+    on_node(tmp_path, scenario)
+
+
+def as_replica(broker_id: int, version: int, epoch: int) -> dict[str, Any]:
+    """Return what makes a fetch that of a broker."""
+    if version < 15:
+        return {"replica_id": broker_id}
+    return {"replica_state": ReplicaState(replica_id=BrokerId(broker_id), replica_epoch=epoch)}
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "code"),
+    [
+        (4, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (12, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (12, 0, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (17, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (17, 0, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (17, 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+@pytest.mark.parametrize("broker_id", [0, 1, 7])
+def test_who_fetches_as_a_replica_must_be_another_one_of_the_partition(
+    tmp_path: Path, version: int, epoch: int, code: ErrorCode, broker_id: int
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        topic = await create_topic(wire, "t")
+        assert (await produce(wire, "t", batch(b"v"))).error_code == 0
+        partition = FetchPartition(current_leader_epoch=epoch, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            max_wait_ms=FOREVER_MS,
+            min_bytes=1 << 20,
+            topics=(
+                FetchTopic(topic=TopicName("t"), topic_id=topic.topic_id, partitions=(partition,)),
+            ),
+            **as_replica(broker_id, version, 3),
+        )
+        for _ in range(2):  # the second time a connection knows what to expect
+            answer = await wire.send(request, version)
+            found = answer.responses[0].partitions[0]
+            assert found.error_code == code
+            assert not found.records
+            tells = version >= 16 and code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            told = found.current_leader
+            assert (told.leader_id, told.leader_epoch) == (
+                (node.broker.node_id, 0) if tells else (-1, -1)
+            )
 
     on_node(tmp_path, scenario)
 

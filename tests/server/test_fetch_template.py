@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dohle.core.errors import ErrorCode
-from dohle.core.ids import TopicName, Uuid
+from dohle.core.ids import BrokerId, TopicName, Uuid
 from dohle.protocol.framing import encode_request, parse_response_header
 from dohle.protocol.messages.fetch import (
     FetchPartition,
@@ -21,6 +21,7 @@ from dohle.protocol.messages.fetch import (
     FetchResponse,
     FetchTopic,
     PartitionData,
+    ReplicaState,
 )
 from dohle.records.builder import BatchBuilder
 from dohle.records.control import build_txn_marker
@@ -231,6 +232,11 @@ def test_only_the_common_kind_is_remembered(tmp_path: Path, version: int) -> Non
         (topic,) = fetch_of(topic_id, 0).topics
         twice = (topic.replace(partitions=topic.partitions * 2),)
         uncommon = [fetch_of(topic_id, 0, topics=()), fetch_of(topic_id, 0, topics=twice)]
+        if version >= 15:
+            follower = ReplicaState(replica_id=BrokerId(2), replica_epoch=1)
+            uncommon.append(fetch_of(topic_id, 0, replica_state=follower))
+        else:
+            uncommon.append(fetch_of(topic_id, 0, replica_id=2))
         if version >= 7:
             uncommon.append(fetch_of(topic_id, 0, session_epoch=0))
         if version >= 12:
@@ -246,9 +252,9 @@ def test_only_the_common_kind_is_remembered(tmp_path: Path, version: int) -> Non
 def test_no_numbers_of_a_request_are_taken_for_its_offset(tmp_path: Path) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         topic_id = await fill(wire)
-        odd = fetch_of(topic_id, 0, ONE_BATCH, replica_id=_MARK_WORD, max_wait_ms=_MARK_WORD)
-        await answer_of(wire, frame_of(odd, 12))
-        frame = frame_of(odd.replace(replica_id=0, max_wait_ms=2), 12)
+        odd = fetch_of(topic_id, 0, ONE_BATCH, max_wait_ms=_MARK_WORD, min_bytes=_MARK_WORD)
+        await template_of(node, wire, odd, 12)
+        frame = frame_of(odd.replace(max_wait_ms=2, min_bytes=0), 12)
         assert await answer_of(wire, frame) == await first_answer(node, frame)
 
     on_node(tmp_path, scenario)

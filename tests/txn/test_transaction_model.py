@@ -3,7 +3,9 @@
 Whatever happens in whatever order:
 
 - a transaction's outcome is decided once, and only by its own producer, by a newer incarnation or
-  by its timeout;
+  by its timeout, if it has one;
+- one that a newer incarnation keeps is ended by that one alone, or aborted by one still newer, and
+  its markers are its own producer's (KIP-939);
 - markers have the decided outcome, and a transaction is complete when all of them are written;
 - with TV2 a request acts on the transaction it was sent for, or on nothing; with TV1 on one of the
   same incarnation;
@@ -26,7 +28,7 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicPartition, TransactionalId
 from dohle.txn.actions import WriteMarkers
 from dohle.txn.state import TransactionState
-from dohle.txn.transaction import LAST_EPOCH, ProducerIdAndEpoch, Transaction
+from dohle.txn.transaction import LAST_EPOCH, Incarnation, ProducerIdAndEpoch, Transaction
 from tests.txn.transactions import A0, A1, B0, TIMEOUT_MS, Transactions
 
 IDS = (TransactionalId("fresh"), TransactionalId("nearly exhausted"))
@@ -69,6 +71,7 @@ class Client:
     incarnation: int
     transactional_id: TransactionalId
     version: int
+    is_two_phase: bool
     producer: ProducerIdAndEpoch | None = None
     number: int = 0
     #: The outcome it has asked for without having an answer: it asks for no other.
@@ -86,6 +89,12 @@ class Owned:
 
     tag: Tag
     version: int
+    #: Who has written it.
+    writer: ProducerIdAndEpoch
+    #: Who may end it, if it is kept.
+    ender: ProducerIdAndEpoch | None = None
+    #: Whose it was before somebody else has ended it.
+    former: Tag | None = None
     partitions: set[TopicPartition] = field(default_factory=set)
     is_commit: bool | None = None
     markers: WriteMarkers | None = None
@@ -108,7 +117,9 @@ class TransactionModel(RuleBasedStateMachine):
 
     @initialize(level=st.sampled_from([1, 2]), left=st.integers(0, 6))
     def start(self, level: int, left: int) -> None:
-        self.transactions = Transactions(transaction_version=level)
+        self.transactions = Transactions(
+            transaction_version=level, transaction_two_phase_commit_enable=True
+        )
         self.transactions.put(
             Transaction(
                 transactional_id=IDS[1],
@@ -130,11 +141,17 @@ class TransactionModel(RuleBasedStateMachine):
 
     # Producers
 
-    @rule(transactional_id=st.sampled_from(IDS), version=st.sampled_from([0, 2, 2]))
-    def begin_an_incarnation(self, transactional_id: TransactionalId, version: int) -> None:
-        client = Client(len(self.clients), transactional_id, version)
+    @rule(
+        transactional_id=st.sampled_from(IDS),
+        version=st.sampled_from([0, 2, 2]),
+        how=st.sampled_from(["", "", "keep", "two phase", "keep, two phase"]),
+    )
+    def begin_an_incarnation(
+        self, transactional_id: TransactionalId, version: int, how: str
+    ) -> None:
+        client = Client(len(self.clients), transactional_id, version, "two phase" in how)
         self.clients.append(client)
-        self.initialise(client, is_lost=False)
+        self.initialise(client, is_lost=False, keep="keep" in how)
 
     def pick(self, data: st.DataObject, *, has_id: bool = True) -> Client | None:
         alive = [
@@ -144,13 +161,13 @@ class TransactionModel(RuleBasedStateMachine):
         ]
         return data.draw(st.sampled_from(alive)) if alive else None
 
-    @rule(data=st.data(), is_lost=st.booleans())
-    def ask_for_an_epoch(self, data: st.DataObject, is_lost: bool) -> None:
+    @rule(data=st.data(), is_lost=st.booleans(), keep=st.booleans())
+    def ask_for_an_epoch(self, data: st.DataObject, is_lost: bool, keep: bool) -> None:
         client = self.pick(data, has_id=False)
         if client is not None:
-            self.initialise(client, is_lost=is_lost)
+            self.initialise(client, is_lost=is_lost, keep=keep)
 
-    def initialise(self, client: Client, *, is_lost: bool) -> None:
+    def initialise(self, client: Client, *, is_lost: bool, keep: bool) -> None:
         expected = client.producer
         answer = self.arrive(
             Sent(
@@ -159,11 +176,16 @@ class TransactionModel(RuleBasedStateMachine):
                 "init",
                 False,
                 expected,
-                lambda: self.transactions.init(expected, client.transactional_id),
+                lambda: self.transactions.incarnate(
+                    expected,
+                    client.transactional_id,
+                    two_phase=client.is_two_phase,
+                    keep=keep,
+                ),
             )
         )
-        if isinstance(answer, ProducerIdAndEpoch) and not is_lost:
-            client.producer, client.asked = answer, None
+        if isinstance(answer, Incarnation) and not is_lost:
+            client.producer, client.asked = answer.producer, None
             client.number += 1
             self.give(client)
         elif answer in FATAL:
@@ -307,6 +329,7 @@ class TransactionModel(RuleBasedStateMachine):
         if sent.client.version == 2:
             outcomes = [owned.is_commit for owned in self.owned if owned.tag == sent.tag]
             assert outcomes in ([sent.is_commit], [] if not sent.is_commit else None)
+            assert all(owned.former != sent.tag for owned in self.owned)
         else:
             # A late duplicate cannot be told from a repetition, but it is its incarnation's.
             incarnation = sent.client.incarnation
@@ -338,31 +361,47 @@ class TransactionModel(RuleBasedStateMachine):
         after: Transaction,
         sent: Sent | None,
     ) -> None:
-        if after.state is TransactionState.ONGOING:
+        if after.state is TransactionState.ONGOING and after.is_kept:
+            assert sent is not None
+            assert sent.kind == "init"
+            owned = self.open[transactional_id]
+            assert sent.expected in (None, owned.ender or owned.writer)
+            assert after.producer == owned.writer
+            assert after.partitions == owned.partitions
+            owned.ender = after.client
+        elif after.state is TransactionState.ONGOING:
             assert sent is not None
             assert sent.kind == "add"
             if before_state is not TransactionState.ONGOING:
-                self.open[transactional_id] = Owned(sent.tag, sent.client.version)
+                self.open[transactional_id] = Owned(sent.tag, sent.client.version, after.producer)
                 self.owned.append(self.open[transactional_id])
+            assert self.open[transactional_id].ender is None
             self.check_own(sent, self.open[transactional_id])
             self.open[transactional_id].partitions = set(after.partitions)
         elif after.state.is_decided and before_state is TransactionState.ONGOING:
-            owned = self.open[transactional_id]
-            assert owned.is_commit is None
-            owned.is_commit = after.state.is_commit
-            if sent is not None and sent.kind == "end":
-                self.check_own(sent, owned)
-                assert sent.is_commit == owned.is_commit
-            else:
-                assert not owned.is_commit
-                if sent is not None and sent.expected is not None:
-                    assert sent.tag.incarnation == owned.tag.incarnation
+            self.follow_decision(self.open[transactional_id], after, sent)
         elif after.state.is_decided:
             assert sent is not None
             assert sent.expected == (after.producer_id, after.producer_epoch - 1)
             self.open.pop(transactional_id, None)
         elif after.state.is_complete and transactional_id in self.open:
             assert self.open[transactional_id].marked == self.open[transactional_id].partitions
+
+    def follow_decision(self, owned: Owned, after: Transaction, sent: Sent | None) -> None:
+        assert owned.is_commit is None
+        owned.is_commit = after.state.is_commit
+        if sent is not None and sent.kind == "end":
+            if owned.ender is not None:
+                assert sent.expected == owned.ender
+                owned.tag, owned.former = sent.tag, owned.tag
+            self.check_own(sent, owned)
+            assert sent.is_commit == owned.is_commit
+        else:
+            assert not owned.is_commit
+            if sent is None:
+                assert not after.is_two_phase
+            elif sent.expected is not None:
+                assert sent.expected == (owned.ender or owned.writer)
 
     def check_own(self, sent: Sent, owned: Owned) -> None:
         assert sent.tag.incarnation == owned.tag.incarnation
@@ -373,6 +412,8 @@ class TransactionModel(RuleBasedStateMachine):
         owned = self.open[markers.transactional_id]
         assert markers.is_commit == owned.is_commit
         assert markers.partitions == owned.partitions
+        assert markers.producer_id == owned.writer.producer_id
+        assert markers.producer_epoch - owned.writer.producer_epoch in (0, 1)
         assert owned.markers in (None, markers)
         owned.markers = markers
 

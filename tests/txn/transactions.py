@@ -19,7 +19,7 @@ from dohle.txn.errors import ProducerIdNeeded
 from dohle.txn.listing import TransactionFilters
 from dohle.txn.settings import TransactionSettings
 from dohle.txn.state import TransactionState
-from dohle.txn.transaction import ProducerIdAndEpoch, Transaction
+from dohle.txn.transaction import NO_PRODUCER, Incarnation, ProducerIdAndEpoch, Transaction
 from tests.coordination.driver import Driver
 
 ID = TransactionalId("t")
@@ -33,7 +33,7 @@ FIRST_PRODUCER_ID = 1_000
 class Transactions:
     """One shard, and the producers that talk to it."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.settings = TransactionSettings(**settings)
         self.clock = ManualClock()
         self._producer_ids = count(FIRST_PRODUCER_ID)
@@ -97,10 +97,32 @@ class Transactions:
         transactional_id: TransactionalId = ID,
         timeout_ms: int = TIMEOUT_MS,
     ) -> Any:
-        """InitProducerId."""
+        """InitProducerId: who the producer is."""
+        made = self.incarnate(expected, transactional_id, timeout_ms)
+        if isinstance(made, Incarnation):
+            assert made.ongoing == NO_PRODUCER
+            return made.producer
+        return made
+
+    def incarnate(
+        self,
+        expected: ProducerIdAndEpoch | None = None,
+        transactional_id: TransactionalId = ID,
+        timeout_ms: int = TIMEOUT_MS,
+        *,
+        two_phase: bool = False,
+        keep: bool = False,
+    ) -> Any:
+        """InitProducerId with all that it can ask for."""
         return self.ask(
             lambda machine, ticket, producer_id: machine.init_producer_id(
-                transactional_id, timeout_ms, expected, ticket, new_producer_id=producer_id
+                transactional_id,
+                timeout_ms,
+                expected,
+                ticket,
+                new_producer_id=producer_id,
+                enable_two_pc=two_phase,
+                keep_prepared=keep,
             )
         )
 

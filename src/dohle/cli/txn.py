@@ -35,7 +35,8 @@ examples:
 """
 _DESCRIBE = """\
 Show transactional ids: the producer, the state, and if a transaction is open when
-it began and which partitions it has written to.
+it began and which partitions it has written to. A two-phase transaction has no
+timeout: it stays open until somebody commits or aborts it.
 """
 _DESCRIBE_EXAMPLES = """\
 examples:
@@ -161,6 +162,7 @@ async def describe_transactions(args: argparse.Namespace, admin: Admin) -> int:
             partitions = row["partitions"]
             assert isinstance(partitions, list)
             row["partitions"] = " ".join(partitions)
+            row["twoPhase"] = "yes" if row["twoPhase"] else None
     print_rows(rows, as_json=args.json, if_empty="")
     for key, error in results.errors.items():
         report_error(_describe_error(key, error))
@@ -179,6 +181,7 @@ def _row(each: TransactionDescription) -> dict[str, object]:
         "producerEpoch": each.producer_epoch,
         "state": each.state,
         "timeoutMs": each.timeout_ms,
+        "twoPhase": each.is_two_phase,
         "startTimeMs": start_ms,
         "durationMs": max(SystemClock().now_ms() - each.start_time_ms, 0) if is_open else None,
         "partitions": [str(partition) for partition in sorted(each.partitions)],

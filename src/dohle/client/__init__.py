@@ -54,6 +54,7 @@ from dohle.client.producer_batch import RecordMetadata
 from dohle.client.rebalance_listener import RebalanceListener
 from dohle.client.results import Results
 from dohle.client.starts import At, Beginning, End, MaxTimestamp, Since, Start, Tail
+from dohle.client.transaction_ends import PreparedTransaction, end_transaction
 
 __all__ = [
     "Admin",
@@ -91,6 +92,7 @@ __all__ = [
     "OffsetInfo",
     "OffsetReset",
     "PartitionInfo",
+    "PreparedTransaction",
     "Producer",
     "ProducerConfig",
     "ProducerDescription",
@@ -105,6 +107,7 @@ __all__ = [
     "TopicInfo",
     "TransactionDescription",
     "TransactionListing",
+    "end_transaction",
     "run",
 ]
 

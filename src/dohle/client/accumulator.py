@@ -108,28 +108,48 @@ class Accumulator:
         now_ms: float,
     ) -> tuple[asyncio.Future[RecordMetadata], bool]:
         """Add a record; return its outcome to come, and whether the sender should look."""
-        queue = self._queues.get(partition)
-        if queue is None:
-            queue = self._queues[partition] = PartitionQueue(partition)
+        queue = self._queue_for(partition)
         batch = queue.open_batch
         look = False
         if batch is None or not self._fits(batch, record_bytes):
             if batch is not None:
                 batch.is_sealed = True
-            builder = BatchBuilder(
-                codec=self._config.codec,
-                level=self._config.compression_level,
-                is_transactional=self._config.transactional_id is not None,
-            )
-            batch = ProducerBatch(partition, builder, queue.take_ordinal(), now_ms)
-            queue.waiting.append(batch)
-            self._active[partition] = queue
+            batch = self._begin(queue, self.new_builder(), now_ms)
             look = True
         future = batch.append(timestamp, key, value, headers, record_bytes)
         if batch.builder.size >= self._config.batch_size:
             batch.is_sealed = True
             look = True
         return future, look
+
+    def append_batch(
+        self, partition: TopicPartition, builder: BatchBuilder, now_ms: float
+    ) -> asyncio.Future[RecordMetadata]:
+        """Add a batch that has its records, behind those that there are."""
+        queue = self._queue_for(partition)
+        if queue.open_batch is not None:
+            queue.open_batch.is_sealed = True
+        return self._begin(queue, builder, now_ms).seal_whole(builder.size)
+
+    def new_builder(self) -> BatchBuilder:
+        """Begin an empty batch as the settings say."""
+        return BatchBuilder(
+            codec=self._config.codec,
+            level=self._config.compression_level,
+            is_transactional=self._config.transactional_id is not None,
+        )
+
+    def _queue_for(self, partition: TopicPartition) -> PartitionQueue:
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = PartitionQueue(partition)
+        return queue
+
+    def _begin(self, queue: PartitionQueue, builder: BatchBuilder, now_ms: float) -> ProducerBatch:
+        batch = ProducerBatch(queue.partition, builder, queue.take_ordinal(), now_ms)
+        queue.waiting.append(batch)
+        self._active[queue.partition] = queue
+        return batch
 
     def send_at_ms(self, queue: PartitionQueue, *, at_once: bool) -> float | None:
         """Return when the queue's first batch may go out; None if something must happen first."""

@@ -89,6 +89,8 @@ class ProducerConfig:
     transactional_id: str | None = None
     #: A transaction that is open longer is aborted by the broker.
     transaction_timeout_ms: int = 60_000
+    #: Lets transactions wait for their end for ever, if the broker allows that (KIP-939).
+    transaction_two_phase_commit_enable: bool = False
     allow_auto_create_topics: bool = True
 
     def __post_init__(self) -> None:
@@ -106,6 +108,8 @@ class ProducerConfig:
             raise ValueError("transactional_id is empty: leave it out, or give it a name")
         if self.transactional_id is not None and not self.enable_idempotence:
             raise ValueError("transactions need enable_idempotence")
+        if self.transaction_two_phase_commit_enable and self.transactional_id is None:
+            raise ValueError("transaction_two_phase_commit_enable needs a transactional_id")
         if self.linger_ms < 0:
             raise ValueError(f"linger_ms is {self.linger_ms}: not to wait is 0")
         if self.acks not in (0, 1, -1):

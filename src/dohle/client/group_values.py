@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from dohle.core.ids import BrokerId, GroupId, ProducerId, TopicName, TopicPartition, TransactionalId
 
+#: The timeout of transactions that have none.
+_NO_TIMEOUT_MS = 2**31 - 1
+
 
 class GroupType(StrEnum):
     """Which protocol a group follows, by the name in requests."""
@@ -78,6 +81,11 @@ class TransactionDescription:
     timeout_ms: int
     start_time_ms: int
     partitions: tuple[TopicPartition, ...]
+
+    @property
+    def is_two_phase(self) -> bool:
+        """Whether its transactions wait for their end for ever (KIP-939)."""
+        return self.timeout_ms == _NO_TIMEOUT_MS
 
 
 @dataclass(frozen=True, slots=True)

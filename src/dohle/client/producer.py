@@ -24,11 +24,13 @@ from dohle.client.metadata import TopicInfo
 from dohle.client.partitioner import StickyPartitioner, partition_of_key
 from dohle.client.producer_batch import RecordMetadata
 from dohle.client.sender import Sender
+from dohle.client.transaction_ends import PreparedTransaction
 from dohle.client.transaction_requests import TransactionRequests
 from dohle.client.transaction_state import ProducerTransactions
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition, TransactionalId
 from dohle.core.seams import Clock, SystemClock
+from dohle.records.builder import BatchBuilder
 from dohle.records.record import Header
 
 
@@ -57,6 +59,8 @@ class Producer:
         self._sender = Sender(
             cluster, self.config, self._accumulator, self._memory, self._transactions
         )
+        #: What is left to be ended, if all its records are written.
+        self._prepared: PreparedTransaction | None = None
         self._sticky = StickyPartitioner(cluster.rng)
         #: The partitions with a leader, and the topic's metadata they were taken from.
         self._available: dict[TopicName, tuple[TopicInfo, Sequence[int]]] = {}
@@ -119,6 +123,36 @@ class Producer:
             self._sender.wake()
         return future
 
+    def new_batch(self) -> BatchBuilder:
+        """Begin a batch to be filled by the caller and sent by :meth:`send_batch`."""
+        return self._accumulator.new_builder()
+
+    async def send_batch(
+        self, partition: TopicPartition, batch: BatchBuilder
+    ) -> asyncio.Future[RecordMetadata]:
+        """Accept a batch that is filled, and return the future of where its first record is.
+
+        It is sent as it is, however large: a broker takes up to ``max.message.bytes``.
+        """
+        await asyncio.sleep(0)  # a caller that never waits would keep batches from being sent
+        self._check_open()
+        size = batch.size
+        name, index = partition
+        info = self._cluster.known_topic(name)
+        if info is None or index not in info.partitions or not self._memory.try_take(size):
+            await self._wait_for(name, index, size)
+        try:
+            self._check_open()
+            if self._transactions is not None:
+                self._transactions.state.check_send()
+                self._transactions.state.add(partition)
+            future = self._accumulator.append_batch(partition, batch, self._sender.now_ms())
+        except BaseException:
+            self._memory.give(size)
+            raise
+        self._sender.wake()
+        return future
+
     async def flush(self) -> None:
         """Send all records without lingering and wait until each has its outcome.
 
@@ -126,16 +160,27 @@ class Producer:
         """
         await self._sender.flush()
 
-    async def init_transactions(self) -> None:
+    async def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
         """Get ready for transactions; whoever used the transactional id before is fenced.
 
-        What it left open is aborted, what it was about to commit is committed first.
+        What it left open is aborted, what it was about to commit is committed first. With
+        ``keep_prepared`` what it left open is kept and returned (KIP-939): then there is nothing to
+        do but to commit it, abort it, or complete it.
         """
         transactions = self._transactional()
         transactions.state.check_init()
         is_v2 = await transactions.is_v2()
-        identity = await transactions.init_producer_id(None)
-        transactions.state.initialized(identity, is_v2=is_v2)
+        if not keep_prepared:
+            identity = await transactions.init_producer_id(None)
+            transactions.state.initialized(identity, is_v2=is_v2)
+            return None
+        identity, ongoing = await transactions.take_over()
+        transactions.state.initialized(identity, is_v2=is_v2, has_kept=ongoing is not None)
+        if ongoing is not None:
+            self._prepared = PreparedTransaction(
+                transactions.state.transactional_id, ongoing, is_v2=is_v2
+            )
+        return self._prepared
 
     def begin_transaction(self) -> None:
         """Begin a transaction; the brokers learn of it by its first record."""
@@ -163,6 +208,33 @@ class Producer:
         transactions.state.commit()
         await self._end(transactions, commit=True)
 
+    async def prepare_transaction(self) -> PreparedTransaction | None:
+        """Send all records and leave the transaction open; None if there was no record.
+
+        Whoever is told what is returned can end it: see :func:`end_transaction`. Here it can be
+        ended too, but nothing else can be done until then.
+        """
+        transactions = self._transactional()
+        transactions.state.commit()
+        await self._sender.flush()
+        transactions.state.commit()
+        self._prepared = transactions.prepared() if transactions.state.has_to_end else None
+        transactions.state.prepared()
+        return self._prepared
+
+    async def complete_transaction(self, decided: PreparedTransaction) -> bool | None:
+        """End the prepared transaction: commit it if it is ``decided``, else abort it.
+
+        For who has noted which one is to be committed, and then has lost its producer. Tells
+        whether it was committed; None if there is none.
+        """
+        if self._prepared is None:
+            self._transactional().state.check_ready()
+            return None
+        is_decided = self._prepared.identity == decided.identity
+        await (self.commit_transaction() if is_decided else self.abort_transaction())
+        return is_decided
+
     async def abort_transaction(self) -> None:
         """Throw the transaction away, with what was sent of it and what was not."""
         transactions = self._transactional()
@@ -183,6 +255,7 @@ class Producer:
         if identity is not None:
             self._sender.restart_sequences()
         state.ended(identity)
+        self._prepared = None
 
     def _transactional(self) -> TransactionRequests:
         if self._transactions is None:

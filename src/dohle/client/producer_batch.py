@@ -97,6 +97,14 @@ class ProducerBatch:
         """Add a record and return what will tell its outcome."""
         assert not self.is_sealed, "a sealed batch takes no more records"
         self.builder.append(timestamp, key, value, headers)
+        return self._promise(timestamp, memory)
+
+    def seal_whole(self, memory: int) -> asyncio.Future[RecordMetadata]:
+        """Close a batch that came with its records; return what will tell the first one's fate."""
+        self.is_sealed = True
+        return self._promise(self.builder.max_timestamp, memory)
+
+    def _promise(self, timestamp: int, memory: int) -> asyncio.Future[RecordMetadata]:
         future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         self._futures.append(future)
         self._timestamps.append(timestamp)

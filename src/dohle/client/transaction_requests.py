@@ -18,6 +18,11 @@ from dohle.client.errors import answered_error
 from dohle.client.group_membership import GroupMetadata
 from dohle.client.group_offsets import OffsetAndMetadata
 from dohle.client.producer_batch import ProducerIdentity
+from dohle.client.transaction_ends import (
+    PreparedTransaction,
+    end_transaction,
+    uses_transactions_v2,
+)
 from dohle.client.transaction_state import ProducerTransactions
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import NO_PRODUCER_ID, TopicPartition
@@ -30,7 +35,6 @@ from dohle.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from dohle.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from dohle.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from dohle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -41,13 +45,18 @@ from dohle.protocol.messages.txn_offset_commit import (
 
 _Result = TypeVar("_Result")
 
-_TRANSACTION_VERSION = "transaction.version"
-_V2 = 2
 #: Beyond these the brokers add partitions by themselves, or requests are for brokers only.
 PRODUCE_V1_MAX = 11
-_END_TXN_V1_MAX = 4
 _TXN_OFFSET_COMMIT_V1_MAX = 4
 _ADD_PARTITIONS_MAX = 3
+#: The version of InitProducerId that can ask for transactions without a timeout (KIP-939). Kafka
+#: does not promise to keep it, so it is used only for that.
+_TWO_PHASE_COMMIT = 6
+
+
+def offers_two_phase_commit(connection: Connection) -> bool:
+    """Tell whether a broker can be asked for transactions without a timeout; it may refuse."""
+    return connection.version_of(InitProducerIdRequest, _TWO_PHASE_COMMIT) >= _TWO_PHASE_COMMIT
 
 
 class TransactionRequests:
@@ -67,28 +76,52 @@ class TransactionRequests:
 
     async def is_v2(self) -> bool:
         """Ask whether the cluster uses the newer protocol."""
-
-        async def ask() -> bool:
-            answer = await (await self._cluster.any_connection()).ask_versions()
-            levels = {each.name: each.max_version_level for each in answer.finalized_features}
-            return levels.get(_TRANSACTION_VERSION, 0) >= _V2
-
-        return await self._cluster.retry("features of the cluster", ask)
+        return await uses_transactions_v2(self._cluster)
 
     async def init_producer_id(self, known: ProducerIdentity | None) -> ProducerIdentity:
         """Get an identity and fence whoever had the id; a ``known`` one only gets a new epoch."""
+        identity, _ = await self._init_producer_id(known)
+        return identity
+
+    async def take_over(self) -> tuple[ProducerIdentity, ProducerIdentity | None]:
+        """Get an identity but keep what is open; the second is that of who has written it."""
+        return await self._init_producer_id(None, keep_prepared=True)
+
+    async def _init_producer_id(
+        self, known: ProducerIdentity | None, *, keep_prepared: bool = False
+    ) -> tuple[ProducerIdentity, ProducerIdentity | None]:
         producer_id, epoch = known or ProducerIdentity(NO_PRODUCER_ID, -1)
+        is_two_phase = self._config.transaction_two_phase_commit_enable
+        is_newest = is_two_phase or keep_prepared
         request = InitProducerIdRequest(
             transactional_id=self.state.transactional_id,
             transaction_timeout_ms=self._config.transaction_timeout_ms,
             producer_id=producer_id,
             producer_epoch=epoch,
+            enable_two_pc=is_two_phase,
+            keep_prepared_txn=keep_prepared,
         )
 
-        async def ask(connection: Connection) -> ProducerIdentity:
-            answer = await connection.request(request, InitProducerIdResponse)
+        async def ask(
+            connection: Connection,
+        ) -> tuple[ProducerIdentity, ProducerIdentity | None]:
+            if is_newest and not offers_two_phase_commit(connection):
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"{connection.address} offers no transactions that wait for ever (KIP-939)",
+                )
+            answer = await connection.request(
+                request,
+                InitProducerIdResponse,
+                version_max=_TWO_PHASE_COMMIT if is_newest else None,
+            )
             self._check(answer.error_code, "initialising")
-            return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+            ongoing = None
+            if answer.ongoing_txn_producer_id != NO_PRODUCER_ID:
+                ongoing = ProducerIdentity(
+                    answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch
+                )
+            return ProducerIdentity(answer.producer_id, answer.producer_epoch), ongoing
 
         return await self._ask_coordinator("initialising", ask)
 
@@ -182,24 +215,22 @@ class TransactionRequests:
 
     async def end(self, *, commit: bool) -> ProducerIdentity | None:
         """End the transaction; return the identity for the next one if there is a new one."""
-        producer_id, epoch = self._identity()
-        request = EndTxnRequest(
-            transactional_id=self.state.transactional_id,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            committed=commit,
-        )
-
-        async def ask(connection: Connection) -> ProducerIdentity | None:
-            answer = await connection.request(
-                request, EndTxnResponse, version_max=None if self.state.is_v2 else _END_TXN_V1_MAX
+        try:
+            return await end_transaction(
+                self._cluster,
+                self.prepared(),
+                commit=commit,
+                channel=self._channel,
+                timeout_ms=self._config.max_block_ms,
             )
-            self._check(answer.error_code, "ending it")
-            if answer.producer_id == NO_PRODUCER_ID:
-                return None
-            return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+        except KafkaError as error:
+            raise self.state.request_failed(error) from error
 
-        return await self._ask_coordinator("ending it", ask)
+    def prepared(self) -> PreparedTransaction:
+        """Return what the transaction is ended by."""
+        return PreparedTransaction(
+            self.state.transactional_id, self._identity(), is_v2=self.state.is_v2
+        )
 
     def _identity(self) -> ProducerIdentity:
         assert self.state.identity is not None

@@ -39,6 +39,8 @@ class TransactionState(Enum):
     IN_TRANSACTION = auto()
     COMMITTING = auto()
     ABORTING = auto()
+    #: All records are written: nothing is left but to end the transaction, here or elsewhere.
+    PREPARED = auto()
     ABORTABLE_ERROR = auto()
     FATAL_ERROR = auto()
 
@@ -81,11 +83,20 @@ class ProducerTransactions:
         """Raise unless the producer is still to be initialised."""
         self._expect("initialise it again", TransactionState.UNINITIALIZED)
 
-    def initialized(self, identity: ProducerIdentity, *, is_v2: bool) -> None:
-        """Take the identity that the coordinator gave."""
+    def initialized(
+        self, identity: ProducerIdentity, *, is_v2: bool, has_kept: bool = False
+    ) -> None:
+        """Take the identity that the coordinator gave, and perhaps a transaction to end."""
         self.identity = identity
         self.is_v2 = is_v2
         self._reset()
+        if has_kept:
+            self._is_started = True
+            self.state = TransactionState.PREPARED
+
+    def check_ready(self) -> None:
+        """Raise unless no transaction is open."""
+        self._expect("complete a transaction", TransactionState.READY)
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -127,14 +138,29 @@ class ProducerTransactions:
 
     def commit(self) -> None:
         """Begin to commit, or raise why it cannot be done."""
-        self._expect("commit", TransactionState.IN_TRANSACTION, TransactionState.COMMITTING)
+        self._expect(
+            "commit",
+            TransactionState.IN_TRANSACTION,
+            TransactionState.PREPARED,
+            TransactionState.COMMITTING,
+        )
         self.state = TransactionState.COMMITTING
+
+    def prepared(self) -> None:
+        """Take note that all is written, and that whoever is told may end the transaction."""
+        self._expect("prepare", TransactionState.COMMITTING)
+        self.state = TransactionState.PREPARED if self.has_to_end else TransactionState.READY
 
     def abort(self) -> None:
         """Begin to abort, or raise why it cannot be done."""
         self._check_not_fatal()
         if self.state is not TransactionState.ABORTABLE_ERROR:
-            self._expect("abort", TransactionState.IN_TRANSACTION, TransactionState.ABORTING)
+            self._expect(
+                "abort",
+                TransactionState.IN_TRANSACTION,
+                TransactionState.PREPARED,
+                TransactionState.ABORTING,
+            )
         self.state = TransactionState.ABORTING
 
     def ending(self) -> None:
@@ -215,4 +241,5 @@ _HINTS = {
     TransactionState.IN_TRANSACTION: "; commit or abort it first",
     TransactionState.COMMITTING: "; call commit_transaction again",
     TransactionState.ABORTING: "; call abort_transaction again",
+    TransactionState.PREPARED: "; its transaction is to be ended first",
 }

@@ -1,9 +1,10 @@
 """Which version of each request to send to a broker: the highest that both sides know.
 
 What the codec can encode and what the client can use are not the same: :data:`_USABLE` says where
-the client needs more than the oldest versions offer. A version that Kafka calls unstable is not
-used. ApiVersions itself is negotiated by trial, as KIP-511 says: a broker that does not know the
-version asked for answers UNSUPPORTED_VERSION in the oldest format.
+the client needs more than the oldest versions offer. A version that Kafka calls unstable is used
+only for a request that asks for it by name. ApiVersions itself is negotiated by trial, as KIP-511
+says: a broker that does not know the version asked for answers UNSUPPORTED_VERSION in the oldest
+format.
 """
 
 from __future__ import annotations
@@ -76,8 +77,10 @@ class BrokerVersions:
 def _spoken(request: type[Request], version_max: int | None = None) -> VersionRange:
     api = find_api(request.API_KEY)
     lowest = max(request.VERSIONS.lowest, _USABLE.get(api.key, 0))
-    highest = request.VERSIONS.highest - api.latest_version_unstable
-    return VersionRange(lowest, highest if version_max is None else min(highest, version_max))
+    highest = request.VERSIONS.highest
+    if version_max is None:
+        return VersionRange(lowest, highest - api.latest_version_unstable)
+    return VersionRange(lowest, min(highest, version_max))
 
 
 def api_versions_refused(body: Buffer) -> int | None:

@@ -262,6 +262,13 @@ _TRANSACTIONS: Final = (
         Range(1),
     ),
     ConfigKey(
+        "transaction.two.phase.commit.enable",
+        _BOOLEAN,
+        False,
+        "Whether producers may have transactions that never time out, and keep an open one for "
+        "their next incarnation, because its end is decided elsewhere.",
+    ),
+    ConfigKey(
         "transactional.id.expiration.ms",
         _INT,
         7 * _DAY_MS,

@@ -249,7 +249,6 @@ KNOWN_WITHOUT_EFFECT: Final = frozenset(
         "ssl.truststore.password",
         "ssl.truststore.type",
         "telemetry.max.bytes",
-        "transaction.two.phase.commit.enable",
         "unclean.leader.election.enable",
         "unclean.leader.election.interval.ms",
         "unstable.api.versions.enable",

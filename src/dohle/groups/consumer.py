@@ -168,8 +168,8 @@ class ConsumerGroups:
     def _group(self, group_id: str) -> ConsumerGroup:
         group = self._context.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            what = "does not exist" if group is None else "is not a consumer group"
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"The group {group_id} {what}.")
+            what = "not found" if group is None else "is not a consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         return group
 
     def _group_to_join(self, group_id: str, records: list[CoordinatorRecord]) -> ConsumerGroup:

@@ -103,10 +103,10 @@ class GroupCoordinator:
             return Effects().reply(ticket, _described(group))
         missing = DescribedGroup(group_id=GroupId(group_id), group_state=ClassicState.DEAD.value)
         if version >= _GROUP_ID_NOT_FOUND_VERSION:
-            what = "does not exist" if group is None else "is not a classic group"
+            what = "not found" if group is None else "is not a classic group"
             missing = missing.replace(
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=f"group {group_id} {what}",
+                error_message=f"Group {group_id} {what}.",
             )
         return Effects().reply(ticket, missing)
 

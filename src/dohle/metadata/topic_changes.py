@@ -82,36 +82,39 @@ class _Deletion:
         self._image = image
         names = Counter(topic.name for topic in wanted if topic.topic_id == ZERO_UUID)
         ids = Counter(topic.topic_id for topic in wanted if topic.name is None)
-        self._named_ids = ids.keys()
-        for topic in dict.fromkeys(wanted):
+        self._ids = ids.keys()
+        self._names = {name for name, count in names.items() if count == 1}
+        for topic in wanted:
             if topic.name is not None and topic.topic_id != ZERO_UUID:
                 self._refuse(topic, "You may not specify both topic name and topic id.")
             elif topic.name is None and topic.topic_id == ZERO_UUID:
                 self._refuse(topic, "Neither topic name nor id were specified.")
-            elif topic.name is None:
-                if ids[topic.topic_id] > 1:
-                    self._refuse(topic, "Duplicate topic id.")
-                else:
-                    self._by_id(topic.topic_id)
-            elif names[topic.name] > 1:
-                self._refuse(topic, "Duplicate topic name.")
-            else:
-                self._by_name(topic.name)
+        for name, count in names.items():
+            if name is not None and count > 1:
+                self._refuse(DeleteTopicState(name=name), "Duplicate topic name.")
+            elif name is not None:
+                self._by_name(name)
+        for topic_id, count in ids.items():
+            if topic_id != ZERO_UUID and count > 1:
+                self._refuse(DeleteTopicState(topic_id=topic_id), "Duplicate topic id.")
+            elif topic_id != ZERO_UUID:
+                self._by_id(topic_id)
 
     def _by_id(self, topic_id: Uuid) -> None:
         topic = self._image.topic_by_id(topic_id)
         if topic is None:
             error = ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
             self.results.append(_deleted(None, topic_id, error))
-            return
-        self.topic_ids[topic_id] = None
-        self.results.append(_deleted(topic.name, topic_id, NO_ERROR))
+        elif topic.name not in self._names:
+            self.topic_ids[topic_id] = None
+            self.results.append(_deleted(topic.name, topic_id, NO_ERROR))
+        # Else the name's answer says that the topic was named twice, for both.
 
     def _by_name(self, name: TopicName) -> None:
         topic = self._image.topic(name)
         if topic is None:
             self.results.append(_deleted(name, ZERO_UUID, _NO_SUCH_TOPIC))
-        elif topic.id in self._named_ids:
+        elif topic.id in self._ids:
             error = ApiError(
                 ErrorCode.INVALID_REQUEST,
                 "The provided topic name maps to an ID that was already supplied.",

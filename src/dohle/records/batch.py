@@ -45,7 +45,7 @@ __all__ = [
     "read_batch",
     "sequence_after",
     "set_base_offset_and_epoch",
-    "set_max_timestamp",
+    "set_create_time",
     "stamp_log_append_time",
 ]
 
@@ -397,11 +397,17 @@ def stamp_log_append_time(buffer: bytearray | memoryview, position: int, timesta
     """Give the batch of format 2 at ``position`` the time of its append, and a new checksum."""
     (attributes,) = _INT16.unpack_from(buffer, position + ATTRIBUTES_AT)
     _INT16.pack_into(buffer, position + ATTRIBUTES_AT, attributes | LOG_APPEND_TIME_FLAG)
-    set_max_timestamp(buffer, position, timestamp_ms)
+    _set_max_timestamp(buffer, position, timestamp_ms)
 
 
-def set_max_timestamp(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
-    """Correct the largest timestamp in the header of a batch of format 2, and its checksum."""
+def set_create_time(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
+    """Say that the producer set the timestamps, and which is the largest; renew the checksum."""
+    (attributes,) = _INT16.unpack_from(buffer, position + ATTRIBUTES_AT)
+    _INT16.pack_into(buffer, position + ATTRIBUTES_AT, attributes & ~LOG_APPEND_TIME_FLAG)
+    _set_max_timestamp(buffer, position, timestamp_ms)
+
+
+def _set_max_timestamp(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
     _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_AT, timestamp_ms)
     (length,) = _INT32.unpack_from(buffer, position + _LENGTH_AT)
     end = position + LOG_OVERHEAD + length

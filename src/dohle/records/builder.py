@@ -165,6 +165,19 @@ class BatchBuilder:
             self.max_timestamp = timestamp
         return offset
 
+    def append_encoded(
+        self, records: bytes, record_count: int, base_timestamp: int, max_timestamp: int
+    ) -> None:
+        """Take records that are encoded already, from offset delta 0 on, into an empty batch."""
+        if self.record_count or self.delete_horizon_ms is not None:
+            raise InvalidRecord("records that are encoded already fit into an empty batch only")
+        self._parts.append(records)
+        self.records_size = len(records)
+        self.record_count = record_count
+        self.max_timestamp = max_timestamp
+        self._base_timestamp = base_timestamp
+        self._last_offset = self.base_offset + record_count - 1
+
     def override_last_offset(self, last_offset: int) -> None:
         """Let the batch stand for offsets after its last record, as compaction must."""
         if not self._last_offset <= last_offset <= self.base_offset + INT32_MAX:

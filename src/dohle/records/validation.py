@@ -3,17 +3,21 @@
 :func:`produced_batch` takes the batch out of a request; :func:`validate_batch` holds it against the
 topic's rules and returns the batch to append. That is nearly always the same one. Refused are: a
 record that does not parse, a number of records other than the header says, a record without a key
-in a compacted topic, a timestamp out of bounds, and a producer that claims LogAppendTime. Put right
-are: a wrong largest timestamp in the header (in place), offset deltas that do not count from zero
-(the batch is built anew), a codec other than the topic's (built anew).
+in a compacted topic, and a timestamp out of bounds. Put right are: a wrong largest timestamp in the
+header (in place), offset deltas that do not count from zero (the batch is built anew), a codec
+other than the topic's (built anew).
+
+A batch that claims LogAppendTime gives all its records one timestamp, the header's largest. Where
+timestamps are the producer's to set it is taken at its word, and then marked as CreateTime; but
+without a timestamp, and where the broker sets them, it is refused.
 
 All errors of the records of a batch are told together (KIP-467). Damage on the way has its own
 code, because only that is worth sending again: so before anything is refused or changed the
-checksum is computed. Where nothing is, the log computes it when it appends, and stamps
+checksum is computed, unless the batch is one that could not be taken undamaged either: its base
+offset or its size forbids it. Where nothing is, the log computes it when it appends, and stamps
 LogAppendTime; neither is done twice.
 
-Two rules are stricter than Kafka 4.2: wrong offset deltas are put right in uncompressed batches
-too, and LogAppendTime from a producer is refused whatever the topic's timestamp type is.
+One rule is stricter than Kafka 4.2: wrong offset deltas are put right in uncompressed batches too.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from dohle.records.batch import (
     LOG_APPEND_TIME_FLAG,
     RecordBatch,
     read_batch,
-    set_max_timestamp,
+    set_create_time,
 )
 from dohle.records.builder import BatchBuilder
 from dohle.records.compression import DECOMPRESSED_BYTES_MAX, Codec
@@ -109,9 +113,8 @@ def produced_batch(records: memoryview | bytes | None, version: int) -> RecordBa
     return batch
 
 
-def check_client_batch(batch: RecordBatch, max_message_bytes: int) -> None:
-    """Check the header of a client's batch, all but the checksum."""
-    count = batch.record_count
+def _check_size(batch: RecordBatch, max_message_bytes: int) -> None:
+    """Check what needs no checksum: a batch of another offset or size is no better undamaged."""
     if batch.base_offset != 0:
         raise InvalidRecord(f"the base offset is {batch.base_offset}, not 0")
     if batch.size > max_message_bytes:
@@ -119,6 +122,10 @@ def check_client_batch(batch: RecordBatch, max_message_bytes: int) -> None:
             ErrorCode.MESSAGE_TOO_LARGE,
             f"batch of {batch.size} bytes is above max.message.bytes {max_message_bytes}",
         )
+
+
+def _check_header(batch: RecordBatch) -> None:
+    count = batch.record_count
     if count <= 0 or count != batch.last_offset_delta + 1:
         raise InvalidRecord(f"{count} records, last offset delta {batch.last_offset_delta}")
     if batch.attributes & CONTROL_FLAG:
@@ -132,8 +139,9 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
 
     A KafkaError says why it is refused; :class:`RecordErrors` if it is for single records.
     """
+    _check_size(batch, rules.max_message_bytes)
     try:
-        check_client_batch(batch, rules.max_message_bytes)
+        _check_header(batch)
         codec = batch.compression if batch.attributes & CODEC_MASK else Codec.NONE
         target = codec if rules.codec is None else rules.codec
         if (
@@ -159,10 +167,12 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
     if target is not codec or not summary.is_consecutive:
         batch.ensure_valid()
         return _rebuilt(batch, bytes(data), target, rules)
+    if batch.attributes & LOG_APPEND_TIME_FLAG:
+        return _with_create_time(batch, max(batch.max_timestamp, NO_TIMESTAMP))
     max_timestamp = max(summary.max_timestamp, NO_TIMESTAMP)
     if max_timestamp != batch.max_timestamp and not rules.log_append_time:
         batch.ensure_valid()
-        return _with_max_timestamp(batch, max_timestamp)
+        return _with_create_time(batch, max_timestamp)
     return batch
 
 
@@ -197,23 +207,27 @@ def _summary_asks_for_records(
     )
 
 
+def _claimed_append_time(batch: RecordBatch) -> int | None:
+    """Return the timestamp of all records, if the producer says that it is one for all."""
+    return batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_FLAG else None
+
+
 def _refuse_records(batch: RecordBatch, data: bytes, rules: ValidationRules, now_ms: int) -> None:
     """Raise what is wrong with single records, if anything is."""
-    claims_append_time = batch.attributes & LOG_APPEND_TIME_FLAG
+    claimed = _claimed_append_time(batch)
     earliest = now_ms - rules.timestamp_before_max_ms
     latest = now_ms + rules.timestamp_after_max_ms
     errors: list[tuple[int, str]] = []
     code = ErrorCode.INVALID_RECORD
-    records = decode_records(data, batch.record_count, 0, batch.base_timestamp, None)
+    records = decode_records(data, batch.record_count, 0, batch.base_timestamp, claimed)
     for index, record in enumerate(records):
         timestamp = record.timestamp
         if rules.compacted and record.key is None:
             errors.append((index, "a record of a compacted topic needs a key"))
-        elif claims_append_time:
-            code = ErrorCode.INVALID_TIMESTAMP
-            errors.append((index, "the time of the append is not the producer's to set"))
         elif rules.log_append_time or timestamp == NO_TIMESTAMP:
-            continue
+            if claimed is not None:
+                code = ErrorCode.INVALID_TIMESTAMP
+                errors.append((index, "the time of the append is not the producer's to set"))
         elif not earliest <= timestamp <= latest:
             code = ErrorCode.INVALID_TIMESTAMP
             errors.append((index, f"timestamp {timestamp} is not within {earliest} to {latest}"))
@@ -232,7 +246,8 @@ def _rebuilt(batch: RecordBatch, data: bytes, codec: Codec, rules: ValidationRul
         is_transactional=batch.is_transactional,
         partition_leader_epoch=batch.partition_leader_epoch,
     )
-    records = decode_records(data, batch.record_count, 0, batch.base_timestamp, None)
+    append_time = _claimed_append_time(batch)
+    records = decode_records(data, batch.record_count, 0, batch.base_timestamp, append_time)
     for record in records:
         builder.append(record.timestamp, record.key, record.value, record.headers)
     try:
@@ -248,9 +263,9 @@ def _rebuilt(batch: RecordBatch, data: bytes, codec: Codec, rules: ValidationRul
     return built
 
 
-def _with_max_timestamp(batch: RecordBatch, max_timestamp: int) -> RecordBatch:
+def _with_create_time(batch: RecordBatch, max_timestamp: int) -> RecordBatch:
     buffer = batch.buffer
     if buffer.readonly:
         buffer = memoryview(bytearray(buffer))
-    set_max_timestamp(buffer, 0, max_timestamp)
+    set_create_time(buffer, 0, max_timestamp)
     return RecordBatch(buffer)

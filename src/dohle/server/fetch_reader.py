@@ -3,6 +3,8 @@
 Limits go in the order of the request. The first partition that has anything returns at least one
 whole batch, even if it is larger than every limit (KIP-74); after that a partition whose first
 batch does not fit gets nothing. An error in any partition, or a diverging epoch, ends the waiting.
+
+Who fetches as a replica must be one of the partition, and not its leader.
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import ProducerId, TopicPartition
+from dohle.core.ids import BrokerId, ProducerId, TopicPartition
 from dohle.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     PartitionData,
 )
 from dohle.protocol.schema import Records, default_struct
@@ -40,12 +43,24 @@ DOWN_CONVERT_BYTES_MAX = 1024 * 1024
 
 _READ_COMMITTED = 1
 _NO_LOG = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+#: From this version on, who asks the wrong broker or in the wrong epoch is told the leader.
+_TELLS_LEADER = 16
+_ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 # The encoder knows the shared default by identity, and leaves it out without a look inside.
 _NO_EPOCH = cast("EpochEndOffset", default_struct(EpochEndOffset))
+_NO_LEADER = cast("LeaderIdAndEpoch", default_struct(LeaderIdAndEpoch))
+
+
+def fetching_replica(request: FetchRequest) -> BrokerId | None:
+    """Return the broker that fetches for its replica; None if a consumer fetches."""
+    replica_id = max(request.replica_id, request.replica_state.replica_id)
+    return None if replica_id < 0 else replica_id
 
 
 def isolation_of(request: FetchRequest) -> Isolation:
-    """Return how far a consumer's request may see."""
+    """Return how far a request may see."""
+    if fetching_replica(request) is not None:
+        return Isolation.LOG_END
     if request.isolation_level == _READ_COMMITTED:
         return Isolation.TXN_COMMITTED
     return Isolation.HIGH_WATERMARK
@@ -64,6 +79,7 @@ class FetchReader:
         self._max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._isolation = isolation_of(request)
+        self._replica_id = fetching_replica(request)
         self._results: list[tuple[SessionPartition, PartitionData]] = []
         self._bytes = 0
         self._at_once = False
@@ -101,7 +117,7 @@ class FetchReader:
                 result, size = self._read_partition(part, left)
             except KafkaError as error:
                 self._at_once = True
-                result, size = _failed(part.partition, error.code), 0
+                result, size = self._failed(part, error.code), 0
                 if error.code in _NO_LOG:
                     missing.append((part, result))
                     continue
@@ -124,6 +140,8 @@ class FetchReader:
     ) -> tuple[PartitionData | None, int]:
         partition, asked = self._find(part), part.request
         partition.check_epoch(asked.current_leader_epoch)
+        if self._replica_id is not None:
+            self._check_replica(partition, self._replica_id, asked.current_leader_epoch)
         log = partition.log
         diverging = self._diverging_epoch(partition, asked.last_fetched_epoch, asked.fetch_offset)
         if diverging is not None:
@@ -142,6 +160,18 @@ class FetchReader:
             # What follows is in a later segment: waiting would not make this answer longer.
             self._at_once = True
         return self._data(partition, part, found, _NO_EPOCH), found.size
+
+    def _check_replica(self, partition: Partition, replica_id: BrokerId, asked_epoch: int) -> None:
+        """Refuse a replica that the partition does not have, to this leader's knowledge."""
+        if replica_id != self._broker.node_id and replica_id in partition.image.replicas:
+            return
+        # Who knows the epoch may know of a change that has not come here yet.
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if asked_epoch == -1
+            else ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"{partition.key} has no other replica on broker {replica_id}",
+        )
 
     def _diverging_epoch(
         self, partition: Partition, last_fetched_epoch: int, fetch_offset: int
@@ -202,20 +232,28 @@ class FetchReader:
         # It has a length like bytes have, and the connection knows how to send it.
         return cast("Records", FileRecords(piece))
 
+    def _failed(self, part: SessionPartition, code: ErrorCode) -> PartitionData:
+        return PartitionData(
+            partition_index=part.partition,
+            error_code=code,
+            high_watermark=-1,
+            current_leader=self._leader(part) if code in _ELSEWHERE else _NO_LEADER,
+            # As Kafka does: null once there was a log to read.
+            aborted_transactions=() if code in _NO_LOG else None,
+            records=b"",
+        )
+
+    def _leader(self, part: SessionPartition) -> LeaderIdAndEpoch:
+        if self._version < _TELLS_LEADER or part.topic is None:
+            return _NO_LEADER
+        image = self._broker.image.partition(part.topic, part.partition)
+        if image is None:
+            return _NO_LEADER
+        return LeaderIdAndEpoch(leader_id=image.leader, leader_epoch=image.leader_epoch)
+
 
 def _read(partition: Partition, piece: LogSlice) -> bytes:
     try:
         return piece.read()
     except OSError as error:
         raise partition.log.owner.failed(f"reading {partition.key}", error) from error
-
-
-def _failed(index: int, code: ErrorCode) -> PartitionData:
-    return PartitionData(
-        partition_index=index,
-        error_code=code,
-        high_watermark=-1,
-        # As Kafka does: null once there was a log to read.
-        aborted_transactions=() if code in _NO_LOG else None,
-        records=b"",
-    )

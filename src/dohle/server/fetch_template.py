@@ -3,7 +3,7 @@
 A consumer without a fetch session that reads one partition sends the same request again and again:
 only the correlation id and the offset change. A connection remembers the last such request; when
 the next one fits and there is enough to read, the answer is put together from its parts. Everything
-else (errors, waiting, aborted transactions, sessions) goes the general way.
+else (errors, waiting, aborted transactions, sessions, replicas) goes the general way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dohle.protocol.messages.fetch import (
     PartitionData,
 )
 from dohle.protocol.varint import uvarint
-from dohle.server.fetch_reader import SENDFILE_BYTES_MIN, isolation_of
+from dohle.server.fetch_reader import SENDFILE_BYTES_MIN, fetching_replica, isolation_of
 from dohle.server.outcome import FileRecords, Frame
 from dohle.storage.log_values import Isolation
 
@@ -87,6 +87,8 @@ class FetchTemplate:
         if version not in _VERSIONS or request.session_epoch != _SESSIONLESS or request.session_id:
             return None
         if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+            return None
+        if fetching_replica(request) is not None:
             return None
         asked = request.topics[0].partitions[0]
         if asked.last_fetched_epoch != -1 or request.encode(version) != frame[body_offset:]:

@@ -152,7 +152,9 @@ class Node:
             self._on_fatal("every log directory has failed")
 
     def _start_broker(self) -> None:
-        handlers = all_handlers()
+        handlers = all_handlers(
+            two_phase_commit=self.config.get_bool("transaction.two.phase.commit.enable")
+        )
         self.broker = Broker(
             self._loop,
             self.config,

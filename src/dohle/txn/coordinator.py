@@ -26,14 +26,21 @@ from dohle.protocol.record_framing import CoordinatorRecord
 from dohle.txn.actions import WriteMarkers
 from dohle.txn.context import TimerKey, TimerKind, TransactionContext
 from dohle.txn.end import end_tv1, end_tv2
-from dohle.txn.errors import concurrent, fenced, wrong_producer_id
+from dohle.txn.errors import concurrent, fenced, wrong_producer_id, wrong_state
 from dohle.txn.listing import TransactionFilters
-from dohle.txn.producer_epochs import fencing_abort, new_transactional_id, next_incarnation
+from dohle.txn.producer_epochs import (
+    fencing_abort,
+    kept_transaction,
+    new_transactional_id,
+    next_incarnation,
+)
 from dohle.txn.state import TransactionState
 from dohle.txn.transaction import (
     EPOCH_MAX,
     NO_PRODUCER,
+    NO_TIMEOUT_MS,
     TV_2,
+    Incarnation,
     ProducerIdAndEpoch,
     Transaction,
     tombstone,
@@ -65,32 +72,54 @@ class TransactionCoordinator:
         ticket: Ticket,
         *,
         new_producer_id: ProducerId | None = None,
+        enable_two_pc: bool = False,
+        keep_prepared: bool = False,
     ) -> Effects:
-        """Say who a producer is from now on: the reply is a :class:`ProducerIdAndEpoch`.
+        """Say who a producer is from now on: the reply is an :class:`Incarnation`.
 
-        If its transaction is still open, that is aborted, and the reply is 51.
+        If its transaction is still open, that is aborted, and the reply is 51; or it is kept.
         """
-        settings = self.context.settings()
-        if not 0 < transaction_timeout_ms <= settings.transaction_max_timeout_ms:
-            raise KafkaError(
-                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
-                f"a transaction timeout of {transaction_timeout_ms} ms; "
-                f"transaction.max.timeout.ms is {settings.transaction_max_timeout_ms}",
-            )
+        timeout_ms = self._timeout_ms(transaction_timeout_ms, enable_two_pc, keep_prepared)
         now_ms = self.context.clock.now_ms()
         transaction = self._transactions.get(transactional_id)
         after: Transaction | None
         if transaction is None:
-            after = new_transactional_id(
-                transactional_id, transaction_timeout_ms, now_ms, new_producer_id
+            after = new_transactional_id(transactional_id, timeout_ms, now_ms, new_producer_id)
+        elif keep_prepared and transaction.state is TransactionState.ONGOING:
+            after = kept_transaction(
+                transaction, expected, now_ms, new_producer_id, is_two_phase=enable_two_pc
             )
+            return self._write(after).reply(ticket, Incarnation(after.client, after.producer))
         else:
-            after = next_incarnation(
-                transaction, expected, transaction_timeout_ms, now_ms, new_producer_id
-            )
+            after = next_incarnation(transaction, expected, timeout_ms, now_ms, new_producer_id)
             if after is None:
                 return self._fence(transaction).reply(ticket, concurrent(transactional_id))
-        return self._write(after).reply(ticket, after.producer)
+        return self._write(after).reply(ticket, Incarnation(after.producer))
+
+    def _timeout_ms(self, asked_ms: int, enable_two_pc: bool, keep_prepared: bool) -> int:
+        """Return how long transactions of a producer may take, or refuse what it asks for."""
+        settings = self.context.settings()
+        is_allowed = settings.transaction_two_phase_commit_enable
+        if enable_two_pc and not is_allowed:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "transaction.two.phase.commit.enable is false",
+            )
+        if keep_prepared and not (is_allowed and settings.transaction_version):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "to keep transactions needs transaction.two.phase.commit.enable and a "
+                "transaction.version of 1 or more",
+            )
+        if enable_two_pc:
+            return NO_TIMEOUT_MS
+        if not 0 < asked_ms <= settings.transaction_max_timeout_ms:
+            raise KafkaError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"a transaction timeout of {asked_ms} ms; "
+                f"transaction.max.timeout.ms is {settings.transaction_max_timeout_ms}",
+            )
+        return asked_ms
 
     def add_partitions(
         self,
@@ -333,12 +362,13 @@ class TransactionCoordinator:
 
 def _check_producer(transaction: Transaction, producer: ProducerIdAndEpoch) -> None:
     """Let only the newest producer of a transactional id take part in its transaction."""
-    if producer.producer_id != transaction.producer_id:
+    if producer.producer_id not in (transaction.client.producer_id, transaction.producer_id):
         raise wrong_producer_id(transaction.transactional_id)
-    if producer.producer_epoch != transaction.producer_epoch or (
-        producer.producer_epoch == EPOCH_MAX
-    ):
+    if producer != transaction.client or producer.producer_epoch == EPOCH_MAX:
         raise fenced(transaction.transactional_id)
+    if transaction.is_kept and transaction.state is TransactionState.ONGOING:
+        # All of it was written before; it can only be ended.
+        raise wrong_state(transaction)
 
 
 def _markers(decided: Transaction) -> WriteMarkers:

@@ -9,6 +9,8 @@ TV2 (v5+, KIP-890): every end bumps the epoch, so that a request belongs to one 
   taken for one of nothing and a commit refused.
 - The epoch before: a repetition. In ``Complete*`` it gets the answer it had, if it asks for the
   same outcome.
+- A transaction that is kept (KIP-939) is ended by who it is kept for. Two epochs are bumped: the
+  one it is written in, for the markers, and that of who ends it, for its next transaction.
 
 While markers are being written both answer 51, TV2 before it looks who asks: after an overflow of
 the epoch the producer already has its next id.
@@ -34,9 +36,9 @@ def end_tv1(
     transaction: Transaction, producer: ProducerIdAndEpoch, now_ms: int, *, is_commit: bool
 ) -> Transaction | None:
     """Return the decided transaction; None if it is complete with that outcome."""
-    if producer.producer_id != transaction.producer_id:
+    if producer.producer_id not in (transaction.client.producer_id, transaction.producer_id):
         raise wrong_producer_id(transaction.transactional_id)
-    if producer.producer_epoch != transaction.producer_epoch:
+    if producer != transaction.client:
         raise fenced(transaction.transactional_id)
     if transaction.state.is_decided:
         raise concurrent(transaction.transactional_id)
@@ -64,7 +66,8 @@ def end_tv2(
     state = transaction.state
     if state.is_decided:
         raise concurrent(transaction.transactional_id)
-    if producer != transaction.producer or transaction.producer_epoch == EPOCH_MAX:
+    client = transaction.client
+    if producer != client or client.producer_epoch == EPOCH_MAX:
         if _is_repeated(transaction, producer, is_commit=is_commit):
             return None
         raise _refusal(transaction, producer)
@@ -76,16 +79,25 @@ def end_tv2(
         if new_producer_id is None:
             raise ProducerIdNeeded(transaction.transactional_id)
         next_producer_id = new_producer_id
-    return replace(
+    decided = replace(
         transaction,
         state=prepared(is_commit=is_commit),
-        producer_epoch=transaction.producer_epoch + 1,
+        producer_epoch=min(transaction.producer_epoch + 1, EPOCH_MAX),
         previous_producer_id=NO_PRODUCER_ID,
         next_producer_id=next_producer_id,
         start_ms=transaction.start_ms if is_ongoing else now_ms,
         last_update_ms=transaction.decided_ms(now_ms),
         client_transaction_version=TV_2,
     )
+    if not transaction.is_kept:
+        return decided
+    if next_producer_id == NO_PRODUCER_ID:
+        return replace(
+            decided,
+            next_producer_id=client.producer_id,
+            next_producer_epoch=client.producer_epoch + 1,
+        )
+    return replace(decided, previous_producer_id=client.producer_id, next_producer_epoch=0)
 
 
 def _is_repeated(
@@ -105,6 +117,7 @@ def _is_repeated(
 
 
 def _refusal(transaction: Transaction, producer: ProducerIdAndEpoch) -> Exception:
-    if producer.producer_id == transaction.producer_id or producer == transaction.previous_producer:
+    known = (transaction.producer_id, transaction.client.producer_id)
+    if producer.producer_id in known or producer == transaction.previous_producer:
         return fenced(transaction.transactional_id)
     return wrong_producer_id(transaction.transactional_id)

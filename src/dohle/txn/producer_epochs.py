@@ -8,6 +8,9 @@ Rules
   must be that transaction's producer; Kafka only looks at the id there, so that a delayed request
   could abort the transaction of a newer incarnation.
 - When the epochs of a producer id are used up, it is replaced by another id.
+- A producer may ask for an open transaction to be kept (KIP-939): then it stays open, under the
+  identity that has written it, and the new incarnation gets one that can do nothing but end it.
+  That may be repeated: each time whoever came before is fenced.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from dohle.txn.errors import ProducerIdNeeded, concurrent, fenced
 from dohle.txn.state import TransactionState
 from dohle.txn.transaction import (
     EPOCH_MAX,
+    NO_PRODUCER_EPOCH,
+    NO_TIMEOUT_MS,
     NO_TIMESTAMP,
     TV_2,
     ProducerIdAndEpoch,
@@ -56,7 +61,7 @@ def next_incarnation(
     if transaction.state.is_decided:
         raise concurrent(transaction.transactional_id)
     if transaction.state is TransactionState.ONGOING:
-        if expected not in (None, transaction.producer):
+        if expected not in (None, transaction.client):
             raise fenced(transaction.transactional_id)
         return None
     producer, previous_producer_id = _next_producer(transaction, expected, new_producer_id)
@@ -70,6 +75,32 @@ def next_incarnation(
         timeout_ms=timeout_ms,
         partitions=frozenset(),
         start_ms=NO_TIMESTAMP,
+        last_update_ms=transaction.updated_ms(now_ms),
+    )
+
+
+def kept_transaction(
+    transaction: Transaction,
+    expected: ProducerIdAndEpoch | None,
+    now_ms: int,
+    new_producer_id: ProducerId | None,
+    *,
+    is_two_phase: bool,
+) -> Transaction:
+    """Return an open transaction as it is when a new incarnation keeps it."""
+    if expected not in (None, transaction.client):
+        raise fenced(transaction.transactional_id)
+    producer_id, epoch = transaction.client
+    if transaction.is_epoch_exhausted:
+        if new_producer_id is None:
+            raise ProducerIdNeeded(transaction.transactional_id)
+        producer_id, epoch = new_producer_id, NO_PRODUCER_EPOCH
+    return replace(
+        transaction,
+        next_producer_id=producer_id,
+        next_producer_epoch=epoch + 1,
+        # What was promised to the one who began it is not taken back.
+        timeout_ms=NO_TIMEOUT_MS if is_two_phase else transaction.timeout_ms,
         last_update_ms=transaction.updated_ms(now_ms),
     )
 
@@ -99,12 +130,16 @@ def fencing_abort(transaction: Transaction, now_ms: int, transaction_version: in
     """Abort an open transaction with an epoch that its producer does not have."""
     # A client is never given the highest epoch, but a log may tell otherwise.
     can_bump = transaction.producer_epoch < EPOCH_MAX
-    return replace(
+    fenced_out = replace(
         transaction,
         state=TransactionState.PREPARE_ABORT,
         producer_epoch=transaction.producer_epoch + can_bump,
         previous_producer_id=NO_PRODUCER_ID,
-        next_producer_id=NO_PRODUCER_ID,
         last_update_ms=transaction.decided_ms(now_ms),
         client_transaction_version=TV_2 if can_bump and transaction_version >= TV_2 else 0,
     )
+    if not transaction.is_kept:
+        return replace(fenced_out, next_producer_id=NO_PRODUCER_ID)
+    # Who was to end it is fenced as well.
+    epoch = min(transaction.next_producer_epoch + 1, EPOCH_MAX)
+    return replace(fenced_out, next_producer_epoch=epoch)

@@ -12,5 +12,6 @@ class TransactionSettings(NamedTuple):
     transactional_id_expiration_ms: int = 604_800_000
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
     transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
+    transaction_two_phase_commit_enable: bool = False
     #: Not a config: the level of the feature ``transaction.version``, 0 if it is not finalized.
     transaction_version: int = 2

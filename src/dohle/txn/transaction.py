@@ -8,7 +8,10 @@ Rules
 - ``previous_producer_id`` is written only where the producer that had the epoch before may ask
   again: when it had its epoch bumped (KIP-360), or got another id. Kafka keeps that in memory only
   and fences such a producer after a fail-over.
-- Version 0 of the record (``transaction.version`` 0) has no room for that, nor for TV2.
+- A transaction may be kept for a new incarnation of its producer (KIP-939). Then there are two
+  identities: ``producer`` has written the records and its next epoch ends them; ``client`` alone
+  may say how. ``next_producer_epoch`` tells that it is so, and ``next_producer_id`` with it.
+- Version 0 of the record (``transaction.version`` 0) has no room for all that, nor for TV2.
 """
 
 from __future__ import annotations
@@ -53,6 +56,13 @@ class ProducerIdAndEpoch(NamedTuple):
 NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
+class Incarnation(NamedTuple):
+    """The answer to InitProducerId: who the producer is, and whose transaction it is to end."""
+
+    producer: ProducerIdAndEpoch
+    ongoing: ProducerIdAndEpoch = NO_PRODUCER
+
+
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """A transactional id: its producer, and its newest transaction."""
@@ -68,13 +78,30 @@ class Transaction:
     previous_producer_id: ProducerId = NO_PRODUCER_ID
     #: Under which id the producer goes on, when the decided transaction is complete.
     next_producer_id: ProducerId = NO_PRODUCER_ID
+    #: And in which epoch, if the transaction is kept for it: else in the first one of the new id.
+    next_producer_epoch: int = NO_PRODUCER_EPOCH
     #: By which protocol the newest transaction was begun or ended; 0 stands for 1 too.
     client_transaction_version: int = 0
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
-        """Who may use the transactional id."""
+        """Whose the newest transaction is."""
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
+    @property
+    def is_kept(self) -> bool:
+        """Tell whether the transaction has outlived its producer, and waits for its end."""
+        return self.next_producer_epoch != NO_PRODUCER_EPOCH
+
+    @property
+    def client(self) -> ProducerIdAndEpoch:
+        """Who may use the transactional id."""
+        return self.next_producer if self.is_kept else self.producer
+
+    @property
+    def is_two_phase(self) -> bool:
+        """Tell whether its end is decided elsewhere, however long that takes (KIP-939)."""
+        return self.timeout_ms == NO_TIMEOUT_MS
 
     @property
     def previous_producer(self) -> ProducerIdAndEpoch | None:
@@ -95,18 +122,18 @@ class Transaction:
         """Who the producer is when the decided transaction is complete."""
         if self.next_producer_id == NO_PRODUCER_ID:
             return self.producer
-        return ProducerIdAndEpoch(self.next_producer_id, 0)
+        return ProducerIdAndEpoch(self.next_producer_id, max(self.next_producer_epoch, 0))
 
     @property
     def is_epoch_exhausted(self) -> bool:
         """Tell whether the producer needs another id, to be told from its former self."""
-        return self.producer_epoch >= LAST_EPOCH
+        return self.client.producer_epoch >= LAST_EPOCH
 
     def is_timed_out(self, now_ms: int) -> bool:
         """Tell whether the transaction is open for longer than its producer allowed."""
         return (
             self.state is TransactionState.ONGOING
-            and self.timeout_ms != NO_TIMEOUT_MS
+            and not self.is_two_phase
             and self.start_ms + self.timeout_ms < now_ms
         )
 
@@ -144,14 +171,18 @@ class Transaction:
         if not self.state.is_decided:
             raise ValueError(f"{self.transactional_id} is in {self.state.shown}")
         producer = self.next_producer
-        is_new = producer.producer_id != self.producer_id
+        # The decision over a kept transaction tells it; its own producer is long replaced.
+        previous_producer_id = self.previous_producer_id if self.is_kept else NO_PRODUCER_ID
+        if not self.is_kept and producer.producer_id != self.producer_id:
+            previous_producer_id = self.producer_id
         return replace(
             self,
             state=completed(is_commit=self.state.is_commit),
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
-            previous_producer_id=self.producer_id if is_new else NO_PRODUCER_ID,
+            previous_producer_id=previous_producer_id,
             next_producer_id=NO_PRODUCER_ID,
+            next_producer_epoch=NO_PRODUCER_EPOCH,
             partitions=frozenset(),
             last_update_ms=self.updated_ms(now_ms),
         )
@@ -166,6 +197,7 @@ class Transaction:
             extensions = {
                 "previous_producer_id": self.previous_producer_id,
                 "next_producer_id": self.next_producer_id,
+                "next_producer_epoch": self.next_producer_epoch,
                 "client_transaction_version": self.client_transaction_version,
             }
         value = TransactionLogValue(
@@ -204,6 +236,7 @@ class Transaction:
             ),
             previous_producer_id=ProducerId(value.previous_producer_id),
             next_producer_id=ProducerId(value.next_producer_id),
+            next_producer_epoch=value.next_producer_epoch,
             client_transaction_version=value.client_transaction_version,
         )
 

@@ -222,6 +222,10 @@ async def followers(run: Run) -> None:
             await fetch(
                 client, version, fetched(topic), note=f"replica {replica}", replica_state=state
             )
+            for epoch in (0, 1):
+                asked = fetched(topic, current_leader_epoch=epoch)
+                note = f"replica {replica} in epoch {epoch}"
+                await fetch(client, version, asked, note=note, replica_state=state)
     await fetch(client, 11, fetched(topic), note="a rack", rack_id="somewhere")
 
 

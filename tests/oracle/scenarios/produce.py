@@ -80,8 +80,35 @@ async def broken_batches(run: Run) -> None:
     await send("record length", changed(bytes(body), ">b", 61, 100))
     await send("record attributes", changed(good, ">b", 62, 1))
     await send("too large and bad checksum", changed(batch(b"x" * 1000), ">B", 70, 1, sealed=False))
+    odd = changed(good, ">q", 0, 5, sealed=False)
+    await send("base offset and bad checksum", changed(odd, ">B", 70, 1, sealed=False))
+    empty = changed(good, ">i", 57, 0, sealed=False)
+    await send("a count of 0 and bad checksum", empty)
     await fetch(client, 12, fetched(topic), note="all")
     await fetch(client, 12, fetched(compacted), note="compacted")
+
+
+async def claims_of_append_time(run: Run) -> None:
+    """Batches whose header says that a broker has set their timestamps."""
+    client = await run.client()
+    topics = {
+        "plain": await run.topic("plain"),
+        "logged": await run.topic("logged", message_timestamp_type="LogAppendTime"),
+        "gzip": await run.topic("gzip", compression_type="gzip"),
+        "limited": await run.topic("limited", message_timestamp_before_max_ms="1000"),
+    }
+    for name, topic in topics.items():
+        for codec in (Codec.NONE, Codec.GZIP):
+            for note, max_timestamp in (
+                ("claimed", TIME_MS + 1),
+                ("claimed later", TIME_MS + 5),
+                ("claimed, none", -1),
+                ("claimed, too new", 4_000_000_000_000),
+            ):
+                records = changed(batch(b"a", b"b", codec=codec), ">q", 35, max_timestamp)
+                records = changed(records, ">h", 21, 0x08 | int(codec))
+                await produce(client, 12, topic, records, note=f"{note}, {codec.name} to {name}")
+        await fetch(client, 12, fetched(topic), note=name)
 
 
 async def timestamps(run: Run) -> None:

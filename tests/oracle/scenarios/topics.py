@@ -246,6 +246,8 @@ async def deletion(run: Run) -> None:
             ("both", [{"name": topic.name, "topic_id": topic.id}]),
             ("neither", [{"name": None}]),
             ("by name and by id", [{"name": topic.name}, {"name": None, "topic_id": topic.id}]),
+            ("both, twice", [{"name": topic.name, "topic_id": topic.id}] * 2),
+            ("neither, twice", [{"name": None}] * 2),
             ("by id", [{"name": None, "topic_id": topic.id}]),
             ("by id again", [{"name": None, "topic_id": topic.id}]),
             ("by name", [{"name": other.name}, {"name": name}]),

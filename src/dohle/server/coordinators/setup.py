@@ -195,5 +195,6 @@ def _transaction_settings(config: BrokerConfig, transaction_version: int) -> Tra
         transaction_remove_expired_transaction_cleanup_interval_ms=config.get_int(
             "transaction.remove.expired.transaction.cleanup.interval.ms"
         ),
+        transaction_two_phase_commit_enable=config.get_bool("transaction.two.phase.commit.enable"),
         transaction_version=transaction_version,
     )

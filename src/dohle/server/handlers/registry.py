@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dohle.protocol.apis import ApiKey
+from dohle.protocol.apis import ApiKey, find_api
 from dohle.server.dispatch import Handler, serves
 from dohle.server.handlers import (
     classic_groups,
@@ -30,8 +30,8 @@ from dohle.server.handlers.metadata import handle_describe_topic_partitions, han
 from dohle.server.handlers.produce import handle_produce
 
 
-def all_handlers() -> dict[ApiKey, Handler]:
-    """Return the handlers of a broker."""
+def all_handlers(*, two_phase_commit: bool = False) -> dict[ApiKey, Handler]:
+    """Return the handlers of a broker, with KIP-939's version of InitProducerId if told so."""
     handlers = dict(
         [
             serves(ApiKey.PRODUCE, handle_produce, lowest=0),
@@ -59,4 +59,7 @@ def all_handlers() -> dict[ApiKey, Handler]:
         ]
     )
     handlers[ApiKey.PRODUCE] = replace(handlers[ApiKey.PRODUCE], joins=True)
+    if two_phase_commit:
+        api = find_api(ApiKey.INIT_PRODUCER_ID)
+        handlers[api.key] = replace(handlers[api.key], highest=api.versions.highest)
     return handlers

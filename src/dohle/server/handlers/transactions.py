@@ -1,11 +1,14 @@
 """InitProducerId (22), AddPartitionsToTxn (24), AddOffsetsToTxn (25) and EndTxn (26).
 
-Versions 0-5, 0-5, 0-4 and 0-5. The rules are those of :mod:`dohle.txn`; an old version is told 47
+Versions 0-6, 0-5, 0-4 and 0-5. The rules are those of :mod:`dohle.txn`; an old version is told 47
 where newer ones are told 90. An empty transactional id: 42.
 
 - InitProducerId without a transactional id: a producer id that was never given before, at epoch 0.
   From v3 on a producer may name the id and epoch it had; only one of the two: 42. No ids to be
   had, because the metadata log cannot be written: 14, which clients try again.
+- InitProducerId v6 (KIP-939) may ask for transactions without a timeout, and for an open one to be
+  kept. Kafka 4.2 does not promise to keep that version: it is served only where
+  ``transaction.two.phase.commit.enable`` asks for it.
 - AddPartitionsToTxn up to v3 comes from a producer, for one transaction. From v4 on it comes from a
   broker, for many, each to be joined or only verified. If a partition does not exist (3), or is
   internal and named by a producer (29), the others of that transaction are told 55.
@@ -51,7 +54,7 @@ from dohle.server.dispatch import Handler, serves
 from dohle.server.handlers.coordinator_errors import said_of_coordinator
 from dohle.txn.coordinator import TransactionCoordinator
 from dohle.txn.errors import ProducerIdNeeded
-from dohle.txn.transaction import TV_2, ProducerIdAndEpoch
+from dohle.txn.transaction import TV_2, Incarnation, ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
@@ -92,10 +95,10 @@ async def handle_init_producer_id(
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         if transactional_id is None:
-            producer = ProducerIdAndEpoch(await _new_producer_id(broker), 0)
+            made = Incarnation(ProducerIdAndEpoch(await _new_producer_id(broker), 0))
         else:
             named = transactional_id
-            producer = await _call_with_producer_id(
+            made = await _call_with_producer_id(
                 broker,
                 named,
                 lambda machine, ticket, producer_id: machine.init_producer_id(
@@ -104,12 +107,17 @@ async def handle_init_producer_id(
                     expected,
                     ticket,
                     new_producer_id=producer_id,
+                    enable_two_pc=request.enable_two_pc,
+                    keep_prepared=request.keep_prepared_txn,
                 ),
             )
     except KafkaError as error:
         return _not_initialised(_code(error, context.version, _INIT_FENCED))
     return InitProducerIdResponse(
-        producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
+        producer_id=made.producer.producer_id,
+        producer_epoch=made.producer.producer_epoch,
+        ongoing_txn_producer_id=made.ongoing.producer_id,
+        ongoing_txn_producer_epoch=made.ongoing.producer_epoch,
     )
 
 
@@ -121,7 +129,7 @@ def _not_initialised(code: ErrorCode) -> InitProducerIdResponse:
 
 async def _call_with_producer_id(
     broker: Broker, transactional_id: TransactionalId, command: _WithProducerId
-) -> ProducerIdAndEpoch:
+) -> Any:
     """Run a command that may need a producer id; ids are asked for only then."""
     producer_id: ProducerId | None = None
 
@@ -129,11 +137,10 @@ async def _call_with_producer_id(
         return command(machine, ticket, producer_id)
 
     try:
-        producer: ProducerIdAndEpoch = await broker.transactions.call(transactional_id, run)
+        return await broker.transactions.call(transactional_id, run)
     except ProducerIdNeeded:
         producer_id = await _new_producer_id(broker)
-        producer = await broker.transactions.call(transactional_id, run)
-    return producer
+        return await broker.transactions.call(transactional_id, run)
 
 
 async def _new_producer_id(broker: Broker) -> ProducerId:
