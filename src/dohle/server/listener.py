@@ -8,6 +8,7 @@ import socket
 from asyncio import AbstractEventLoop, TimerHandle
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 from dohle.core.config import ConfigValues
 from dohle.core.listeners import Listener
@@ -16,6 +17,9 @@ from dohle.server.connection import Connection, Service
 logger = logging.getLogger("dohle.server")
 
 _ACCEPT_PAUSE_S = 1.0
+# Loopback addresses, also as an IPv6 socket shows them.
+_LOCAL, _LOCAL_V6 = ("127.", "::ffff:127."), "::1"
+_UNPACED = b"reno"
 
 
 class ConnectionLimits:
@@ -107,6 +111,7 @@ class ListeningSocket:
             logger.warning("refusing a connection from %s: there are too many", host)
             sock.close()
             return
+        send_at_once(sock, host)
 
         def closed(connection: Connection) -> None:
             self.connections.discard(connection)
@@ -148,6 +153,17 @@ class ListeningSocket:
         """Close every connection."""
         for connection in list(self.connections):
             connection.close()
+
+
+def send_at_once(sock: socket.socket, host: str) -> None:
+    """Let what goes to a client on this machine not be paced.
+
+    Where the system's choice is BBR, packets wait for timers; over a network that spares queues,
+    but here it only halves the speed of large fetches, and doubles what they cost.
+    """
+    if host.startswith(_LOCAL) or host == _LOCAL_V6:
+        with suppress(OSError, AttributeError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _UNPACED)
 
 
 def _bind(listener: Listener, backlog: int) -> socket.socket:
