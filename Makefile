@@ -3,16 +3,23 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: start test test-jvm oracle-record check format bench clean
+.PHONY: start demo test test-jvm test-node oracle-record check format bench bench-versus clean
 
 start: $(VENV)/.installed  ## Run a broker on 127.0.0.1:9092 with its data in ./data
 	$(BIN)/dohle start
 
+demo: $(VENV)/.installed-spark  ## Run a broker, live orders and clicks, and a pipeline on Spark; Ctrl-C stops all
+	$(BIN)/python examples/shop/demo.py
+
 test: $(VENV)/.installed-test  ## Run all tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 test-jvm: $(VENV)/.installed-test  ## Test beside Apache Kafka, its tools and its clients; needs Java 17 and Maven
 	$(BIN)/python -m pytest tests/jvm
+
+test-node: $(VENV)/.installed-test  ## Test Node's clients beside Apache Kafka; needs Node, npm, a C++ compiler, Java 17 and Maven
+	$(BIN)/python -m tests.node.packages
+	$(BIN)/python -m pytest tests/node
 
 oracle-record: $(VENV)/.installed-test  ## Ask Apache Kafka what tests/oracle compares dohle with; needs Java 17 and Maven
 	$(BIN)/python -m tests.oracle.record
@@ -30,8 +37,11 @@ format: $(VENV)/.installed-test
 bench: $(VENV)/.installed-test  ## Measure codecs, the log, the broker and the coordinators beside their peers (about 8 minutes)
 	$(BIN)/python -m bench
 
+bench-versus: $(VENV)/.installed-test  ## Measure dohle beside Apache Kafka, into bench/results (about 25 minutes); needs Java 17 and Maven
+	$(BIN)/python -m bench.versus
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache tests/jvm/.cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache tests/jvm/.cache tests/node/.cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -42,6 +52,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
 	@touch $@
 
+$(VENV)/.installed-spark: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark]'
+	@touch $(VENV)/.installed $@
+
 $(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
-	@touch $(VENV)/.installed $@
+	@touch $(VENV)/.installed $(VENV)/.installed-spark $@

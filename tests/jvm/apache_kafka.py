@@ -6,10 +6,12 @@ other stopped.
 
 from __future__ import annotations
 
+import random
 import signal
 import socket
 import subprocess
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,6 +24,8 @@ STOP_DEADLINE_S = 60.0
 
 #: Features that Kafka finalizes by itself and dohle does not have.
 _NOT_OURS = ["eligible.leader.replicas.version", "share.version", "streams.version"]
+#: Below those that Linux hands out by itself.
+_PORTS = range(20_000, 32_000)
 _STARTED = "Kafka Server started"
 _ONE_NODE = {
     "process.roles": "broker,controller",
@@ -123,11 +127,14 @@ class ApacheKafka:
 
 
 def _free_ports(number: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Return ports that are free, and that no connection will be given before they are bound."""
+    return list(islice(filter(_is_free, random.sample(_PORTS, len(_PORTS))), number))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as candidate:
+        try:
+            candidate.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

@@ -18,7 +18,7 @@ from tests.interop.quick_broker import QUICK
 from tests.jvm import oracle
 from tests.jvm.apache_kafka import ApacheKafka
 from tests.jvm.jvm import Jvm
-from tests.jvm.tools import Tools
+from tests.jvm.tools import Tools, see
 
 NewName = Callable[[str], str]
 NewTopic = Callable[..., str]
@@ -93,6 +93,7 @@ def new_topic(tools: Tools, new_name: NewName) -> NewTopic:
     def create(partitions: int, *arguments: str) -> str:
         name = new_name("topic")
         tools.topics("--create", "--topic", name, "--partitions", str(partitions), *arguments)
+        see(lambda: name in tools.topics("--list").lines, True)
         return name
 
     return create

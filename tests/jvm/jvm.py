@@ -55,16 +55,21 @@ def run_alone(classpath: str, main: str, *arguments: str, stdin: str = "") -> Ra
 
 
 class Jvm:
-    """A virtual machine that runs one program after the other (``java/Shell.java``)."""
+    """A virtual machine that runs one program after the other (``java/Shell.java``).
+
+    One that has not come to its end gives way to the next, and takes its machine along.
+    """
 
     def __init__(self, classpath: str, folder: Path, options: Sequence[str] = ()) -> None:
         self._errors = folder / "jvm.log"
+        self._command = ["java", *QUICK, *_LOG_LEVELS, *options, "-cp", classpath, "Shell"]
+        self._process = self._start()
+        self._is_busy = False
+
+    def _start(self) -> subprocess.Popen[bytes]:
         with self._errors.open("ab") as log:
-            self._process = subprocess.Popen(
-                ["java", *QUICK, *_LOG_LEVELS, *options, "-cp", classpath, "Shell"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
+            return subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
             )
 
     def run(self, main: str, *arguments: str, stdin: str = "") -> Ran:
@@ -74,6 +79,10 @@ class Jvm:
 
     def begin(self, main: str, *arguments: str, stdin: str = "") -> None:
         """Start a program; the next call must be ``finish``."""
+        if self._is_busy:
+            self.__exit__(None, None, None)
+            self._process = self._start()
+        self._is_busy = True
         request = {"main": main, "args": arguments, "stdin": stdin}
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -87,11 +96,18 @@ class Jvm:
         answer = b""
         while not answer.endswith(b"\n"):
             ready, _, _ = select.select([descriptor], [], [], max(0.0, give_up - monotonic()))
-            assert ready, f"a Java program did not end in time\n{self._errors.read_text()}"
+            assert ready, f"a Java program did not end in time\n{self._state()}"
             piece = os.read(descriptor, 1 << 16)
             assert piece, f"the virtual machine ended\n{self._errors.read_text()}"
             answer += piece
+        self._is_busy = False
         return Ran(**json.loads(answer))
+
+    def _state(self) -> str:
+        """Return what its threads are at, and what they have complained of."""
+        jstack = ["jstack", str(self._process.pid)]
+        stacks = subprocess.run(jstack, capture_output=True, text=True, check=False)
+        return f"{stacks.stdout}\n{self._errors.read_text()}"
 
     def __enter__(self) -> Self:
         return self

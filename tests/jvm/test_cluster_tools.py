@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.jvm.tools import Tools
+from tests.jvm.tools import Tools, see
 
 #: What a client that reads, writes and administers topics, groups and transactions asks for.
 _NEEDED = {
@@ -47,10 +47,42 @@ def test_the_newest_version_of_each_api_is_usable(tools: Tools) -> None:
     assert all(usable.values())
 
 
-def test_the_features_are_described(tools: Tools) -> None:
+def _levels(tools: Tools) -> dict[str, str]:
     ran = tools.features("describe")
-    levels = dict(re.findall(r"Feature: (\S+)\t.*FinalizedVersionLevel: (\S+)", ran.out))
+    return dict(re.findall(r"Feature: (\S+)\t.*FinalizedVersionLevel: (\S+)", ran.out))
+
+
+def test_the_features_are_described(tools: Tools) -> None:
+    levels = _levels(tools)
     assert levels["metadata.version"] == "4.2-IV1"
     assert levels["group.version"] == "1"
     assert levels["transaction.version"] == "2"
     assert levels["kraft.version"] == "0"
+
+
+def test_a_feature_goes_down_and_up_again(tools: Tools) -> None:
+    feature = "transaction.version"
+    for way, level, done in [
+        ("downgrade", "1", "downgraded"),
+        ("upgrade", "2", "upgraded"),
+    ]:
+        change = [way, "--feature", f"{feature}={level}"]
+        assert tools.features(*change, "--dry-run").lines == [
+            f"{feature} can be {done} to {level}."
+        ]
+        assert tools.features(*change).lines == [f"{feature} was {done} to {level}."]
+        see(lambda: _levels(tools)[feature], level)
+
+
+def test_levels_that_are_not_supported_are_refused(tools: Tools) -> None:
+    for arguments, reason in [
+        (["upgrade", "--feature", "group.version=9"], "controller 1 only supports versions 0-1"),
+        (["upgrade", "--feature", "nonsense=1"], "controller 1 does not support this feature."),
+        (
+            ["downgrade", "--metadata", "3.9-IV0"],
+            "Unsupported metadata.version downgrade from 29 to 21",
+        ),
+    ]:
+        ran = tools.attempt("org.apache.kafka.tools.FeatureCommand", *arguments)
+        assert ran.code == 1
+        assert reason in ran.out

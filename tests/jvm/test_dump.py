@@ -31,17 +31,25 @@ _ENTRIES = {
     "abortedTransaction": ("producerId", "firstOffset", "lastOffset", "lastStableOffset"),
     "producer": ("producerId", "producerEpoch", "coordinatorEpoch", "lastTimestamp"),
 }
+#: What both tools say of a producer's last batch, and what dohle says if it is not known.
+_LAST_BATCH = {"firstSequence": -1, "lastSequence": -1, "lastOffset": -1, "offsetDelta": 0}
 #: Not those of deleted topics: their names end in -delete.
 _PARTITIONS = "*-*[0-9]"
-_SUFFIXES = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
+_SUFFIXES = {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint"}
+_SNAPSHOTS = "__cluster_metadata-0/*.checkpoint"
 _KAFKA_RECORD = re.compile(
     r"\| offset: (\d+) \w+: -?\d+ keySize.* headerKeys: \[\] (?:key: (\{.*\}) )?payload: (.*)$"
 )
+_KAFKA_CONTROL_RECORD = re.compile(r"\| offset: (\d+) .* headerKeys: \[\] (Snapshot\w+) (\{.*\})$")
+_METADATA = "--cluster-metadata-decoder"
 _INTERNAL = {
-    "--offsets-decoder": "__consumer_offsets-*/*.log",
-    "--transaction-log-decoder": "__transaction_state-*/*.log",
-    "--cluster-metadata-decoder": "__cluster_metadata-0/*.log",
+    "__consumer_offsets-*/*.log": "--offsets-decoder",
+    "__transaction_state-*/*.log": "--transaction-log-decoder",
+    "__cluster_metadata-0/*.log": _METADATA,
+    _SNAPSHOTS: _METADATA,
 }
+#: So small that there are snapshots of the metadata.
+_CONFIG = {**QUICK, "metadata.log.max.record.bytes.between.snapshots": "3000"}
 
 
 @pytest.fixture(scope="module", params=["dohle", "kafka"])
@@ -53,9 +61,9 @@ def data(
 ) -> Path:
     """The data directory of a broker that has stopped."""
     folder = tmp_path_factory.mktemp("written")
-    broker: BrokerProcess | ApacheKafka = BrokerProcess(folder, QUICK)
+    broker: BrokerProcess | ApacheKafka = BrokerProcess(folder, _CONFIG)
     if request.param == "kafka":
-        broker = ApacheKafka(classpath, folder, QUICK)
+        broker = ApacheKafka(classpath, folder, _CONFIG)
         broker.format(jvm)
     with broker:
         World(jvm, broker.bootstrap).grow(0)
@@ -81,11 +89,7 @@ def _words(names: tuple[str, ...], values: dict[str, Any]) -> list[str]:
 
 
 def test_both_tools_see_the_same_batches_and_entries(jvm: Jvm, data: Path) -> None:
-    files = sorted(
-        path
-        for path in data.glob(_PARTITIONS + "/*")
-        if path.suffix in _SUFFIXES and not path.match("__cluster_metadata-0/*.snapshot")
-    )
+    files = sorted(path for path in data.glob(_PARTITIONS + "/*") if path.suffix in _SUFFIXES)
     ours = [
         (entry["file"], _words(_ENTRIES[entry["type"]], entry))
         for entry in _dohle_dump(files)
@@ -115,11 +119,75 @@ def test_kafka_would_take_every_index(jvm: Jvm, data: Path) -> None:
     assert "Mismatch" not in _kafka_dump(jvm, files, "--verify-index-only").out
 
 
-@pytest.mark.parametrize("decoder", _INTERNAL)
+def test_both_tools_see_the_same_producers(jvm: Jvm, data: Path) -> None:
+    files = sorted(data.glob(_PARTITIONS + "/*.snapshot"))
+    ours = [
+        (
+            entry["producerId"],
+            entry["currentTxnFirstOffset"],
+            *(entry[name] for name in _LAST_BATCH),
+        )
+        for entry in _dohle_dump(files)
+        if entry["type"] == "producer"
+    ]
+    theirs = []
+    for line in _kafka_dump(jvm, files).lines:
+        values = dict(re.findall(r"(\w+): (\S+)", line))
+        if "producerId" in values:
+            begin = re.fullmatch(
+                r"OptionalLong(?:\[(\d+)\]|.empty)", values["currentTxnFirstOffset"]
+            )
+            assert begin is not None
+            last = [int(values.get(name, absent)) for name, absent in _LAST_BATCH.items()]
+            theirs.append((int(values["producerId"]), int(begin[1] or -1), *last))
+    assert any(begin >= 0 for _, begin, *_ in theirs)
+    assert any(last_sequence > 0 for _, _, _, last_sequence, *_ in theirs)
+    assert ours == theirs
+
+
+def test_both_tools_see_a_snapshot_begin_and_end(jvm: Jvm, data: Path) -> None:
+    files = sorted(data.glob(_SNAPSHOTS)) + sorted(data.glob("bootstrap.checkpoint"))
+    ours = [
+        (entry["offset"], entry["value"]["name"].removesuffix("Record"), _data(entry["value"]))
+        for entry in _dohle_dump(files, _METADATA)
+        if entry["type"] == "controlRecord"
+    ]
+    theirs = [
+        (int(match[1]), match[2], json.loads(match[3]))
+        for match in map(_KAFKA_CONTROL_RECORD.match, _kafka_dump(jvm, files, _METADATA).lines)
+        if match is not None
+    ]
+    assert [name for _, name, _ in theirs] == ["SnapshotHeader", "SnapshotFooter"] * len(files)
+    assert ours == theirs
+
+
+def test_a_snapshot_holds_the_topics_of_the_log_below_its_end(jvm: Jvm, data: Path) -> None:
+    """Each tool reads one of the two."""
+    snapshot = max(data.glob(_SNAPSHOTS))
+    end_offset = int(snapshot.name.partition("-")[0])
+    names: dict[str, str] = {}
+    for entry in _dohle_dump(sorted(data.glob("__cluster_metadata-0/*.log")), _METADATA):
+        if entry["type"] == "record" and entry["offset"] < end_offset:
+            value = entry["value"]
+            if value["name"] == "TopicRecord":
+                names[value["data"]["topicId"]] = value["data"]["name"]
+            elif value["name"] == "RemoveTopicRecord":
+                del names[value["data"]["topicId"]]
+    ran = _kafka_dump(jvm, [snapshot], _METADATA)
+    payloads = [
+        json.loads(match[3]) for match in map(_KAFKA_RECORD.match, ran.lines) if match is not None
+    ]
+    topics = [each["data"] for each in payloads if each["type"] == "TOPIC_RECORD"]
+    assert f"Snapshot end offset: {end_offset}, epoch: 1" in ran.lines
+    assert {topic["topicId"]: topic["name"] for topic in topics} == names
+    assert names
+
+
+@pytest.mark.parametrize("pattern", _INTERNAL)
 def test_both_tools_decode_the_records_of_internal_topics(
-    jvm: Jvm, data: Path, decoder: str
+    jvm: Jvm, data: Path, pattern: str
 ) -> None:
-    files = sorted(data.glob(_INTERNAL[decoder]))
+    files, decoder = sorted(data.glob(pattern)), _INTERNAL[pattern]
     ours = [
         (entry["offset"], _data(entry["key"]), _data(entry["value"]))
         for entry in _dohle_dump(files, decoder)

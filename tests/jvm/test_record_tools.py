@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from tests.jvm.conftest import NewName, NewTopic
 from tests.jvm.jvm import run_alone
-from tests.jvm.tools import Tools
+from tests.jvm.tools import Tools, see
 
 
 def test_the_console_tools_write_and_read_keys_and_headers(
@@ -71,15 +72,19 @@ def test_records_are_deleted_below_an_offset(
 def test_log_directories_are_described(tools: Tools, new_topic: NewTopic) -> None:
     topic = new_topic(2)
     tools.console_producer("--topic", topic, stdin="value\n")
-    ran = tools.log_dirs("--describe", "--topic-list", topic, "--broker-list", "1")
-    *_, text = ran.lines
-    (broker,) = json.loads(text)["brokers"]
-    (directory,) = broker["logDirs"]
-    assert directory["error"] is None
-    sizes = {each["partition"]: each["size"] for each in directory["partitions"]}
-    assert set(sizes) == {f"{topic}-0", f"{topic}-1"}
-    assert sorted(size > 0 for size in sizes.values()) == [False, True]
-    assert {each["offsetLag"] for each in directory["partitions"]} == {0}
+
+    def partitions() -> list[dict[str, Any]]:
+        ran = tools.log_dirs("--describe", "--topic-list", topic, "--broker-list", "1")
+        *_, text = ran.lines
+        (broker,) = json.loads(text)["brokers"]
+        (directory,) = broker["logDirs"]
+        assert directory["error"] is None
+        return list(directory["partitions"])
+
+    names = [f"{topic}-0", f"{topic}-1"]
+    see(lambda: sorted(each["partition"] for each in partitions()), names)
+    assert sorted(each["size"] > 0 for each in partitions()) == [False, True]
+    assert {each["offsetLag"] for each in partitions()} == {0}
 
 
 def test_the_verifiable_clients_agree(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from tests.jvm.conftest import NewName, NewTopic
-from tests.jvm.tools import Tools
+from tests.jvm.tools import Tools, see
 
 
-def _synonyms(line: str) -> tuple[str, str]:
-    """Split a line of kafka-configs into the config and where it comes from."""
-    config, _, synonyms = line.strip().partition(" sensitive=false synonyms=")
-    return config, synonyms
+def _configs(tools: Tools, *arguments: str) -> list[tuple[str, str]]:
+    """Return the lines of kafka-configs, each as the config and where it comes from."""
+    parts = (
+        line.strip().partition(" sensitive=false synonyms=")
+        for line in tools.configs(*arguments).lines
+    )
+    return [(config, synonyms) for config, _, synonyms in parts]
 
 
 def test_a_topic_is_described_as_it_was_made(tools: Tools, new_topic: NewTopic) -> None:
@@ -29,9 +32,9 @@ def test_a_topic_is_described_as_it_was_made(tools: Tools, new_topic: NewTopic) 
 def test_a_topic_grows_and_goes(tools: Tools, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     tools.topics("--alter", "--topic", topic, "--partitions", "4")
-    assert "PartitionCount: 4" in tools.topics("--describe", "--topic", topic).out
+    see(lambda: "PartitionCount: 4" in tools.topics("--describe", "--topic", topic).out, True)
     tools.topics("--delete", "--topic", topic)
-    assert topic not in tools.topics("--list").lines
+    see(lambda: topic in tools.topics("--list").lines, False)
 
 
 def test_what_cannot_be_done_to_a_topic_is_explained(tools: Tools, new_topic: NewTopic) -> None:
@@ -62,22 +65,24 @@ def test_the_configs_of_a_topic_are_altered_and_described(
     topic = new_topic(1)
     alter = ["--alter", "--topic", topic]
     assert tools.configs(*alter, "--add-config", "retention.ms=1000,max.message.bytes=2000").lines
-    head, *configs = tools.configs("--describe", "--topic", topic).lines
-    assert head == f"Dynamic configs for topic {topic} are:"
-    assert [_synonyms(line) for line in configs] == [
-        (
-            "max.message.bytes=2000",
-            "{DYNAMIC_TOPIC_CONFIG:max.message.bytes=2000, "
-            "DEFAULT_CONFIG:message.max.bytes=1048588}",
-        ),
-        ("retention.ms=1000", "{DYNAMIC_TOPIC_CONFIG:retention.ms=1000}"),
-    ]
+    described = ["--describe", "--topic", topic]
+    see(
+        lambda: _configs(tools, *described),
+        [
+            (f"Dynamic configs for topic {topic} are:", ""),
+            (
+                "max.message.bytes=2000",
+                "{DYNAMIC_TOPIC_CONFIG:max.message.bytes=2000, "
+                "DEFAULT_CONFIG:message.max.bytes=1048588}",
+            ),
+            ("retention.ms=1000", "{DYNAMIC_TOPIC_CONFIG:retention.ms=1000}"),
+        ],
+    )
     tools.configs(*alter, "--delete-config", "retention.ms")
-    every = [
-        _synonyms(line) for line in tools.configs("--describe", "--topic", topic, "--all").lines
-    ]
-    assert ("retention.ms=604800000", "{}") in every
-    assert ("cleanup.policy=delete", "{DEFAULT_CONFIG:log.cleanup.policy=delete}") in every
+    default = ("retention.ms=604800000", "{}")
+    see(lambda: default in _configs(tools, *described, "--all"), True)
+    policy = ("cleanup.policy=delete", "{DEFAULT_CONFIG:log.cleanup.policy=delete}")
+    assert policy in _configs(tools, *described, "--all")
 
 
 def test_the_configs_of_brokers_are_altered_and_described(tools: Tools) -> None:
@@ -85,34 +90,38 @@ def test_the_configs_of_brokers_are_altered_and_described(tools: Tools) -> None:
     everyone = ["--entity-type", "brokers", "--entity-default"]
     tools.configs("--alter", *broker, "--add-config", "log.retention.ms=123456789")
     tools.configs("--alter", *everyone, "--add-config", "log.segment.bytes=123456789")
-    lines = tools.configs("--describe", "--entity-type", "brokers").lines
+    described = ["--describe", "--entity-type", "brokers"]
+    heads = ["Dynamic configs for broker 1 are:", "Default configs for brokers in the cluster are:"]
+    see(
+        lambda: _configs(tools, *described),
+        [
+            (heads[0], ""),
+            (
+                "log.retention.ms=123456789",
+                "{DYNAMIC_BROKER_CONFIG:log.retention.ms=123456789, "
+                "DEFAULT_CONFIG:log.retention.hours=168}",
+            ),
+            (heads[1], ""),
+            (
+                "log.segment.bytes=123456789",
+                "{DYNAMIC_DEFAULT_BROKER_CONFIG:log.segment.bytes=123456789}",
+            ),
+        ],
+    )
     tools.configs("--alter", *broker, "--delete-config", "log.retention.ms")
     tools.configs("--alter", *everyone, "--delete-config", "log.segment.bytes")
-    assert [_synonyms(line) for line in lines] == [
-        ("Dynamic configs for broker 1 are:", ""),
-        (
-            "log.retention.ms=123456789",
-            "{DYNAMIC_BROKER_CONFIG:log.retention.ms=123456789, "
-            "DEFAULT_CONFIG:log.retention.hours=168}",
-        ),
-        ("Default configs for brokers in the cluster are:", ""),
-        (
-            "log.segment.bytes=123456789",
-            "{DYNAMIC_DEFAULT_BROKER_CONFIG:log.segment.bytes=123456789}",
-        ),
-    ]
-    assert len(tools.configs("--describe", "--entity-type", "brokers").lines) == 2
+    see(lambda: tools.configs(*described).lines, heads)
 
 
 def test_the_configs_of_groups_are_altered_and_described(tools: Tools, new_name: NewName) -> None:
     group = ["--entity-type", "groups", "--entity-name", new_name("group")]
     tools.configs("--alter", *group, "--add-config", "consumer.session.timeout.ms=46000")
-    _, config = tools.configs("--describe", *group).lines
-    tools.configs("--alter", *group, "--delete-config", "consumer.session.timeout.ms")
-    assert _synonyms(config) == (
+    config = (
         "consumer.session.timeout.ms=46000",
         "{DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=46000}",
     )
+    see(lambda: _configs(tools, "--describe", *group)[1:], [config])
+    tools.configs("--alter", *group, "--delete-config", "consumer.session.timeout.ms")
 
 
 def test_configs_that_make_no_sense_are_refused(tools: Tools, new_topic: NewTopic) -> None:

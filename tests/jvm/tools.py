@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+from tests.interop.waiting import DEADLINE_S, wait_until
 from tests.jvm.jvm import Jvm, Ran
 
+T = TypeVar("T")
+
 _TOOLS = "org.apache.kafka.tools"
+
+
+def see(look: Callable[[], T], expected: T) -> None:
+    """See what is expected, if not at once: a broker hears of a change after its controller."""
+    seen: list[T] = []
+
+    def is_seen() -> bool:
+        seen.append(look())
+        return seen[-1] == expected
+
+    try:
+        wait_until(is_seen, DEADLINE_S)
+    except AssertionError:
+        assert seen[-1] == expected
+        raise
 
 
 class Tools:

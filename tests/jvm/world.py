@@ -6,14 +6,19 @@ before, whichever broker they were served by.
 
 from __future__ import annotations
 
+import json
+from tempfile import NamedTemporaryFile
+
 from tests.interop.waiting import wait_until
 from tests.jvm.jvm import Jvm
 from tests.jvm.tools import Tools
 
 FOREVER = ("--config", "retention.ms=-1")
+STAMPED = "message.timestamp.type=LogAppendTime"
 
 #: A config of the topics that Kafka makes by itself, and that dohle does not have.
 _UNKNOWN_TO_DOHLE = "unclean.leader.election.enable=false"
+_CONFIGURED = ("topics", "brokers", "groups")
 
 
 class World:
@@ -31,8 +36,12 @@ class World:
         self._commit_and_abort(number)
         for protocol in ("classic", "consumer"):
             self._consume_and_produce(protocol, number)
+            self._consume(protocol, number)
         self._leave_open(number)
         self._delete(number)
+        self._delete_records(number)
+        self._write_at_the_brokers_time(number)
+        self._configure(number)
 
     def _write_by_every_codec(self, number: int) -> None:
         self._run("Codecs", self._topic(f"codecs-{number}", 1, *FOREVER))
@@ -58,10 +67,42 @@ class World:
         topic = self._topic(f"deleted-{number}", 3)
         self._tools.topics("--delete", "--topic", topic)
 
+    def _consume(self, protocol: str, number: int) -> None:
+        self._tools.console_consumer(
+            *("--topic", f"codecs-{number}", "--from-beginning", "--max-messages", "30"),
+            *("--group", f"reader-{protocol}", "--command-property", f"group.protocol={protocol}"),
+        )
+
+    def _delete_records(self, number: int) -> None:
+        topic = self._topic(f"cut-{number}", 2)
+        self._tools.topics("--alter", "--topic", topic, "--partitions", "3")
+        self._tools.console_producer("--topic", topic, stdin="value\n" * 5)
+        partitions = [{"topic": topic, "partition": each, "offset": -1} for each in range(3)]
+        with NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"version": 1, "partitions": partitions}, file)
+            file.flush()
+            self._tools.delete_records("--offset-json-file", file.name)
+        self._tools.console_producer("--topic", topic, stdin="value\n" * 2)
+
+    def _write_at_the_brokers_time(self, number: int) -> None:
+        topic = self._topic(f"stamped-{number}", 1, "--config", STAMPED)
+        self._tools.console_producer("--topic", topic, stdin="value\n" * 2)
+
+    def _configure(self, number: int) -> None:
+        alter = [*("--alter", "--add-config"), f"consumer.session.timeout.ms={50_000 + number}"]
+        self._tools.configs(
+            *alter, *("--entity-type", "groups", "--entity-name", "reader-consumer")
+        )
+        alter[-1] = f"log.flush.interval.ms={900_000_000 + number}"
+        self._tools.configs(*alter, *("--entity-type", "brokers", "--entity-default"))
+        alter[-1] = f"log.retention.ms={900_000_000 + number}"
+        self._tools.configs(*alter, *("--entity-type", "brokers", "--entity-name", "1"))
+
     def _topic(self, name: str, partitions: int, *arguments: str) -> str:
         self._tools.topics(
             *("--create", "--topic", name, "--partitions", str(partitions), *arguments)
         )
+        wait_until(lambda: name in self._tools.topics("--list").lines)
         return name
 
     def _run(self, main: str, *arguments: str) -> list[str]:
@@ -85,6 +126,17 @@ class World:
         """Return every record, once for each isolation level that shows it."""
         return self._run("ReadAll")
 
+    def _configs(self, kind: str) -> list[str]:
+        """Return what was configured, each config behind the line that says whose it is."""
+        configs = []
+        owner = ""
+        for line in self._tools.configs("--describe", "--entity-type", kind).lines:
+            if not line.startswith(" "):
+                owner = line
+            elif _UNKNOWN_TO_DOHLE not in line:
+                configs.append(f"{owner} {line}")
+        return sorted(configs)
+
     def seen(self) -> dict[str, list[str]]:
         """Return all that a client can see, in an order that does not depend on the broker."""
         tools = self._tools
@@ -100,24 +152,12 @@ class World:
         ]
         return {
             "topics": sorted(map(_comparable, tools.topics("--describe").lines)),
-            "configs": _configs(tools.configs("--describe", "--entity-type", "topics").lines),
+            "configs": [line for kind in _CONFIGURED for line in self._configs(kind)],
             "offsets": offsets,
             "groups": sorted(groups),
             "transactions": sorted(tools.transactions("list").lines),
             "records": self.records(),
         }
-
-
-def _configs(lines: list[str]) -> list[str]:
-    """Put before each config the line that says whose it is."""
-    configs = []
-    owner = ""
-    for line in lines:
-        if not line.startswith(" "):
-            owner = line
-        elif _UNKNOWN_TO_DOHLE not in line:
-            configs.append(f"{owner} {line}")
-    return sorted(configs)
 
 
 def _comparable(line: str) -> str:

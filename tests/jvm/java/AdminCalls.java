@@ -5,6 +5,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.ExecutionException;
 
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
@@ -26,6 +27,7 @@ import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
 /** Arguments: bootstrap, a name nobody has used. Calls of the admin client and their answers. */
 public final class AdminCalls {
@@ -69,6 +71,7 @@ public final class AdminCalls {
         admin.createPartitions(Map.of(name, NewPartitions.increaseTo(3))).all().get();
         Kit.sayThrown("fewer partitions:", () -> admin.createPartitions(
             Map.of(name, NewPartitions.increaseTo(1))).all().get());
+        Kit.until(() -> partitions() == 3);
         TopicDescription description = admin.describeTopics(List.of(name)).allTopicNames().get().get(name);
         Kit.say("partitions", description.partitions().size(), description.isInternal());
         Uuid id = description.topicId();
@@ -80,21 +83,38 @@ public final class AdminCalls {
             TopicCollection.ofTopicIds(List.of(Uuid.randomUuid()))).allTopicIds().get());
     }
 
-    private void alter(String config, String value, AlterConfigOp.OpType type) throws Exception {
+    /** How many the broker knows of: it hears of a change after the controller. */
+    private int partitions() throws Exception {
+        try {
+            return admin.describeTopics(List.of(name)).allTopicNames().get().get(name)
+                .partitions().size();
+        } catch (ExecutionException error) {
+            if (error.getCause() instanceof UnknownTopicOrPartitionException) {
+                return 0;
+            }
+            throw error;
+        }
+    }
+
+    private ConfigEntry config(String config) throws Exception {
+        return admin.describeConfigs(List.of(resource)).all().get().get(resource).get(config);
+    }
+
+    private void alter(String config, String value, AlterConfigOp.OpType type, String then)
+            throws Exception {
         admin.incrementalAlterConfigs(Map.of(resource, List.of(
             new AlterConfigOp(new ConfigEntry(config, value), type)))).all().get();
-        Config all = admin.describeConfigs(List.of(resource)).all().get().get(resource);
-        ConfigEntry entry = all.get(config);
-        Kit.say(config, type, entry.value(), entry.source());
+        Kit.until(() -> config(config).value().equals(then));
+        Kit.say(config, type, config(config).value(), config(config).source());
     }
 
     private void configs() throws Exception {
-        alter("retention.ms", "5000", AlterConfigOp.OpType.SET);
-        alter("retention.ms", null, AlterConfigOp.OpType.DELETE);
-        alter("cleanup.policy", "compact", AlterConfigOp.OpType.APPEND);
-        alter("cleanup.policy", "compact", AlterConfigOp.OpType.SUBTRACT);
+        alter("retention.ms", "5000", AlterConfigOp.OpType.SET, "5000");
+        alter("retention.ms", null, AlterConfigOp.OpType.DELETE, "604800000");
+        alter("cleanup.policy", "compact", AlterConfigOp.OpType.APPEND, "delete,compact");
+        alter("cleanup.policy", "compact", AlterConfigOp.OpType.SUBTRACT, "delete");
         Kit.sayThrown("bad value:", () -> {
-            alter("retention.ms", "-7", AlterConfigOp.OpType.SET);
+            alter("retention.ms", "-7", AlterConfigOp.OpType.SET, "-7");
             return null;
         });
         ConfigResource broker = new ConfigResource(ConfigResource.Type.BROKER, "1");
