@@ -1,4 +1,4 @@
-"""``python -m bench [--quick] [--json] [codec|log|broker|coordinators ...]``."""
+"""``python -m bench [--quick] [--json] [codec|log|broker|coordinators|spark-decode ...]``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 
 from bench.report import show
 
-SECTIONS = ("codec", "log", "broker", "coordinators")
+SECTIONS = ("codec", "log", "broker", "coordinators", "spark-decode")
 
 
 def main() -> int:
@@ -22,7 +22,7 @@ def main() -> int:
     options = parser.parse_args()
     rows = []
     for section in options.sections or SECTIONS:
-        rows += import_module(f"bench.{section}").run(quick=options.quick)
+        rows += import_module(f"bench.{section.replace('-', '_')}").run(quick=options.quick)
     show(rows, as_json=options.json)
     return int(options.strict and any("MISSED" in row.verdict for row in rows))
 

@@ -45,10 +45,10 @@ PRODUCERS = 10
 PARTITIONS = 10
 _RECORD = bytes(100)
 _NOW_MS = int(time() * 1000)
-_TOPIC = TopicName("transactional")
+TOPIC = TopicName("transactional")
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
     """What is done in each transaction."""
 
     name: str
@@ -57,9 +57,9 @@ class _Kind(NamedTuple):
 
 
 _KINDS = (
-    _Kind("1 partition", 1),
-    _Kind(f"{PARTITIONS} partitions", PARTITIONS),
-    _Kind("1 partition and an offset", 1, 1),
+    Kind("1 partition", 1),
+    Kind(f"{PARTITIONS} partitions", PARTITIONS),
+    Kind("1 partition and an offset", 1, 1),
 )
 
 
@@ -68,11 +68,11 @@ def rows(quick: bool) -> list[Row]:
     count, rounds = (300, 2) if quick else (500, 5)
     found = []
     with broker(num_partitions=str(PARTITIONS)) as server, ExitStack() as stack:
-        create_topics(server.address, [_TOPIC])
+        create_topics(server.address, [TOPIC])
         find_coordinators(server.address, 0)
         find_coordinators(server.address, 1)
         sockets = connect_many(stack, server.address, PRODUCERS)
-        producers = [_Producer(sock, f"producer-{n}") for n, sock in enumerate(sockets)]
+        producers = [TransactionalProducer(sock, f"producer-{n}") for n, sock in enumerate(sockets)]
         for some in (producers[:1], producers):
             found += _compared(server, some, count, rounds)
     return found
@@ -98,11 +98,13 @@ def _play(requests: Sequence[bytes], cycle: int, last_epoch: int) -> Conversatio
         raise RuntimeError(f"the epoch is {response.producer_epoch}, not {last_epoch}")
 
 
-def _compared(server: Process, producers: list[_Producer], count: int, rounds: int) -> list[Row]:
+def _compared(
+    server: Process, producers: list[TransactionalProducer], count: int, rounds: int
+) -> list[Row]:
     each = count // len(producers)
     plain = f"{len(producers)} producers, plain"
 
-    def transactions(kind: _Kind) -> Sample:
+    def transactions(kind: Kind) -> Sample:
         talks = []
         for one in producers:
             requests = one.transactions(kind, each)
@@ -112,7 +114,7 @@ def _compared(server: Process, producers: list[_Producer], count: int, rounds: i
     def produces() -> Sample:
         batch = build_batch(len(_RECORD), 1)
         talks = [
-            (one.sock, again(produce_frame(_TOPIC, batch, n), 5 * each, appended_at))
+            (one.sock, again(produce_frame(TOPIC, batch, n), 5 * each, appended_at))
             for n, one in enumerate(producers)
         ]
         return server.measure(0, 5 * each * len(producers), lambda: converse(talks))
@@ -140,7 +142,7 @@ def _compared(server: Process, producers: list[_Producer], count: int, rounds: i
     ]
 
 
-class _Producer:
+class TransactionalProducer:
     """A transactional producer."""
 
     def __init__(self, sock: socket.socket, transactional_id: str) -> None:
@@ -148,7 +150,7 @@ class _Producer:
         self._transactional_id = TransactionalId(transactional_id)
         self._id, self.next_epoch = init_producer(sock, transactional_id)
 
-    def transactions(self, kind: _Kind, count: int) -> list[bytes]:
+    def transactions(self, kind: Kind, count: int) -> list[bytes]:
         """Return the requests of its next transactions."""
         requests = []
         for _ in range(count):
@@ -173,7 +175,7 @@ class _Producer:
             transactional_id=self._transactional_id,
             acks=-1,
             timeout_ms=30_000,
-            topic_data=(TopicProduceData(name=_TOPIC, partition_data=data),),
+            topic_data=(TopicProduceData(name=TOPIC, partition_data=data),),
         )
         return frame(request, PRODUCE_VERSION)
 
@@ -189,7 +191,7 @@ class _Producer:
             group_id=GroupId(f"group-of-{self._transactional_id}"),
             producer_id=self._id,
             producer_epoch=self.next_epoch,
-            topics=(TxnOffsetCommitRequestTopic(name=_TOPIC, partitions=committed),),
+            topics=(TxnOffsetCommitRequestTopic(name=TOPIC, partitions=committed),),
         )
         return frame(request, OFFSETS_VERSION)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import median
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 _START_S_MAX = 60
 _STOP_S_MAX = 120
@@ -58,32 +58,11 @@ def rounds_of(cases: dict[str, Callable[[], Sample]], rounds: int) -> dict[str, 
     return {name: middle(samples) for name, samples in found.items()}
 
 
-class Process:
-    """A Python module run as a process that prints one line, its address, when it serves."""
+class Measured:
+    """A process that serves at an address, seen from outside."""
 
-    def __init__(self, module: str, *arguments: str, ends_cleanly: bool = False) -> None:
-        self._ends_cleanly = ends_cleanly
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            self.address = self._first_line()
-        except BaseException:
-            self.stop()
-            raise
-
-    def _first_line(self) -> str:
-        out = self._process.stdout
-        assert out is not None
-        if not select.select([out], [], [], _START_S_MAX)[0]:
-            raise TimeoutError(f"nothing was heard of a process within {_START_S_MAX} s")
-        line = out.readline().strip()
-        if not line:
-            raise RuntimeError("a process that was to be measured has ended at once")
-        return line
+    address: str
+    _process: subprocess.Popen[Any]
 
     @property
     def pid(self) -> int:
@@ -112,6 +91,34 @@ class Process:
         cpu, start = self.cpu_s, time.perf_counter()
         load()
         return Sample(time.perf_counter() - start, self.cpu_s - cpu, size, requests)
+
+
+class Process(Measured):
+    """A Python module run as a process that prints one line, its address, when it serves."""
+
+    def __init__(self, module: str, *arguments: str, ends_cleanly: bool = False) -> None:
+        self._ends_cleanly = ends_cleanly
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            self.address = self._first_line()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _first_line(self) -> str:
+        out = self._process.stdout
+        assert out is not None
+        if not select.select([out], [], [], _START_S_MAX)[0]:
+            raise TimeoutError(f"nothing was heard of a process within {_START_S_MAX} s")
+        line: str = out.readline().strip()
+        if not line:
+            raise RuntimeError("a process that was to be measured has ended at once")
+        return line
 
     def stop(self) -> None:
         """End it: at once, or if it shall leave its files in order, as it wants."""

@@ -82,14 +82,16 @@ def produce_frame(topic: TopicName, batch: bytes, partition: int = 0, acks: int 
     return frame(request, PRODUCE_VERSION)
 
 
-def fetch_frame(topic_id: Uuid, offset: int, size: int, wait_ms: int = 0) -> bytes:
+def fetch_frame(
+    topic_id: Uuid, offset: int, size: int, wait_ms: int = 0, partition: int = 0
+) -> bytes:
     """Return a Fetch request for one partition, outside of any session."""
-    partition = FetchPartition(fetch_offset=offset, partition_max_bytes=size)
+    asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size)
     request = FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=1,
         max_bytes=max(size, 1),
-        topics=(FetchTopic(topic_id=topic_id, partitions=(partition,)),),
+        topics=(FetchTopic(topic_id=topic_id, partitions=(asked,)),),
     )
     return frame(request, FETCH_VERSION)
 
@@ -171,8 +173,11 @@ def repeat(request: bytes, requests: int) -> Load:
     return Load([*blocks, request * rest] if rest else blocks, requests)
 
 
-def pour(sock: socket.socket, load: Load, answer_size: int) -> bytes:
-    """Send a load as fast as it is taken, drop the answers, return the last one."""
+def pour(sock: socket.socket, load: Load, answer_size: int, wake_bytes: int = 1) -> bytes:
+    """Send a load as fast as it is taken, drop the answers, return the last one.
+
+    Who drops them is woken when so many bytes have come.
+    """
     failures: list[OSError] = []
 
     def send() -> None:
@@ -185,7 +190,7 @@ def pour(sock: socket.socket, load: Load, answer_size: int) -> bytes:
     sender = threading.Thread(target=send)
     sender.start()
     try:
-        drop(sock, (load.requests - 1) * answer_size)
+        drop(sock, (load.requests - 1) * answer_size, wake_bytes)
         return _answer(sock)
     except OSError:
         sock.shutdown(socket.SHUT_RDWR)
@@ -207,14 +212,28 @@ def pour_first(sock: socket.socket, load: Load, answer_size: int) -> bytes:
     return _answer(sock)
 
 
-def drop(sock: socket.socket, size: int) -> None:
-    """Take bytes off a socket without looking at them."""
+def drop(sock: socket.socket, size: int, wake_bytes: int = 1) -> None:
+    """Take bytes off a socket without looking at them, when so many have come or all."""
     nowhere = bytearray(_DROP_BYTES)
+    if wake_bytes > 1:
+        # Waited for by poll: a receive that has begun would wait for as many again.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wake_bytes)
+        ready = select.poll()
+        ready.register(sock, select.POLLIN)
+        while size > wake_bytes:
+            if not ready.poll(_TIMEOUT_S * 1000):
+                raise TimeoutError(f"{size} bytes have not come")
+            size -= _dropped(sock, nowhere, size, socket.MSG_DONTWAIT)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
     while size:
-        count = sock.recv_into(nowhere, min(size, _DROP_BYTES), socket.MSG_TRUNC)
-        if not count:
-            raise ConnectionError(f"the connection was closed with {size} bytes to come")
-        size -= count
+        size -= _dropped(sock, nowhere, size)
+
+
+def _dropped(sock: socket.socket, nowhere: bytearray, size: int, flags: int = 0) -> int:
+    count = sock.recv_into(nowhere, min(size, _DROP_BYTES), socket.MSG_TRUNC | flags)
+    if not count:
+        raise ConnectionError(f"the connection was closed with {size} bytes to come")
+    return count
 
 
 def ping_pong(sockets: list[socket.socket], request: bytes, answer_size: int, total: int) -> None:
@@ -233,7 +252,7 @@ def ping_pong(sockets: list[socket.socket], request: bytes, answer_size: int, to
                 raise TimeoutError("an answer is missing")
             for fd, _ in ready:
                 sock = by_fd[fd]
-                if sock.recv_into(nowhere, answer_size) != answer_size:
+                if sock.recv_into(nowhere, answer_size, socket.MSG_WAITALL) != answer_size:
                     raise ConnectionError("an answer was cut off")
                 done += 1
                 if sent < total:

@@ -10,6 +10,7 @@ import pytest
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, TransactionalId
 from dohle.protocol.framing import encode_request, encode_response
+from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from dohle.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -75,6 +76,49 @@ def test_a_request_that_fits_is_answered_with_the_same_bytes(
             general = encode_response(ProduceResponse(responses=topics), version, 100 + number)
             assert b"".join(reply()) == b"".join(general)
             offsets[index] += 1
+
+    on_node(tmp_path, scenario)
+
+
+def test_a_request_that_names_its_topic_by_id_is_answered_with_the_same_bytes(
+    tmp_path: Path,
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        topic_id = (await create_topic(wire, TOPIC)).topic_id
+        partition = request().topic_data[0].partition_data
+        topic = TopicProduceData(topic_id=topic_id, partition_data=partition)
+        message = request(topic_data=(topic,))
+        template = template_of(message, 13)
+        reply = template.handle(node.broker, frame_of(message, 13, 5))
+        node.broker.write_held()
+        found = TopicProduceResponse(
+            topic_id=topic_id,
+            partition_responses=(
+                PartitionProduceResponse(index=0, base_offset=0, log_start_offset=0),
+            ),
+        )
+        general = encode_response(ProduceResponse(responses=(found,)), 13, 5)
+        assert b"".join(reply()) == b"".join(general)
+
+    on_node(tmp_path, scenario)
+
+
+def test_the_id_of_a_topic_that_was_made_anew_does_not_fit(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        topic_id = (await create_topic(wire, TOPIC)).topic_id
+        partition = request().topic_data[0].partition_data
+        topic = TopicProduceData(topic_id=topic_id, partition_data=partition)
+        message = request(topic_data=(topic,))
+        assert (await wire.send(message, 13)).responses[0].partition_responses[0].error_code == 0
+        template = template_of(message, 13)
+        await wire.send(
+            DeleteTopicsRequest(timeout_ms=5_000, topics=(DeleteTopicState(name=TOPIC),)), 6
+        )
+        await create_topic(wire, TOPIC)
+        assert template.handle(node.broker, frame_of(message, 13, 5)) is None
+        answer = await wire.send(message, 13)
+        code = answer.responses[0].partition_responses[0].error_code
+        assert code == ErrorCode.UNKNOWN_TOPIC_ID
 
     on_node(tmp_path, scenario)
 

@@ -25,7 +25,12 @@ from dohle.protocol.messages.fetch import (
 from dohle.protocol.schema import Records, default_struct
 from dohle.records.batch import Codec
 from dohle.records.conversion import down_convert
-from dohle.replication.fetch_sessions import FetchContext, SessionPartition, group_by_topic
+from dohle.replication.fetch_sessions import (
+    FetchContext,
+    IncrementalFetchContext,
+    SessionPartition,
+    group_by_topic,
+)
 from dohle.server.handlers.hosted import hosted_partition
 from dohle.server.outcome import FileRecords
 from dohle.server.partitions import Partition
@@ -112,8 +117,14 @@ class FetchReader:
         self._results, self._bytes, self._at_once = [], 0, False
         left = self._max_bytes
         missing: list[tuple[SessionPartition, PartitionData]] = []
+        # A session may have very many, of which few have anything new.
+        may_be_quiet = self._replica_id is None and isinstance(
+            self._context, IncrementalFetchContext
+        )
         for part in self._partitions:
             try:
+                if may_be_quiet and self._is_quiet(part):
+                    continue
                 result, size = self._read_partition(part, left)
             except KafkaError as error:
                 self._at_once = True
@@ -126,6 +137,30 @@ class FetchReader:
             self._bytes += size
             left -= size
         self._results += missing
+
+    def _is_quiet(self, part: SessionPartition) -> bool:
+        """Tell of a partition that a consumer has read to its end, and of which nothing is new.
+
+        That is what ``_read_partition`` comes to as well, only sooner.
+        """
+        if part.topic is None:
+            return False
+        partitions = self._broker.partitions
+        if self._version >= 13:
+            partition = partitions.get_by_id(part.topic_id, part.partition)
+        else:
+            partition = partitions.get(part.topic, part.partition)
+        if partition is None:
+            return False
+        log, asked = partition.log, part.request
+        if (
+            asked.fetch_offset != log.high_watermark
+            or asked.last_fetched_epoch >= 0
+            or asked.current_leader_epoch not in (-1, partition.leader_epoch)
+        ):
+            return False
+        log.owner.ensure_online()
+        return self._context.may_omit(part, log.high_watermark, log.log_start_offset)
 
     def _find(self, part: SessionPartition) -> Partition:
         if part.topic is None:

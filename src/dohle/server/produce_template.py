@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dohle.core.errors import KafkaError
-from dohle.core.ids import TopicName
+from dohle.core.ids import TopicName, Uuid
 from dohle.protocol.framing import encode_response
 from dohle.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -31,9 +31,10 @@ from dohle.storage.producer_append import NO_VERIFICATION
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
 
-# The first version with batches, and the last that names topics.
-_VERSIONS = range(3, 13)
+# From the first version with batches on.
+_VERSIONS = range(3, 14)
 _FIRST_FLEXIBLE = 9
+_FIRST_WITH_TOPIC_IDS = 13
 # Where the api key and version end, and where the correlation id does.
 _HEAD_END, _PREFIX_START = 4, 8
 _SIZE = struct.Struct(">i")
@@ -57,6 +58,7 @@ class ProduceTemplate:
         "_prefix",
         "_size_at",
         "_topic",
+        "_topic_id",
         "_unpack",
         "_version",
     )
@@ -74,7 +76,8 @@ class ProduceTemplate:
         self._acks = request.acks
         self._is_transactional = request.transactional_id is not None
         self._topic: TopicName = request.topic_data[0].name
-        self._answer = _answer_format(self._topic, version)
+        self._topic_id: Uuid = request.topic_data[0].topic_id
+        self._answer = _answer_format(self._topic, self._topic_id, version)
 
     @classmethod
     def of(
@@ -128,7 +131,10 @@ class ProduceTemplate:
             return None
         if size < 0 or start + size != end:
             return None
-        partition = broker.partitions.get(self._topic, index)
+        if self._version < _FIRST_WITH_TOPIC_IDS:
+            partition = broker.partitions.get(self._topic, index)
+        else:
+            partition = broker.partitions.get_by_id(self._topic_id, index)
         if partition is None:
             return None
         records = frame[start:end]
@@ -152,16 +158,20 @@ class ProduceTemplate:
             else:
                 first, time = info.first_offset, info.log_append_time_ms
                 return [self._answer(correlation_id, index, first, time, log.log_start_offset)]
-        response = _response(self._topic, partition_response(index, outcome))
+        response = _response(self._topic, self._topic_id, partition_response(index, outcome))
         return list(encode_response(response, self._version, correlation_id))
 
 
-def _response(topic: TopicName, partition: PartitionProduceResponse) -> ProduceResponse:
-    topics = (TopicProduceResponse(name=topic, partition_responses=(partition,)),)
-    return ProduceResponse(responses=topics)
+def _response(
+    topic: TopicName, topic_id: Uuid, partition: PartitionProduceResponse
+) -> ProduceResponse:
+    found = TopicProduceResponse(name=topic, topic_id=topic_id, partition_responses=(partition,))
+    return ProduceResponse(responses=(found,))
 
 
-def _answer_format(topic: TopicName, version: int) -> Callable[[int, int, int, int, int], bytes]:
+def _answer_format(
+    topic: TopicName, topic_id: Uuid, version: int
+) -> Callable[[int, int, int, int, int], bytes]:
     """Return a function that packs a good answer from what changes, cut from an encoded one."""
     marked = PartitionProduceResponse(
         index=_MARK_INDEX,
@@ -170,7 +180,7 @@ def _answer_format(topic: TopicName, version: int) -> Callable[[int, int, int, i
         log_append_time_ms=_MARK_OFFSET,
         log_start_offset=_MARK_OFFSET,
     )
-    encoded = b"".join(encode_response(_response(topic, marked), version, 0))
+    encoded = b"".join(encode_response(_response(topic, topic_id, marked), version, 0))
     has_log_start = version >= 5
     fields = struct.Struct(">ihqqq" if has_log_start else ">ihqq")
     marks = (_MARK_INDEX, _MARK_ERROR, _MARK_OFFSET, _MARK_OFFSET, _MARK_OFFSET)

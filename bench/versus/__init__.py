@@ -1,0 +1,1 @@
+"""dohle and Apache Kafka side by side: ``python -m bench.versus``."""

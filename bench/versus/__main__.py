@@ -1,0 +1,94 @@
+"""``python -m bench.versus [--rounds N] [--quick] [--json FILE] [--profile] [parts ...]``.
+
+Apache Kafka comes from Maven, as for tests/jvm. Parts are named by their letters or names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from tests.jvm import oracle
+
+from bench.processes import touch_memory
+from bench.versus.profile import NoProfiler, profile
+from bench.versus.results import RESULTS, keep
+from bench.versus.table import show
+from bench.versus.turns import PARTS, WARM_UP_QUICK_S, WARM_UP_S, Pace, play, stand
+
+ROUNDS, ROUNDS_QUICK = 5, 1
+#: About what one turn writes.
+_MEMORY_BYTES = 2_000_000_000
+
+
+def main() -> int:
+    """Measure, print, and keep the results."""
+    options = _options()
+    # Told to end, it leaves as on an error: with its processes ended and its folders gone.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    pace = Pace(options.quick, options.warm_up)
+    names = [PARTS.get(name, name) for name in options.parts] or list(PARTS.values())
+    try:
+        classpath = oracle.classpath()
+        with stand(classpath) as bench:
+            if options.profile:
+                for name in names:
+                    print(profile(bench, name, pace), flush=True)
+                return 0
+            touch_memory(_MEMORY_BYTES // 4 if options.quick else _MEMORY_BYTES)
+            rows = []
+            for name in names:
+                rows += play(bench, name, pace, rounds=options.rounds, tell=_tell)
+                if options.json is not None:
+                    keep(rows, options.json, quick=options.quick)
+    except (oracle.Unavailable, NoProfiler) as reason:
+        print(f"bench.versus: {reason}", file=sys.stderr)
+        return 1
+    show(rows)
+    return int(options.strict and any(row.is_reached is False for row in rows))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench.versus", description=__doc__)
+    known = [*PARTS, *PARTS.values()]
+    parser.add_argument("parts", nargs="*", choices=[[], *known], metavar="|".join(PARTS.values()))
+    parser.add_argument("--rounds", type=int, help=f"default: {ROUNDS}, quick: {ROUNDS_QUICK}")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter, rougher figures")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help=f"where results are kept, with .md and .svg beside; default: {RESULTS.name} of"
+        " bench/results, and nowhere if it is quick",
+    )
+    parser.add_argument(
+        "--warm-up",
+        type=float,
+        metavar="SECONDS",
+        help=f"load before what counts; default: {WARM_UP_S:g}, quick: {WARM_UP_QUICK_S:g}",
+    )
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="run dohle alone, under py-spy, and name what takes most of its time",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 if a figure to be reached was missed"
+    )
+    options = parser.parse_args()
+    options.rounds = options.rounds or (ROUNDS_QUICK if options.quick else ROUNDS)
+    if options.warm_up is None:
+        options.warm_up = WARM_UP_QUICK_S if options.quick else WARM_UP_S
+    if options.json is None and not options.quick:
+        options.json = RESULTS
+    return options
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,122 @@
+"""(c) Requests that were built before, on raw sockets: what each server can do at most.
+
+The client sends without looking, many requests ahead, and drops the answers unread (only the last
+of each connection is looked at), so nearly all of the machine is the server's. There are several
+connections, each with a partition of its own, since Kafka serves one request of a connection at a
+time. Records are uncompressed and without producer ids.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from bench.coordinators_client import connect_many
+from bench.processes import Sample
+from bench.raw_client import (
+    Load,
+    appended_at,
+    build_batch,
+    fetch_frame,
+    fetched_size,
+    produce_frame,
+    repeat,
+)
+from bench.versus.figures import Figure, Measure
+from bench.versus.pouring import pour_all
+from bench.versus.topics import create_topic
+from bench.versus.turns import Turn
+from dohle.core.ids import TopicName, Uuid
+
+TITLE = "replay"
+SETTINGS = {"num.partitions": "1"}
+
+CONNECTIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Batches:
+    """What is sent: batches of a size, and how many bytes (or requests) of them."""
+
+    name: str
+    records: int
+    record_size: int
+    total: int
+    passes: int
+    counts_requests: bool = False
+
+
+_LOADS = (
+    _Batches("1 MB batches", 1_000, 1_000, 400, 3),
+    _Batches("16 KB batches", 16, 1_000, 12_000, 3),
+    _Batches("1 record of 100 B", 1, 100, 60_000, 1, counts_requests=True),
+)
+
+
+def turn(turn: Turn) -> list[Figure]:
+    """Produce and fetch with batches of each size."""
+    turn.warm_up(lambda number: warm_up(turn, number))
+    found = []
+    for number, batches in enumerate(_LOADS):
+        produced, fetched = _Replay(turn, f"replay-{number}", batches, 1).run()
+        for action, sample in (("produce", produced), ("fetch", fetched)):
+            case = f"{action}, {batches.name}"
+            if batches.counts_requests:
+                found += [
+                    Figure(case, Measure.RATE, sample.requests / sample.seconds),
+                    Figure(case, Measure.CPU_PER_REQUEST, sample.cpu_us_per_request),
+                ]
+            else:
+                found += [
+                    Figure(case, Measure.THROUGHPUT, sample.mb_per_s),
+                    Figure(case, Measure.CPU_PER_GB, sample.cpu_s_per_gb),
+                ]
+    return found
+
+
+def warm_up(turn: Turn, number: int) -> None:
+    """Do a small part of everything, with topics of this number."""
+    for place, batches in enumerate(_LOADS):
+        _Replay(turn, f"warm-{number}-{place}", batches, 8).run()
+
+
+class _Replay:
+    """A topic, with a partition for each connection, and what goes there and back."""
+
+    def __init__(self, turn: Turn, topic: str, batches: _Batches, divisor: int) -> None:
+        self._server = turn.server
+        self._topic = TopicName(topic)
+        self._topic_id: Uuid = create_topic(self._server.address, topic, CONNECTIONS)
+        self._batch = build_batch(batches.record_size, batches.records)
+        self._records, self._passes = batches.records, batches.passes
+        self._each = max(1, turn.size(batches.total) // CONNECTIONS // divisor)
+
+    def run(self) -> tuple[Sample, Sample]:
+        """Produce, then fetch what was produced."""
+        with ExitStack() as stack:
+            sockets = connect_many(stack, self._server.address, CONNECTIONS)
+            return self._produce(sockets), self._fetch(sockets)
+
+    def _produce(self, sockets: list[socket.socket]) -> Sample:
+        requests = [produce_frame(self._topic, self._batch, n) for n in range(CONNECTIONS)]
+        loads = [repeat(request, self._each) for request in requests]
+        sample, last = pour_all(self._server, sockets, requests, loads)
+        if {appended_at(answer) for answer in last} != {self._each * self._records}:
+            raise RuntimeError("not every request was appended")
+        return sample
+
+    def _fetch(self, sockets: list[socket.socket]) -> Sample:
+        loads = []
+        for n in range(CONNECTIONS):
+            once = b"".join(self._fetch_frame(n, number) for number in range(self._each))
+            loads.append(Load([once] * self._passes, self._each * self._passes))
+        requests = [self._fetch_frame(n, 0) for n in range(CONNECTIONS)]
+        sample, last = pour_all(self._server, sockets, requests, loads)
+        if {fetched_size(answer) for answer in last} != {len(self._batch)}:
+            raise RuntimeError("not every fetch has brought one batch")
+        return sample._replace(size=sample.requests * len(self._batch))
+
+    def _fetch_frame(self, partition: int, number: int) -> bytes:
+        offset, size = number * self._records, len(self._batch)
+        return fetch_frame(self._topic_id, offset, size, partition=partition)

@@ -1,0 +1,145 @@
+"""The two servers: each a new process with an empty data directory and the same configs.
+
+Apache Kafka runs with the options that its own scripts give it (kafka-server-start, and
+kafka-run-class, which it calls): G1, a heap of 1 GB, a log of garbage collections, JMX. dohle runs
+as ``dohle start``. Both have their own defaults but for ``SAME``, and log at their usual level.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tests.jvm.apache_kafka import ApacheKafka
+from tests.jvm.jvm import Jvm
+
+from bench.processes import Measured, folder
+from bench.raw_client import api_versions_frame, call, connect
+from bench.versus.figures import DOHLE, KAFKA
+
+#: A member of a new group should not wait three seconds for others.
+SAME = {"group.initial.rebalance.delay.ms": "0"}
+
+#: What kafka-run-class gives every program.
+PERFORMANCE_OPTIONS = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+_JMX_OPTIONS = (
+    "-Dcom.sun.management.jmxremote=true",
+    "-Dcom.sun.management.jmxremote.authenticate=false",
+    "-Dcom.sun.management.jmxremote.ssl=false",
+)
+_HEAP_OPTIONS = ("-Xmx1G", "-Xms1G")
+_START_S_MAX = 60
+_RETRY_S = 0.002
+
+
+class Server(Measured):
+    """A server under test, which has answered its first request."""
+
+    def __init__(self, name: str, command: Sequence[str], address: str, log_path: Path) -> None:
+        self.name = name
+        self.address = address
+        # Python compiles its modules once, as Java programs come compiled.
+        environment = {
+            key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"
+        }
+        with log_path.open("wb") as log:
+            begun = time.perf_counter()
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            )
+        try:
+            self._await_answer(log_path)
+        except BaseException:
+            self.stop()
+            raise
+        #: From exec to the first ApiVersions answer.
+        self.start_s = time.perf_counter() - begun
+
+    def _await_answer(self, log_path: Path) -> None:
+        deadline = time.monotonic() + _START_S_MAX
+        request = api_versions_frame()
+        while True:
+            with suppress(OSError), connect(self.address) as sock:
+                call(sock, request)
+                return
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                log = log_path.read_text(errors="replace")
+                raise RuntimeError(f"{self.name} does not serve:\n{log[-5000:]}")
+            time.sleep(_RETRY_S)
+
+    @property
+    def pss_mb(self) -> float:
+        """Its memory, with what it shares with other processes in proportion."""
+        return self._memory_mb("smaps_rollup", "Pss")
+
+    @property
+    def peak_rss_mb(self) -> float:
+        """The most memory that it has ever had."""
+        return self._memory_mb("status", "VmHWM")
+
+    def _memory_mb(self, file: str, field: str) -> float:
+        for line in Path(f"/proc/{self.pid}/{file}").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name == field:
+                return int(value.split()[0]) * 1024 / 1e6
+        raise RuntimeError(f"/proc has no {field}")
+
+    def stop(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def dohle(settings: Mapping[str, str]) -> Iterator[Server]:
+    """Run dohle."""
+    with folder() as path:
+        address = f"127.0.0.1:{_free_port()}"
+        command = [sys.executable, "-m", "dohle", "start"]
+        command += ["--data", f"{path}/data", "--listener", address]
+        for name, value in {**SAME, **settings}.items():
+            command += ["-X", f"{name}={value}"]
+        with _ended(Server(DOHLE, command, address, Path(path) / "server.log")) as server:
+            yield server
+
+
+@contextmanager
+def kafka(classpath: str, formatter: Jvm, settings: Mapping[str, str]) -> Iterator[Server]:
+    """Run Apache Kafka, in a directory that was formatted as an operator has to."""
+    with folder() as path:
+        node = ApacheKafka(classpath, Path(path), {**SAME, **settings})
+        node.format(formatter)
+        collections = f"-Xlog:gc*:file={path}/gc.log:time,tags:filecount=10,filesize=100M"
+        command = ["java", *_HEAP_OPTIONS, *PERFORMANCE_OPTIONS, collections, *_JMX_OPTIONS]
+        command += ["-cp", classpath, "kafka.Kafka", str(node.properties)]
+        log_path = Path(path) / "server.log"
+        with _ended(Server(KAFKA, command, node.bootstrap, log_path)) as server:
+            yield server
+
+
+@contextmanager
+def _ended(server: Server) -> Iterator[Server]:
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])

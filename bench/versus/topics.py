@@ -1,0 +1,74 @@
+"""Topics, made over the wire, and served before anything is measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from bench.coordinators_client import answer_of
+from bench.raw_client import METADATA_VERSION, call, connect, frame
+from dohle.core.errors import ErrorCode
+from dohle.core.ids import TopicName, Uuid
+from dohle.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from dohle.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from dohle.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+_CREATE_VERSION, _OFFSETS_VERSION = 7, 7
+_EARLIEST = -2
+_TIMEOUT_S = 60
+_RETRY_S = 0.02
+
+
+def create_topic(address: str, name: str, partitions: int = 1) -> Uuid:
+    """Create a topic, wait until all its partitions are served, and return its id."""
+    topic = TopicName(name)
+    created = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+    create = frame(CreateTopicsRequest(topics=(created,)), _CREATE_VERSION)
+    asked = tuple(
+        ListOffsetsPartition(partition_index=index, timestamp=_EARLIEST)
+        for index in range(partitions)
+    )
+    list_offsets = frame(
+        ListOffsetsRequest(topics=(ListOffsetsTopic(name=topic, partitions=asked),)),
+        _OFFSETS_VERSION,
+    )
+    with connect(address) as sock:
+        # A server that has just answered for the first time may not be registered yet, and one
+        # that has created a topic may not have its logs.
+        _persist(lambda: _create_codes(call(sock, create)))
+        _persist(lambda: _offset_codes(call(sock, list_offsets)))
+        metadata = MetadataRequest(topics=(MetadataRequestTopic(name=topic),))
+        answer = call(sock, frame(metadata, METADATA_VERSION))
+    return answer_of(MetadataResponse, METADATA_VERSION, answer).topics[0].topic_id
+
+
+def _create_codes(answer: bytes) -> set[int]:
+    return {
+        one.error_code for one in answer_of(CreateTopicsResponse, _CREATE_VERSION, answer).topics
+    }
+
+
+def _offset_codes(answer: bytes) -> set[int]:
+    response = answer_of(ListOffsetsResponse, _OFFSETS_VERSION, answer)
+    return {one.error_code for topic in response.topics for one in topic.partitions}
+
+
+def _persist(codes: Callable[[], set[int]]) -> None:
+    deadline = time.monotonic() + _TIMEOUT_S
+    while failed := codes() - {ErrorCode.NONE}:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"a topic is not served: {', '.join(map(str, failed))}")
+        time.sleep(_RETRY_S)
