@@ -77,11 +77,13 @@ FAMILIES = {
     "cluster": ["info"],
     "storage": ["format", "info"],
     "log": ["dump"],
+    "pipeline": ["init", "run", "dry-run", "replay"],
 }
 COMMANDS = [
     ["start"],
     ["produce"],
     ["consume"],
+    ["doctor"],
     *([family, member] for family, members in FAMILIES.items() for member in members),
 ]
 

@@ -32,7 +32,7 @@ from dohle.testing.broker import Broker
 from tests.client.group_setup import GROUP, make_topic, numbers, write
 from tests.client.scripted_broker import within
 
-_SAFE_DOWNGRADE = 2
+_UPGRADE, _SAFE_DOWNGRADE = 1, 2
 
 
 @pytest.fixture(scope="module", params=[2, 1])
@@ -51,7 +51,9 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
 
 async def set_transaction_version(bootstrap: str, level: int) -> None:
     update = FeatureUpdateKey(
-        feature="transaction.version", max_version_level=level, upgrade_type=_SAFE_DOWNGRADE
+        feature="transaction.version",
+        max_version_level=level,
+        upgrade_type=_UPGRADE if level == 2 else _SAFE_DOWNGRADE,
     )
     async with Cluster(bootstrap) as cluster:
         answer = await (await cluster.any_connection()).request(

@@ -22,8 +22,10 @@ from dohle.cli import (
     cluster,
     configs,
     consume,
+    doctor,
     group,
     log_dump,
+    pipeline,
     produce,
     start,
     storage,
@@ -47,6 +49,7 @@ examples:
   dohle consume orders --group billing         share a topic with others, commit what was read
   dohle group describe billing                 committed offsets, lag and members
   dohle log dump --records data/orders-0       what is in the files of a partition
+  dohle doctor                                 is everything here that is needed?
   dohle COMMAND --help                         all options of a command
 
 exit codes: 0 done, 1 failed or a damaged file, 2 wrong command line or configuration
@@ -112,4 +115,6 @@ def build_parser() -> argparse.ArgumentParser:
     cluster.add_parser(commands)
     storage.add_parser(commands)
     log_dump.add_parser(commands)
+    pipeline.add_parser(commands)
+    doctor.add_parser(commands)
     return parser

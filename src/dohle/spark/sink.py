@@ -1,0 +1,318 @@
+"""``writeStream.format("dohle")`` and ``write.format("dohle")``.
+
+Spark builds a writer in one process, sends it to the tasks, and builds another one where it
+commits: what the tasks have to say travels in their messages alone.
+
+- A stream is written exactly once, by the steps of :mod:`dohle.spark.sink_commit`.
+- A batch write has no checkpoint to come back to: its tasks leave their transactions open, and the
+  driver commits them when all have written. If it fails before, nobody sees a row of it; if it dies
+  while it commits, some rows may be seen.
+- ``at-least-once`` writes idempotently and without transactions.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from dohle.client import PreparedTransaction, Producer
+from dohle.core.errors import KafkaError
+from dohle.core.ids import TransactionalId
+from dohle.spark import worker_loop
+from dohle.spark.options import Options
+from dohle.spark.sink_cluster import BrokerSinkCluster
+from dohle.spark.sink_commit import (
+    Place,
+    SinkCluster,
+    abort_batch,
+    begin_task,
+    check_open,
+    commit_batch,
+    end_quietly,
+)
+from dohle.spark.sink_options import Delivery, SinkOptions, parse_sink_options
+from dohle.spark.sink_protocol import Batch, TaskResult
+from dohle.spark.sink_schema import Columns, find_columns
+from dohle.spark.sink_tasks import RowWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_log = logging.getLogger("dohle.spark.sink")
+
+#: What Spark tells tasks of a stream; the run's id is the name of its group of jobs.
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+_RUN_ID = "spark.jobGroup.id"
+
+
+def stream_writer(options: Options, schema: StructType) -> DataSourceStreamArrowWriter:
+    """Return the writer of a streaming query."""
+    parsed = parse_sink_options(options)
+    return StreamWriter(parsed, find_columns(schema, parsed.topic))
+
+
+def batch_writer(options: Options, schema: StructType) -> DataSourceArrowWriter:
+    """Return the writer of a batch query."""
+    parsed = parse_sink_options(options)
+    return BatchWriter(parsed, find_columns(schema, parsed.topic), uuid.uuid4().hex)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWritten(WriterCommitMessage):
+    """A task's message where no transaction waits for the driver, or that of a batch write."""
+
+    rows: int
+    transaction: PreparedTransaction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPrepared(WriterCommitMessage):
+    """A task's message in a stream that is written exactly once."""
+
+    rows: int
+    result: TaskResult
+
+
+_clusters: dict[SinkOptions, BrokerSinkCluster] = {}
+
+
+def open_cluster(options: SinkOptions) -> BrokerSinkCluster:
+    """Return this process's view of the brokers."""
+    cluster = worker_loop.cluster(options.bootstrap, options.client)
+    found = _clusters.get(options)
+    if found is None or found.cluster is not cluster:
+        found = _clusters[options] = BrokerSinkCluster(
+            cluster,
+            topic=options.commits_topic,
+            prefix=options.transactional_id_prefix,
+            timeout_ms=options.producer.max_block_ms,
+        )
+    return found
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a streaming query."""
+
+    def __init__(self, options: SinkOptions, columns: Columns) -> None:
+        self.options = options
+        self.columns = columns
+
+    # What a test may replace
+
+    def cluster(self) -> SinkCluster:
+        """Return what the steps of a batch ask of brokers."""
+        return open_cluster(self.options)
+
+    def prepare(self, writer: RowWriter) -> PreparedTransaction | None:
+        """Have a task's rows written."""
+        return writer.prepare()
+
+    # What Spark calls
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of one task."""
+        if self.options.delivery is Delivery.AT_LEAST_ONCE:
+            return _write_at_least_once(self.options, self.columns, iterator)
+        batch, place = _whereabouts()
+        transactional_id = worker_loop.run(begin_task(self.cluster(), batch, place))
+        if transactional_id is None:
+            for _ in iterator:
+                pass  # a worker whose rows are not read to the end is not used again
+            return RowsPrepared(0, TaskResult(batch, place.task, None, is_skipped=True))
+        opening = _Opening(self.options, transactional_id, may_wait_for_ever=True)
+        writer = RowWriter(opening.cluster.cluster, self.options, self.columns, opening.open)
+        with _leaving_nothing(writer):
+            writer.write(iterator)
+            transaction = self.prepare(writer)
+        result = TaskResult(batch, place.task, transaction, is_two_phase=opening.is_two_phase)
+        return RowsPrepared(writer.rows, result)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        """Have the rows of all tasks written, once."""
+        results = _results(messages)
+        if results:
+            _tell_of_timeouts(results)
+            worker_loop.run(commit_batch(self.cluster(), results))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        """Have none of the rows written, unless it is decided that they are."""
+        results = _results(messages)
+        if results:
+            worker_loop.run(abort_batch(self.cluster(), results))
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes the rows of a batch query."""
+
+    def __init__(self, options: SinkOptions, columns: Columns, write_id: str) -> None:
+        self.options = options
+        self.columns = columns
+        self._prefix = f"{options.transactional_id_prefix}/write/{write_id}/"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of one task."""
+        if self.options.delivery is Delivery.AT_LEAST_ONCE:
+            return _write_at_least_once(self.options, self.columns, iterator)
+        place = _place(_context())
+        name = TransactionalId(f"{self._prefix}{place.task}/{place.task_attempt_id}")
+        # Nobody would come back to a transaction that waits for ever.
+        opening = _Opening(self.options, name, may_wait_for_ever=False)
+        writer = RowWriter(opening.cluster.cluster, self.options, self.columns, opening.open)
+        with _leaving_nothing(writer):
+            writer.write(iterator)
+            transaction = writer.prepare()
+        return RowsWritten(writer.rows, transaction)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit what the tasks have written."""
+        transactions = _transactions(messages)
+        if transactions:
+            worker_loop.run(self._commit(open_cluster(self.options), transactions))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort what the tasks have written."""
+        if self.options.delivery is Delivery.EXACTLY_ONCE:
+            worker_loop.run(self._abort(open_cluster(self.options), _transactions(messages)))
+
+    async def _commit(
+        self, cluster: BrokerSinkCluster, transactions: Sequence[PreparedTransaction]
+    ) -> None:
+        await check_open(cluster, transactions)
+        await self._fence_others(cluster, transactions)
+        for each in transactions:
+            await cluster.end(each, commit=True)
+
+    async def _abort(
+        self, cluster: BrokerSinkCluster, transactions: Sequence[PreparedTransaction]
+    ) -> None:
+        for each in transactions:
+            await end_quietly(cluster, each, commit=False)
+        await self._fence_others(cluster, ())
+
+    async def _fence_others(
+        self, cluster: BrokerSinkCluster, transactions: Collection[PreparedTransaction]
+    ) -> None:
+        """Abort what attempts that were killed have left open."""
+        kept = {each.transactional_id for each in transactions}
+        found = await cluster.open_ids(self._prefix)
+        await cluster.fence([TransactionalId(each) for each in found if each not in kept])
+
+
+class _Opening:
+    """Opens a task's producer when its first row comes."""
+
+    def __init__(
+        self, options: SinkOptions, transactional_id: TransactionalId, *, may_wait_for_ever: bool
+    ) -> None:
+        self.is_two_phase = False
+        self.cluster = open_cluster(options)
+        self._options = options
+        self._transactional_id = transactional_id
+        self._may_wait_for_ever = may_wait_for_ever
+
+    async def open(self) -> Producer:
+        """Open it, and take note whether its transaction can wait for ever."""
+        producer, self.is_two_phase = await self.cluster.open_producer(
+            self._transactional_id,
+            self._options.producer,
+            self._options.transaction_timeout_ms,
+            may_wait_for_ever=self._may_wait_for_ever,
+        )
+        return producer
+
+
+@contextmanager
+def _leaving_nothing(writer: RowWriter) -> Iterator[None]:
+    """Abort what was sent if something fails, and close the producer in any case."""
+    try:
+        yield
+    except BaseException:
+        # The failure itself is what is to be told; whoever cleans up later aborts as well.
+        with suppress(KafkaError, TimeoutError):
+            writer.abort()
+        raise
+    finally:
+        writer.close()
+
+
+def _write_at_least_once(
+    options: SinkOptions, columns: Columns, iterator: Iterator[pa.RecordBatch]
+) -> RowsWritten:
+    cluster = worker_loop.cluster(options.bootstrap, options.client)
+
+    async def open_producer() -> Producer:
+        return Producer(cluster, options.producer)
+
+    writer = RowWriter(cluster, options, columns, open_producer)
+    with _leaving_nothing(writer):
+        writer.write(iterator)
+        writer.flush()
+    return RowsWritten(writer.rows)
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("rows are written by a task of Spark's, and this is none")
+    return context
+
+
+def _place(context: TaskContext) -> Place:
+    return Place(context.partitionId(), context.attemptNumber(), context.taskAttemptId())
+
+
+def _whereabouts() -> tuple[Batch, Place]:
+    """Return which batch of which query this task writes."""
+    context = _context()
+    query_id, run_id, batch_id = (
+        context.getLocalProperty(name) for name in (_QUERY_ID, _RUN_ID, _BATCH_ID)
+    )
+    if query_id is None or run_id is None or batch_id is None:
+        raise RuntimeError(
+            f"Spark does not tell which batch this is ({_QUERY_ID} {query_id}, {_RUN_ID} {run_id}, "
+            f"{_BATCH_ID} {batch_id}): without that nothing can be written exactly once. Write "
+            'with option("delivery", "at-least-once")'
+        )
+    return Batch(query_id, run_id, int(batch_id)), _place(context)
+
+
+def _results(messages: Sequence[WriterCommitMessage | None]) -> list[TaskResult]:
+    """Return what tasks have told; those that failed have told nothing."""
+    return [each.result for each in messages if isinstance(each, RowsPrepared)]
+
+
+def _transactions(messages: Sequence[WriterCommitMessage | None]) -> list[PreparedTransaction]:
+    return [
+        each.transaction
+        for each in messages
+        if isinstance(each, RowsWritten) and each.transaction is not None
+    ]
+
+
+_told_of_timeouts = False
+
+
+def _tell_of_timeouts(results: Sequence[TaskResult]) -> None:
+    """Say once that a driver that is away for too long can lose a decided batch."""
+    global _told_of_timeouts
+    if _told_of_timeouts or all(each.is_two_phase or not each.transaction for each in results):
+        return
+    _told_of_timeouts = True
+    _log.warning(
+        "the brokers do not offer transactions that wait for ever (transaction.two.phase.commit."
+        "enable): a batch that was decided is lost if nobody commits it within their longest "
+        "transaction.max.timeout.ms"
+    )

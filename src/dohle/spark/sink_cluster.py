@@ -1,0 +1,206 @@
+"""What the sink asks of real brokers: the ledger, and the transactions of its tasks.
+
+One for each process and set of options, kept as long as the process: connections stay open, and
+what was read of the ledger is not read again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from dohle.client import (
+    Admin,
+    Cluster,
+    ConfigResource,
+    PreparedTransaction,
+    Producer,
+    ProducerConfig,
+    ResourceType,
+    end_transaction,
+)
+from dohle.client.producer_batch import ProducerIdentity
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TransactionalId
+from dohle.records.compression import Codec
+from dohle.spark.sink_ledger import LedgerReader
+from dohle.spark.sink_protocol import Standing, decode_standing, encode_standing, ledger_id
+
+_log = logging.getLogger("dohle.spark.sink")
+
+_ONGOING = "Ongoing"
+_MAX_TIMEOUT = "transaction.max.timeout.ms"
+#: Kafka's own default of that, and a timeout that every broker allows.
+_MAX_TIMEOUT_DEFAULT_MS = 900_000
+_MODEST_TIMEOUT_MS = 60_000
+_FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+_NO_TWO_PHASE = frozenset(
+    {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+)
+
+
+class BrokerSinkCluster:
+    """The brokers, as the steps of a batch need them."""
+
+    def __init__(self, cluster: Cluster, *, topic: str, prefix: str, timeout_ms: int) -> None:
+        self.prefix = prefix
+        self.cluster = cluster
+        self._admin = Admin(cluster)
+        self._ledger = LedgerReader(cluster, topic)
+        self._timeout_ms = timeout_ms
+        self._max_timeout_ms: int | None = None
+        self._offers_two_phase = True
+
+    # The ledger
+
+    async def peek(self, query_id: str) -> Standing | None:
+        """Return a query's standing as it was written last."""
+        await self._ledger.ensure_topic()
+        value = await self._ledger.read(query_id)
+        return None if value is None else decode_standing(value)
+
+    @asynccontextmanager
+    async def hold(self, query_id: str) -> AsyncIterator[_Hold]:
+        """Shut out whoever may write the standing, and say what it is."""
+        await self._ledger.ensure_topic()
+        config = ProducerConfig(
+            transactional_id=ledger_id(self.prefix, query_id),
+            codec=Codec.GZIP,
+            linger_ms=0,
+            max_block_ms=self._timeout_ms,
+            delivery_timeout_ms=self._timeout_ms,
+        )
+        producer = Producer(self.cluster, config)
+        try:
+            await producer.init_transactions()
+            yield _Hold(producer, self._ledger, query_id, await self.peek(query_id))
+        finally:
+            await producer.close(flush=False)
+
+    # Transactions
+
+    async def describe(
+        self, ids: Collection[TransactionalId]
+    ) -> Mapping[str, tuple[str, ProducerIdentity]]:
+        """Return the state and the producer of those ids that are known."""
+        found = await self._admin.describe_transactions(ids)
+        for error in found.errors.values():
+            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise error
+        return {
+            each.transactional_id: (
+                each.state,
+                ProducerIdentity(each.producer_id, each.producer_epoch),
+            )
+            for each in found.done.values()
+        }
+
+    async def open_ids(self, begin: str) -> Sequence[str]:
+        """Return the ids that begin so and have an open transaction."""
+        listed = await self._admin.list_transactions(states=(_ONGOING,))
+        return [each.transactional_id for each in listed if each.transactional_id.startswith(begin)]
+
+    async def end(self, transaction: PreparedTransaction, *, commit: bool) -> None:
+        """Commit or abort a transaction."""
+        await end_transaction(self.cluster, transaction, commit=commit, timeout_ms=self._timeout_ms)
+
+    async def fence(self, ids: Collection[TransactionalId]) -> None:
+        """Abort what is open under these ids, whoever uses them."""
+        (await self._admin.fence_producers(ids)).ok()
+
+    async def open_producer(
+        self,
+        transactional_id: TransactionalId,
+        config: ProducerConfig,
+        timeout_ms: int | None,
+        *,
+        may_wait_for_ever: bool,
+    ) -> tuple[Producer, bool]:
+        """Return a producer with its id for itself, and whether its transaction can wait for ever.
+
+        Unless a timeout is given, that is asked for first if it may be, and else the longest one
+        there is.
+        """
+        if timeout_ms is None and may_wait_for_ever and self._offers_two_phase:
+            wanted = replace(
+                config, transactional_id=transactional_id, transaction_two_phase_commit_enable=True
+            )
+            try:
+                return await self._initialized(wanted), True
+            except KafkaError as error:
+                if error.code not in _NO_TWO_PHASE:
+                    raise
+                self._offers_two_phase = False
+        wanted = replace(
+            config,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms or await self._longest_timeout_ms(),
+        )
+        try:
+            return await self._initialized(wanted), False
+        except KafkaError as error:
+            if error.code is not ErrorCode.INVALID_TRANSACTION_TIMEOUT or timeout_ms is not None:
+                raise
+        self._max_timeout_ms = _MODEST_TIMEOUT_MS
+        wanted = replace(wanted, transaction_timeout_ms=_MODEST_TIMEOUT_MS)
+        return await self._initialized(wanted), False
+
+    async def _initialized(self, config: ProducerConfig) -> Producer:
+        producer = Producer(self.cluster, config)
+        try:
+            await producer.init_transactions()
+        except BaseException:
+            await producer.close(flush=False)
+            raise
+        return producer
+
+    async def _longest_timeout_ms(self) -> int:
+        """Return the longest timeout that the brokers allow, as far as they tell."""
+        if self._max_timeout_ms is None:
+            self._max_timeout_ms = _MAX_TIMEOUT_DEFAULT_MS
+            resources = [
+                ConfigResource(ResourceType.BROKER, str(broker.node_id))
+                for broker in await self.cluster.brokers()
+            ]
+            described = await self._admin.describe_configs(resources, names=(_MAX_TIMEOUT,))
+            limits = [
+                int(entry.value)
+                for entries in described.done.values()
+                for entry in entries
+                if entry.name == _MAX_TIMEOUT and entry.value is not None
+            ]
+            if limits:
+                self._max_timeout_ms = min(limits)
+        return self._max_timeout_ms
+
+
+class _Hold:
+    """The ledger in the hands of one producer."""
+
+    def __init__(
+        self, producer: Producer, ledger: LedgerReader, query_id: str, standing: Standing | None
+    ) -> None:
+        self.standing = standing
+        self._producer = producer
+        self._ledger = ledger
+        self._query_id = query_id
+
+    async def write(self, standing: Standing) -> None:
+        """Write a new standing."""
+        self._producer.begin_transaction()
+        topic, partition = self._ledger.partition
+        sent = await self._producer.send(
+            topic, encode_standing(standing), key=self._query_id.encode(), partition=partition
+        )
+        try:
+            await self._producer.commit_transaction()
+        except KafkaError as error:
+            failure = sent.exception() if sent.done() else None
+            if isinstance(failure, KafkaError) and failure.code in _FENCED:
+                raise KafkaError(
+                    ErrorCode.PRODUCER_FENCED, f"the standing of query {self._query_id}"
+                ) from error
+            raise
+        self.standing = standing

@@ -1,0 +1,281 @@
+"""The steps of a batch on its way to being written exactly once (ADR 8).
+
+What to do is said by :mod:`dohle.spark.sink_protocol`; here it is done, in an order that holds
+whatever dies in between:
+
+    task    look at the standing, take over if the run is new, choose a transactional id,
+            write, flush
+    driver  hold the ledger (from here on nobody who held it before can write there), make sure that
+            all transactions are open, abort strays, write the decision, commit each transaction
+
+All that is asked of brokers goes through :class:`SinkCluster`: a test puts a model of a cluster
+there, or something that kills the process between two steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from dohle.client import PreparedTransaction
+from dohle.client.producer_batch import ProducerIdentity
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TransactionalId
+from dohle.spark.sink_protocol import (
+    Batch,
+    Decide,
+    Decision,
+    Standing,
+    TaskResult,
+    Turn,
+    attempt_id,
+    commit_turn,
+    first_attempt_id,
+    may_abort,
+    query_prefix,
+    strays,
+    taken_over,
+    task_turn,
+    transactions_of,
+)
+
+_log = logging.getLogger("dohle.spark.sink")
+
+_ONGOING = "Ongoing"
+_AT_REST = frozenset({"CompleteCommit", "CompleteAbort", "Dead"})
+#: The transaction is not open any more, or is another one.
+_NOT_OPEN = frozenset(
+    {
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+_FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+_ENDS_AT_ONCE = 16
+#: Tasks of a new run let those with lower numbers take over first: each waits so much longer.
+_TAKE_OVER_DELAY_S = 0.2
+_TAKE_OVER_DELAYS_MAX = 20
+_TAKE_OVER_LOOK_S = 0.05
+_TAKE_OVER_TRIES = 20
+
+
+class RowsLost(RuntimeError):
+    """A decided transaction was aborted by somebody else, most likely because its time was up."""
+
+
+class NotOpen(RuntimeError):
+    """A transaction ended before the batch was decided; nothing of the batch is written."""
+
+
+class LedgerHold(Protocol):
+    """The right to write a query's standing, until somebody else takes it."""
+
+    standing: Standing | None
+
+    async def write(self, standing: Standing) -> None:
+        """Write a new standing, durably; PRODUCER_FENCED if somebody else holds the ledger."""
+
+
+class SinkCluster(Protocol):
+    """What is asked of brokers."""
+
+    #: What the transactional ids of all queries begin with.
+    prefix: str
+
+    async def peek(self, query_id: str) -> Standing | None:
+        """Return a query's standing as it was written last; a newer one may be on its way."""
+
+    def hold(self, query_id: str) -> AbstractAsyncContextManager[LedgerHold]:
+        """Shut out whoever may write the standing, and say what it is."""
+
+    async def describe(
+        self, ids: Collection[TransactionalId]
+    ) -> Mapping[str, tuple[str, ProducerIdentity]]:
+        """Return the state and the producer of those ids that are known."""
+
+    async def open_ids(self, begin: str) -> Sequence[str]:
+        """Return the ids that begin so and have an open transaction."""
+
+    async def end(self, transaction: PreparedTransaction, *, commit: bool) -> None:
+        """Commit or abort a transaction."""
+
+    async def fence(self, ids: Collection[TransactionalId]) -> None:
+        """Abort what is open under these ids, whoever uses them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which attempt of which task."""
+
+    task: int
+    attempt: int
+    task_attempt_id: int
+
+
+async def begin_task(cluster: SinkCluster, batch: Batch, place: Place) -> TransactionalId | None:
+    """Return the transactional id to write with; None if the batch is decided."""
+    standing = await _standing_of_run(cluster, batch, place)
+    if task_turn(standing, batch) is Turn.SKIP:
+        return None
+    first = first_attempt_id(cluster.prefix, standing, batch, place.task)
+    if place.attempt == 0:
+        # A stage that runs again has first attempts again, and one of before may still be at it.
+        state = (await cluster.describe([first])).get(first)
+        if state is None or state[0] in _AT_REST:
+            return first
+    return attempt_id(cluster.prefix, standing, batch, place.task, place.task_attempt_id)
+
+
+async def _standing_of_run(cluster: SinkCluster, batch: Batch, place: Place) -> Standing:
+    """Return the standing, after the run has taken over."""
+    delay_s = _TAKE_OVER_DELAY_S * min(place.task, _TAKE_OVER_DELAYS_MAX)
+    for tries in range(_TAKE_OVER_TRIES):
+        standing = await cluster.peek(batch.query_id)
+        waited_s = 0.0
+        while waited_s < delay_s and task_turn(standing, batch) is Turn.TAKE_OVER:
+            await asyncio.sleep(_TAKE_OVER_LOOK_S)
+            waited_s += _TAKE_OVER_LOOK_S
+            standing = await cluster.peek(batch.query_id)
+        try:
+            if task_turn(standing, batch) is Turn.TAKE_OVER:
+                standing = await _take_over(cluster, batch)
+        except KafkaError as error:
+            # Another task takes over for the same run; or another run does, which is told then.
+            if error.code not in _FENCED or tries == _TAKE_OVER_TRIES - 1:
+                raise
+            continue
+        assert standing is not None
+        return standing
+    raise AssertionError("the last try returns or raises")
+
+
+async def _take_over(cluster: SinkCluster, batch: Batch) -> Standing:
+    async with cluster.hold(batch.query_id) as held:
+        if task_turn(held.standing, batch) is Turn.TAKE_OVER:
+            standing = taken_over(held.standing, batch)
+            await held.write(standing)
+            return standing
+        assert held.standing is not None
+        return held.standing
+
+
+async def commit_batch(cluster: SinkCluster, results: Collection[TaskResult]) -> None:
+    """Have all rows of a batch written, once."""
+    if not any(each.transaction is not None or each.is_skipped for each in results):
+        return  # there were no rows
+    query_id = next(iter(results)).batch.query_id
+    # A run that was replaced must not even take the ledger from the one that replaced it.
+    commit_turn(await cluster.peek(query_id), results)
+    async with cluster.hold(query_id) as held:
+        turn = commit_turn(held.standing, results)
+        if isinstance(turn, Decide):
+            before = held.standing
+            assert before is not None
+            await check_open(cluster, turn.decision.transactions)
+            await _sweep(cluster, query_id, before, turn.decision.ids)
+            await held.write(turn.standing)
+        else:
+            _log.info("batch %d of query %s was decided before", turn.decision.batch_id, query_id)
+            await _abort_all(cluster, turn.abort)
+        await _commit_all(cluster, query_id, turn.decision)
+
+
+async def abort_batch(cluster: SinkCluster, results: Collection[TaskResult]) -> None:
+    """Abort what the tasks of a failed batch have left open, unless the batch is decided."""
+    transactions = transactions_of(results)
+    if not transactions:
+        return
+    batch = next(iter(results)).batch
+    if not may_abort(await cluster.peek(batch.query_id), batch):
+        return
+    async with cluster.hold(batch.query_id) as held:
+        if may_abort(held.standing, batch):
+            assert held.standing is not None
+            await _abort_all(cluster, transactions)
+            await _sweep(cluster, batch.query_id, held.standing, ())
+
+
+async def check_open(cluster: SinkCluster, transactions: Collection[PreparedTransaction]) -> None:
+    """Raise unless each is open still: once the batch is decided it would be too late."""
+    found = await cluster.describe([each.transactional_id for each in transactions])
+    for each in transactions:
+        state = found.get(each.transactional_id)
+        if state != (_ONGOING, each.identity):
+            seen = "is not known" if state is None else f"is {state[0]} under {state[1]}"
+            raise NotOpen(
+                f"the transaction of {each.transactional_id} {seen}, not {_ONGOING} under "
+                f"{each.identity}: its time was up, or another attempt of its task has ended it. "
+                "The batch is not decided, and will be written anew when the query is started "
+                "again"
+            )
+
+
+async def _sweep(
+    cluster: SinkCluster, query_id: str, standing: Standing, keep: Collection[str]
+) -> None:
+    """Abort what attempts that failed, or runs before, have left open.
+
+    What a run before has decided is committed first: Spark may have forgotten that it was not.
+    """
+    open_ids = await cluster.open_ids(query_prefix(cluster.prefix, query_id))
+    left = standing.decision.transactions if standing.decision is not None else ()
+    for each in left:
+        if each.transactional_id in open_ids:
+            await end_quietly(cluster, each, commit=True)
+    found = strays(cluster.prefix, query_id, open_ids, standing, keep)
+    if found:
+        _log.info("aborting transactions that were left open: %s", ", ".join(found))
+        await cluster.fence(found)
+
+
+async def _commit_all(cluster: SinkCluster, query_id: str, decision: Decision) -> None:
+    """Commit each transaction of a decision, though others fail; raise what went wrong."""
+    limit = asyncio.Semaphore(_ENDS_AT_ONCE)
+    lost: list[TransactionalId] = []
+
+    async def commit(transaction: PreparedTransaction) -> None:
+        async with limit:
+            try:
+                await cluster.end(transaction, commit=True)
+            except KafkaError as error:
+                if error.code not in _NOT_OPEN:
+                    raise
+                forgotten = error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+                if not (forgotten and decision.is_two_phase):
+                    lost.append(transaction.transactional_id)
+
+    outcomes = await asyncio.gather(
+        *(commit(each) for each in decision.transactions), return_exceptions=True
+    )
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
+    if lost:
+        raise RowsLost(
+            f"batch {decision.batch_id} of query {query_id} was decided, but transactions of it "
+            f"were ended by somebody else: {', '.join(lost)}. Their rows are lost if the time for "
+            "them (transaction.timeout.ms) was up before they could be committed. Brokers with "
+            "transaction.two.phase.commit.enable let them wait for ever"
+        )
+
+
+async def _abort_all(cluster: SinkCluster, transactions: Collection[PreparedTransaction]) -> None:
+    for each in transactions:
+        await end_quietly(cluster, each, commit=False)
+
+
+async def end_quietly(
+    cluster: SinkCluster, transaction: PreparedTransaction, *, commit: bool
+) -> None:
+    """End a transaction; that it has ended already is no matter."""
+    try:
+        await cluster.end(transaction, commit=commit)
+    except KafkaError as error:
+        if error.code not in _NOT_OPEN:
+            raise

@@ -1,0 +1,331 @@
+"""Exactly once: what is known of a query's batches, and what follows from it. Pure (ADR 8).
+
+Of each query one record is kept, its *standing*: which run of the query may write, and which batch
+was decided last with the transactions that hold its rows. Rules:
+
+- A batch is decided once, by the standing that names it. From then on its transactions can only be
+  committed; whoever comes back to it finishes it from the standing and writes nothing.
+- Only the run that took over last writes, decides and aborts. A run that was replaced never comes
+  back: its id is remembered.
+- A transactional id is used by one attempt of one task at a time. That of a task's first attempt
+  is used again by the next batch but one: when the batch between them is decided, nobody asks for
+  the end of the first one any more, and would be told that it is unknown. Any other attempt has an
+  id of its own, and after a batch that such an attempt won, the ids of the first attempts are new
+  as well. So no attempt that comes late can disturb a transaction that another one has left for
+  the decision.
+- What is open under an id of the query and is not part of the decision is a stray: of this run, or
+  of one before it. It is aborted before the decision.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any
+
+from dohle.client import PreparedTransaction
+from dohle.client.producer_batch import ProducerIdentity
+from dohle.core.ids import ProducerId, TransactionalId
+
+#: So many runs that were replaced are remembered.
+RUNS_KEPT = 32
+_FORMAT = 1
+_V1, _V2 = 1, 2
+
+
+class Superseded(RuntimeError):
+    """Another run of the same query has taken over."""
+
+    def __init__(self, query_id: str) -> None:
+        super().__init__(
+            f"query {query_id} was started again elsewhere, from the same checkpoint: this run may "
+            "not write any more"
+        )
+
+
+class OutOfStep(RuntimeError):
+    """A batch came that is older than the last one decided."""
+
+    def __init__(self, query_id: str, batch_id: int, decided: int) -> None:
+        super().__init__(
+            f"batch {batch_id} of query {query_id} came after batch {decided} was written: its "
+            "checkpoint is older than what the query has written. Start from a new checkpoint, "
+            "with startingOffsets behind what is written"
+        )
+
+
+class StandingUnreadable(RuntimeError):
+    """What is kept of the query was written by a newer version, or by somebody else."""
+
+
+class Turn(Enum):
+    """What a task does."""
+
+    #: The run is new: first make it the one that writes.
+    TAKE_OVER = auto()
+    WRITE = auto()
+    #: The batch is decided: write nothing.
+    SKIP = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One micro-batch of one run of a query."""
+
+    query_id: str
+    run_id: str
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a task tells the driver: its transaction, if it had rows to write."""
+
+    batch: Batch
+    task: int
+    transaction: PreparedTransaction | None
+    #: Whether the batch was decided before, so that the task wrote nothing.
+    is_skipped: bool = False
+    #: Whether the transaction waits for its end for ever.
+    is_two_phase: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """That these transactions are a batch."""
+
+    batch_id: int
+    transactions: tuple[PreparedTransaction, ...]
+    #: Whether none of them can time out.
+    is_two_phase: bool = False
+
+    @property
+    def ids(self) -> frozenset[TransactionalId]:
+        """The transactional ids."""
+        return frozenset(each.transactional_id for each in self.transactions)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of a query."""
+
+    run_id: str
+    #: Counts the runs, so that ids tell which run is the older.
+    run_number: int
+    #: Part of the ids of first attempts.
+    generation: int
+    decision: Decision | None = None
+    replaced_runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Write this standing, then commit its decision."""
+
+    standing: Standing
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The batch was decided before: commit that, and abort what was written once more."""
+
+    decision: Decision
+    abort: tuple[PreparedTransaction, ...]
+
+
+# Tasks
+
+
+def task_turn(standing: Standing | None, batch: Batch) -> Turn:
+    """Say what a task of a batch does; raise if its run was replaced."""
+    if standing is None or standing.run_id != batch.run_id:
+        if standing is not None and batch.run_id in standing.replaced_runs:
+            raise Superseded(batch.query_id)
+        return Turn.TAKE_OVER
+    return Turn.SKIP if _is_decided(standing, batch) else Turn.WRITE
+
+
+def taken_over(standing: Standing | None, batch: Batch) -> Standing:
+    """Return the standing of a query whose new run begins to write."""
+    if standing is None:
+        return Standing(batch.run_id, run_number=1, generation=batch.batch_id)
+    return replace(
+        standing,
+        run_id=batch.run_id,
+        run_number=standing.run_number + 1,
+        generation=batch.batch_id,
+        replaced_runs=(*standing.replaced_runs, standing.run_id)[-RUNS_KEPT:],
+    )
+
+
+# The driver
+
+
+def commit_turn(standing: Standing | None, results: Collection[TaskResult]) -> Decide | Finish:
+    """Say what the driver does when all tasks have written; raise if its run was replaced."""
+    batch = _batch_of(results)
+    transactions = transactions_of(results)
+    if standing is None or standing.run_id != batch.run_id:
+        raise Superseded(batch.query_id)
+    if _is_decided(standing, batch):
+        assert standing.decision is not None
+        ended = set(standing.decision.transactions)
+        return Finish(standing.decision, tuple(each for each in transactions if each not in ended))
+    decision = Decision(
+        batch.batch_id,
+        transactions,
+        is_two_phase=all(each.is_two_phase for each in results if each.transaction),
+    )
+    generation = standing.generation
+    if not all(_is_of_first_attempt(each.transactional_id) for each in transactions):
+        generation = batch.batch_id + 1
+    return Decide(replace(standing, decision=decision, generation=generation), decision)
+
+
+def may_abort(standing: Standing | None, batch: Batch) -> bool:
+    """Tell whether the driver may abort what its tasks wrote: not if the batch is decided."""
+    if standing is None or standing.run_id != batch.run_id:
+        return False
+    return standing.decision is None or standing.decision.batch_id < batch.batch_id
+
+
+def transactions_of(results: Iterable[TaskResult]) -> tuple[PreparedTransaction, ...]:
+    """Return the transactions that tasks have left, in the order of the tasks."""
+    ordered = sorted(results, key=lambda each: each.task)
+    found = tuple(each.transaction for each in ordered if each.transaction is not None)
+    if len({each.transactional_id for each in found}) != len(found):
+        raise ValueError("two tasks have used the same transactional id")
+    return found
+
+
+def _batch_of(results: Collection[TaskResult]) -> Batch:
+    batches = {each.batch for each in results}
+    if len(batches) != 1:
+        raise ValueError(f"the results of one batch speak of {len(batches)}")
+    return batches.pop()
+
+
+def _is_decided(standing: Standing, batch: Batch) -> bool:
+    decision = standing.decision
+    if decision is None or decision.batch_id < batch.batch_id:
+        return False
+    if decision.batch_id > batch.batch_id:
+        raise OutOfStep(batch.query_id, batch.batch_id, decision.batch_id)
+    return True
+
+
+# Transactional ids
+
+
+def ledger_id(prefix: str, query_id: str) -> TransactionalId:
+    """Return the id under which a query's standing is written."""
+    return TransactionalId(f"{prefix}/{query_id}")
+
+
+def query_prefix(prefix: str, query_id: str) -> str:
+    """Return what the ids of all tasks of a query begin with."""
+    return f"{prefix}/{query_id}/"
+
+
+def first_attempt_id(prefix: str, standing: Standing, batch: Batch, task: int) -> TransactionalId:
+    """Return the id of a task's first attempt: the same for every other batch."""
+    run, generation, turn = standing.run_number, standing.generation, batch.batch_id % 2
+    return TransactionalId(
+        f"{query_prefix(prefix, batch.query_id)}{run}/{generation}/{turn}/{task}"
+    )
+
+
+def attempt_id(
+    prefix: str, standing: Standing, batch: Batch, task: int, task_attempt_id: int
+) -> TransactionalId:
+    """Return the id of any other attempt, which nobody else ever uses."""
+    first = first_attempt_id(prefix, standing, batch, task)
+    return TransactionalId(f"{first}/{batch.batch_id}.{task_attempt_id}")
+
+
+def _is_of_first_attempt(transactional_id: str) -> bool:
+    return "." not in transactional_id.rsplit("/", 1)[-1]
+
+
+def strays(
+    prefix: str,
+    query_id: str,
+    open_ids: Iterable[str],
+    standing: Standing,
+    keep: Collection[str],
+) -> list[TransactionalId]:
+    """Return the open ones of a query that are of this run or one before, and not to be kept.
+
+    What was decided is kept in any case, and what a newer run has opened is not seen here.
+    """
+    decided = standing.decision.ids if standing.decision is not None else frozenset()
+    begin = query_prefix(prefix, query_id)
+    found = []
+    for each in open_ids:
+        if not each.startswith(begin) or each in keep or each in decided:
+            continue
+        run = each[len(begin) :].split("/", 1)[0]
+        if run.isdecimal() and int(run) <= standing.run_number:
+            found.append(TransactionalId(each))
+    return found
+
+
+# As a record
+
+
+def encode_standing(standing: Standing) -> bytes:
+    """Return the record's value."""
+    decision = standing.decision
+    value: dict[str, Any] = {
+        "format": _FORMAT,
+        "run": {"id": standing.run_id, "number": standing.run_number},
+        "generation": standing.generation,
+        "replacedRuns": standing.replaced_runs,
+        "decision": None,
+    }
+    if decision is not None:
+        value["decision"] = {
+            "batch": decision.batch_id,
+            "twoPhase": decision.is_two_phase,
+            "transactions": [
+                [each.transactional_id, *each.identity, _V2 if each.is_v2 else _V1]
+                for each in decision.transactions
+            ],
+        }
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def decode_standing(value: bytes) -> Standing:
+    """Read a record's value."""
+    try:
+        fields = json.loads(value)
+        if fields["format"] != _FORMAT:
+            raise StandingUnreadable(f"its format is {fields['format']}, and {_FORMAT} is known")
+        decided = fields["decision"]
+        return Standing(
+            run_id=fields["run"]["id"],
+            run_number=fields["run"]["number"],
+            generation=fields["generation"],
+            decision=None if decided is None else _decode_decision(decided),
+            replaced_runs=tuple(fields["replacedRuns"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StandingUnreadable(f"{error!r} in {value[:200]!r}") from None
+
+
+def _decode_decision(fields: dict[str, Any]) -> Decision:
+    return Decision(
+        fields["batch"],
+        tuple(
+            PreparedTransaction(
+                TransactionalId(transactional_id),
+                ProducerIdentity(ProducerId(producer_id), epoch),
+                is_v2=version == _V2,
+            )
+            for transactional_id, producer_id, epoch, version in fields["transactions"]
+        ),
+        is_two_phase=fields["twoPhase"],
+    )

@@ -1,0 +1,243 @@
+"""The steps of the sink against a model of brokers, with everything that can go wrong.
+
+A world runs a query of some batches: attempts of tasks are killed, speculative ones run beside
+them, answers get lost, drivers die or are only thought to be dead, the number of tasks differs from
+one attempt at a batch to the next. In the end every row is there once and nothing is left open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dohle.client import PreparedTransaction
+from dohle.core.errors import KafkaError
+from dohle.spark.sink_commit import (
+    NotOpen,
+    Place,
+    RowsLost,
+    abort_batch,
+    begin_task,
+    commit_batch,
+)
+from dohle.spark.sink_protocol import Batch, OutOfStep, Superseded, TaskResult
+from tests.spark.sink_model import ModelBrokers, ModelSinkCluster, Scheduler, run_virtually
+
+_QUERY = "q"
+_ATTEMPTS_MAX = 3
+_EXPECTED = (KafkaError, Superseded, OutOfStep, NotOpen)
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How likely each is, at each occasion."""
+
+    answer_lost: float = 0.0
+    task_killed: float = 0.0
+    speculation: float = 0.0
+    driver_killed: float = 0.0
+    driver_replaced: float = 0.0
+    timed_out: float = 0.0
+
+
+class World:
+    """A query with its checkpoint, and the drivers that have run it."""
+
+    def __init__(self, rng: random.Random, batches: int, faults: Faults, *, is_v2: bool) -> None:
+        self.rng = rng
+        self.batches = batches
+        self.faults = faults
+        self.brokers = ModelBrokers(is_v2=is_v2)
+        self.scheduler = Scheduler(rng)
+        #: The checkpoint: how many batches Spark counts as committed.
+        self.done = 0
+        self.lost: list[RowsLost] = []
+        self._runs = 0
+        self._attempts = 0
+
+    def rows_of(self, batch_id: int) -> list[str]:
+        return [f"{batch_id}:{number}" for number in range(4)]
+
+    async def run(self) -> None:
+        for _ in range(60):
+            if self.done >= self.batches:
+                break
+            driver = self.scheduler.start(self.driver())
+            if self.chance(self.faults.driver_replaced):
+                # It is thought to be dead, and goes on beside the next one.
+                for _ in range(self.rng.randrange(60)):
+                    self.scheduler.start(self._nothing())
+                other = self.scheduler.start(self.driver())
+                await self.scheduler.run(other)
+            elif self.chance(self.faults.driver_killed):
+                steps = self.scheduler.start(self._some_steps())
+                await self.scheduler.run(steps)
+                driver.cancel()
+            else:
+                await self.scheduler.run(driver)
+        await self.scheduler.kill_all()
+        self.faults = Faults()
+        last = self.scheduler.start(self.driver())
+        self.batches = self.done + 1
+        await self.scheduler.run(last)
+        last.result()
+
+    async def _nothing(self) -> None:
+        await self.scheduler.gate()
+
+    async def _some_steps(self) -> None:
+        for _ in range(self.rng.randrange(80)):
+            await self.scheduler.gate()
+
+    def cluster(self) -> ModelSinkCluster:
+        return ModelSinkCluster(self.brokers, self.scheduler, self.faults.answer_lost)
+
+    def chance(self, probability: float) -> bool:
+        return self.rng.random() < probability
+
+    async def driver(self) -> None:
+        self._runs += 1
+        run_id = f"run-{self._runs}"
+        while self.done < self.batches:
+            batch_id = self.done
+            batch = Batch(_QUERY, run_id, batch_id)
+            results = await self.job(batch)
+            try:
+                if None in results:
+                    raise NotOpen("the job failed")
+                if self.chance(self.faults.timed_out):
+                    self.time_passes()
+                await commit_batch(self.cluster(), [each for each in results if each is not None])
+            except RowsLost as error:
+                self.lost.append(error)
+                return
+            except _EXPECTED:
+                try:
+                    known = [each for each in results if each is not None]
+                    await abort_batch(self.cluster(), known)
+                except _EXPECTED:
+                    pass
+                if self.faults == Faults():
+                    raise
+                return
+            if self.done != batch_id:
+                return  # Spark finds that another driver has written to the checkpoint
+            self.done += 1
+
+    def time_passes(self) -> None:
+        """Let the time of an open transaction be up."""
+        open_ones = [each for each in self.brokers.transactions.values() if each.state == "Ongoing"]
+        if open_ones:
+            self.brokers.abort(self.rng.choice(open_ones))
+
+    async def job(self, batch: Batch) -> list[TaskResult | None]:
+        tasks = self.rng.randrange(1, 4)
+        rows = self.rows_of(batch.batch_id)
+        return list(
+            await asyncio.gather(
+                *(self.task(batch, number, rows[number::tasks]) for number in range(tasks))
+            )
+        )
+
+    async def task(self, batch: Batch, number: int, rows: list[str]) -> TaskResult | None:
+        """Run attempts until one succeeds; those that run beside it go on."""
+        for attempt in range(_ATTEMPTS_MAX):
+            running: list[asyncio.Task[TaskResult]] = [
+                self.scheduler.start(self.attempt(batch, number, attempt, rows))
+            ]
+            if self.chance(self.faults.speculation):
+                other = self.attempt(batch, number, attempt + self.rng.randrange(2), rows)
+                running.append(self.scheduler.start(other))
+            if self.chance(self.faults.task_killed):
+                victim = self.rng.choice(running)
+                self.scheduler.start(self._kill_after_some_steps(victim))
+            for finished in asyncio.as_completed(running):
+                try:
+                    return await finished
+                except (*_EXPECTED, asyncio.CancelledError):
+                    if asyncio.current_task().cancelling():  # type: ignore[union-attr]
+                        raise
+        return None
+
+    async def _kill_after_some_steps(self, victim: asyncio.Task[TaskResult]) -> None:
+        for _ in range(self.rng.randrange(12)):
+            await self.scheduler.gate()
+        victim.cancel()
+
+    async def attempt(self, batch: Batch, number: int, attempt: int, rows: list[str]) -> TaskResult:
+        self._attempts += 1
+        cluster = self.cluster()
+        place = Place(number, attempt, self._attempts)
+        transactional_id = await begin_task(cluster, batch, place)
+        if transactional_id is None:
+            return TaskResult(batch, number, None, is_skipped=True)
+        if not rows:
+            return TaskResult(batch, number, None)
+        await cluster.gate()
+        identity = self.brokers.init(transactional_id)
+        for row in rows:
+            await cluster.gate()
+            self.brokers.produce(transactional_id, identity, row)
+        await cluster.gate()
+        prepared = PreparedTransaction(transactional_id, identity, is_v2=self.brokers.is_v2)
+        return TaskResult(batch, number, prepared, is_two_phase=not self.faults.timed_out)
+
+
+def _open(world: World) -> list[str]:
+    transactions = world.brokers.transactions.items()
+    return [each for each, known in transactions if known.state == "Ongoing"]
+
+
+_CHAOS = Faults(
+    answer_lost=0.02,
+    task_killed=0.2,
+    speculation=0.3,
+    driver_killed=0.3,
+    driver_replaced=0.3,
+)
+
+
+@pytest.mark.parametrize("is_v2", [False, True])
+@settings(max_examples=400, deadline=None)
+@given(rng=st.randoms(use_true_random=True))
+def test_every_row_is_written_once_whatever_dies(rng: random.Random, is_v2: bool) -> None:
+    world = World(rng, 3, _CHAOS, is_v2=is_v2)
+    run_virtually(world.run())
+    expected = [row for batch_id in range(world.done) for row in world.rows_of(batch_id)]
+    assert not world.lost
+    assert Counter(world.brokers.committed) == Counter(expected)
+    assert _open(world) == []
+
+
+@pytest.mark.parametrize("is_v2", [False, True])
+@settings(max_examples=100, deadline=None)
+@given(rng=st.randoms(use_true_random=True))
+def test_a_timeout_never_writes_twice_and_never_loses_in_silence(
+    rng: random.Random, is_v2: bool
+) -> None:
+    faults = Faults(
+        answer_lost=0.02, task_killed=0.1, driver_killed=0.2, driver_replaced=0.2, timed_out=0.3
+    )
+    world = World(rng, 3, faults, is_v2=is_v2)
+    try:
+        run_virtually(world.run())
+    except RowsLost as error:
+        world.lost.append(error)
+    written = Counter(world.brokers.committed)
+    assert max(written.values(), default=1) == 1
+    expected = {row for batch_id in range(world.done) for row in world.rows_of(batch_id)}
+    if not world.lost:
+        assert expected <= set(written)
+
+
+def test_without_faults_batches_take_the_same_ids_again() -> None:
+    world = World(random.Random(1), 20, Faults(), is_v2=True)
+    run_virtually(world.run())
+    # Two runs, two turns, three tasks at most.
+    assert len(world.brokers.transactions) <= 2 * 2 * 3
