@@ -10,7 +10,13 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from dohle.coordination.effects import Effects, Machine, Ticket, TransactionalProducer
+from dohle.coordination.effects import (
+    Effects,
+    EncodedRecord,
+    Machine,
+    Ticket,
+    TransactionalProducer,
+)
 from dohle.core.errors import KafkaError
 from dohle.core.seams import ManualClock
 from dohle.protocol.apis import Coordinator
@@ -32,6 +38,15 @@ class Stored(NamedTuple):
     record: CoordinatorRecord | None
     producer: TransactionalProducer | None
     is_commit: bool = False
+
+
+def encoded(record: CoordinatorRecord) -> EncodedRecord:
+    """Return a record's key and value as its schemas encode them."""
+    key = encode_coordinator_key(record.key)
+    if record.value is None:
+        return key, None
+    assert record.value_version is not None
+    return key, encode_coordinator_value(record.value, record.value_version)
 
 
 class Driver(Generic[M]):
@@ -75,18 +90,15 @@ class Driver(Generic[M]):
             return
         for record in effects.records:
             self._append(record, effects.producer)
+        if effects.encoded is not None:
+            assert effects.encoded == [encoded(record) for record in effects.records]
         for ticket, answer in effects.replies:
             assert ticket not in self.replies, "a request is answered once"
             self.replies[ticket] = answer
         self.actions += effects.actions
 
     def _append(self, record: CoordinatorRecord, producer: TransactionalProducer | None) -> None:
-        key = encode_coordinator_key(record.key)
-        value = None
-        if record.value is not None:
-            assert record.value_version is not None
-            value = encode_coordinator_value(record.value, record.value_version)
-        stored = decode_coordinator_record(self._kind, key, value)
+        stored = decode_coordinator_record(self._kind, *encoded(record))
         self.log.append(Stored(stored, producer))
         self.machine.replay(stored, producer)
 

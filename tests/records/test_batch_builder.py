@@ -69,6 +69,50 @@ def test_what_is_built_is_read_back(
     assert batch.timestamp_type is TimestampType.CREATE_TIME
 
 
+long_payloads = payloads | st.integers(900, 1100).map(bytes)
+
+
+@given(
+    groups=st.lists(st.tuples(timestamps, st.lists(st.tuples(long_payloads, long_payloads)))),
+    base_offset=st.integers(0, 2**60),
+)
+def test_records_added_at_once_are_those_added_one_by_one(
+    groups: list[tuple[int, list[tuple[bytes | None, bytes | None]]]], base_offset: int
+) -> None:
+    at_once, one_by_one = (
+        BatchBuilder(base_offset=base_offset),
+        BatchBuilder(base_offset=base_offset),
+    )
+    for timestamp, records in groups:
+        at_once.append_all(timestamp, records)
+        for key, value in records:
+            one_by_one.append(timestamp, key, value)
+    assert at_once.size == one_by_one.size
+    assert at_once.last_offset == one_by_one.last_offset
+    assert at_once.max_timestamp == one_by_one.max_timestamp
+    if one_by_one.record_count:
+        assert at_once.build() == one_by_one.build()
+
+
+def test_many_short_records_are_added_at_once() -> None:
+    at_once, one_by_one = BatchBuilder(), BatchBuilder()
+    at_once.append_all(NOW_MS, [(b"key", b"value")] * 3000)
+    for _ in range(3000):
+        one_by_one.append(NOW_MS, b"key", b"value")
+    assert at_once.build() == one_by_one.build()
+
+
+def test_records_at_once_are_refused_as_one_is() -> None:
+    with pytest.raises(InvalidRecord, match="not a timestamp"):
+        BatchBuilder().append_all(-2, [(b"", b"")])
+    full = BatchBuilder()
+    full.append(NOW_MS, None, b"", offset=2**31 - 2)
+    with pytest.raises(InvalidRecord, match="do not fit"):
+        full.append_all(NOW_MS, [(None, b"")] * 2)
+    full.append_all(NOW_MS, [(None, b"")])
+    assert full.last_offset == 2**31 - 1
+
+
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("compressible", [True, False])
 def test_a_megabyte_is_read_back(codec: Codec, compressible: bool) -> None:

@@ -53,6 +53,19 @@ def test_a_record_that_cannot_be_encoded_is_refused_and_leaves_no_trace(tmp_path
     run_on_node(tmp_path, scenario)
 
 
+def test_records_of_which_some_are_not_encoded_leave_no_trace(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        runtime = runtime_on(node)
+        machine = await loaded(runtime)
+        effects = Effects([count_record("a", 1), count_record("a", 2)], encoded=[(b"", None)])
+        with pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR"):
+            await runtime.call("k", lambda m, t: effects.reply(t, 1))
+        assert await loaded(runtime) is machine
+        assert machine.counts == {}
+
+    run_on_node(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("undo", [False, True])
 def test_a_machine_that_fails_to_take_a_record_in_is_replaced(tmp_path: Path, undo: bool) -> None:
     async def scenario(node: Node) -> None:

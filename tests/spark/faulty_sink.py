@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
@@ -131,8 +131,8 @@ class FaultyCluster:
             self._faults.reach("task-begins")
         return await self._cluster.describe(ids)
 
-    async def open_ids(self, begin: str) -> Sequence[str]:
-        return await self._cluster.open_ids(begin)
+    async def states(self, begin: str) -> Mapping[str, str]:
+        return await self._cluster.states(begin)
 
     async def end(self, transaction: PreparedTransaction, *, commit: bool) -> None:
         if commit:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
-from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,13 @@ from dohle.client import PreparedTransaction, TimedOut
 from dohle.client.producer_batch import ProducerIdentity
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TransactionalId
-from dohle.spark.sink_protocol import Standing, decode_standing, encode_standing
+from dohle.spark.sink_protocol import (
+    EMPTY,
+    ONGOING,
+    Standing,
+    decode_standing,
+    encode_standing,
+)
 
 PREFIX = "model"
 
@@ -125,6 +131,11 @@ class Scheduler:
                 # Somebody waits for time to pass, which it does when nothing else happens.
                 await asyncio.sleep(0.01)
 
+    async def run_out(self) -> None:
+        """Open gates until nobody is left."""
+        while self._tasks:
+            await self.run(next(iter(self._tasks)))
+
     async def kill_all(self) -> None:
         """Let nobody come back."""
         tasks = [*self._tasks]
@@ -178,13 +189,13 @@ class ModelSinkCluster:
         await self.gate()
         return found
 
-    async def open_ids(self, begin: str) -> Sequence[str]:
+    async def states(self, begin: str) -> Mapping[str, str]:
         await self.gate()
-        found = [
-            each
+        found = {
+            each: known.state
             for each, known in self.brokers.transactions.items()
-            if each.startswith(begin) and known.state == "Ongoing"
-        ]
+            if each.startswith(begin) and known.state in (ONGOING, EMPTY)
+        }
         await self.gate()
         return found
 

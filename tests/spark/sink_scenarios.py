@@ -34,6 +34,7 @@ from dohle.spark.sink_commit import (
     abort_batch,
     begin_task,
     commit_batch,
+    confirm_task,
 )
 from dohle.spark.sink_protocol import Batch, Superseded, TaskResult
 
@@ -71,6 +72,7 @@ class World:
         producer, is_two_phase = await brokers.open_producer(
             transactional_id, ProducerConfig(linger_ms=0), timeout_ms, may_wait_for_ever=True
         )
+        await confirm_task(brokers, batch)
         producer.begin_transaction()
         for row in rows:
             await producer.send(self.topic, row.encode(), partition=task % 2)

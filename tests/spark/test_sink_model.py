@@ -25,13 +25,14 @@ from dohle.spark.sink_commit import (
     abort_batch,
     begin_task,
     commit_batch,
+    confirm_task,
 )
-from dohle.spark.sink_protocol import Batch, OutOfStep, Superseded, TaskResult
+from dohle.spark.sink_protocol import Batch, OutOfStep, Superseded, TaskResult, TooLate
 from tests.spark.sink_model import ModelBrokers, ModelSinkCluster, Scheduler, run_virtually
 
 _QUERY = "q"
 _ATTEMPTS_MAX = 3
-_EXPECTED = (KafkaError, Superseded, OutOfStep, NotOpen)
+_EXPECTED = (KafkaError, Superseded, OutOfStep, NotOpen, TooLate)
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,15 @@ class World:
                 driver.cancel()
             else:
                 await self.scheduler.run(driver)
-        await self.scheduler.kill_all()
+        if self.chance(0.5):
+            await self.scheduler.kill_all()
         self.faults = Faults()
-        last = self.scheduler.start(self.driver())
         self.batches = self.done + 1
+        last = self.scheduler.start(self.driver())
         await self.scheduler.run(last)
         last.result()
+        # Attempts and drivers of before may go on, and must leave nothing behind.
+        await self.scheduler.run_out()
 
     async def _nothing(self) -> None:
         await self.scheduler.gate()
@@ -181,6 +185,7 @@ class World:
             return TaskResult(batch, number, None)
         await cluster.gate()
         identity = self.brokers.init(transactional_id)
+        await confirm_task(cluster, batch)
         for row in rows:
             await cluster.gate()
             self.brokers.produce(transactional_id, identity, row)

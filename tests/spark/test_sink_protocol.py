@@ -12,6 +12,8 @@ from dohle.client import PreparedTransaction
 from dohle.client.producer_batch import ProducerIdentity
 from dohle.core.ids import ProducerId, TransactionalId
 from dohle.spark.sink_protocol import (
+    EMPTY,
+    ONGOING,
     RUNS_KEPT,
     Batch,
     Decide,
@@ -22,12 +24,15 @@ from dohle.spark.sink_protocol import (
     StandingUnreadable,
     Superseded,
     TaskResult,
+    TooLate,
     Turn,
     attempt_id,
+    check_in_time,
     commit_turn,
     decode_standing,
     encode_standing,
     first_attempt_id,
+    gave_up,
     ledger_id,
     may_abort,
     query_prefix,
@@ -60,6 +65,7 @@ _STANDINGS = st.builds(
     decision=st.none()
     | st.builds(Decision, st.integers(0), st.lists(_TRANSACTIONS).map(tuple), st.booleans()),
     replaced_runs=st.lists(st.text()).map(tuple),
+    given_up=st.none() | st.integers(0),
 )
 
 
@@ -163,18 +169,43 @@ def test_results_of_two_batches_or_twice_of_an_id_are_a_mistake() -> None:
 
 
 def test_strays_are_of_this_run_or_before_and_not_decided() -> None:
-    decided = replace(_STANDING, decision=Decision(4, (_transaction("p/q/2/0/0"),)))
-    open_ids = [
-        "p/q/2/0/0",  # decided
-        "p/q/2/0/1",
-        "p/q/3/4/0",  # to be kept
-        "p/q/3/4/1/5.12",
-        "p/q/4/0/0",  # of a newer run
-        "p/q",
-        "p/qq/1/0/0",
-        "p/q/x/0/0",
-    ]
-    assert strays("p", "q", open_ids, decided, {"p/q/3/4/0"}) == ["p/q/2/0/1", "p/q/3/4/1/5.12"]
+    decided = replace(_STANDING, decision=Decision(4, (_transaction("p/q/2/0/0/0"),)))
+    states = {
+        "p/q/2/0/0/0": ONGOING,  # decided
+        "p/q/2/0/0/1": ONGOING,
+        "p/q/2/0/0/2": EMPTY,
+        "p/q/3/4/1/0": ONGOING,  # to be kept
+        "p/q/3/4/1/1/5.12": ONGOING,
+        "p/q/3/4/1/1/5.13": EMPTY,
+        "p/q/3/4/1/1/3.9": EMPTY,  # of a batch that is through
+        "p/q/3/4/1/2": EMPTY,
+        "p/q/3/4/0/2": EMPTY,  # for another batch
+        "p/q/4/0/0/0": ONGOING,  # of a newer run
+        "p/q": ONGOING,
+        "p/qq/1/0/0/0": ONGOING,
+        "p/q/x/0/0": ONGOING,
+    }
+    of_this_run = ["p/q/3/4/1/1/5.12", "p/q/3/4/1/1/5.13", "p/q/3/4/1/2"]
+    found = strays("p", _BATCH, states, decided, {"p/q/3/4/1/0"})
+    assert found == ["p/q/2/0/0/1", "p/q/2/0/0/2", *of_this_run]
+    # Once the run has committed, nobody of a run before can begin any more.
+    later = replace(_STANDING, decision=Decision(4, (_transaction("p/q/3/4/0/0"),)))
+    del states["p/q/2/0/0/0"]
+    found = strays("p", _BATCH, states, later, {"p/q/3/4/1/0"})
+    assert found == ["p/q/2/0/0/1", *of_this_run]
+
+
+def test_an_attempt_that_comes_late_does_not_begin() -> None:
+    check_in_time(_STANDING, _BATCH)
+    for over in (
+        replace(_STANDING, decision=Decision(5, ())),
+        gave_up(_STANDING, _BATCH),
+    ):
+        with pytest.raises(TooLate, match="batch 5 of query q is over"):
+            check_in_time(over, _BATCH)
+    with pytest.raises(TooLate):
+        commit_turn(gave_up(_STANDING, _BATCH), [TaskResult(_BATCH, 0, None)])
+    assert taken_over(gave_up(_STANDING, _BATCH), replace(_BATCH, run_id="new")).given_up is None
 
 
 def test_the_id_of_the_ledger_is_none_of_a_task() -> None:

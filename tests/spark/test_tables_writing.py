@@ -17,7 +17,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.transforms import DayTransform
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (the name that everyone knows it by)
+from pyspark.sql import functions as f
 
 from dohle.spark.tables import (
     BatchId,
@@ -204,7 +204,7 @@ def test_an_attempt_that_failed_leaves_nothing_that_counts(
 ) -> None:
     orders = place.table(kind)
     orders.prepare(rows.schema)
-    failing = rows.withColumn("id", F.expr("if(id = 39, raise_error('no such id'), id)"))
+    failing = rows.withColumn("id", f.expr("if(id = 39, raise_error('no such id'), id)"))
 
     with pytest.raises(Exception, match="no such id"):
         write_batch(orders, failing, BatchId(_QUERY, 0))

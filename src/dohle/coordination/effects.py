@@ -23,6 +23,9 @@ from dohle.protocol.record_framing import CoordinatorRecord
 #: Stands for a request that waits for its reply; a machine keeps it until the reply is due.
 Ticket = NewType("Ticket", int)
 
+#: The key and the value of a record as they are written; no value means that the key is deleted.
+EncodedRecord = tuple[bytes, bytes | None]
+
 
 class Reply(NamedTuple):
     """The answer to a request: a response message, or whatever its handler asked for."""
@@ -44,6 +47,8 @@ class Effects:
 
     #: Appended as one batch, unless ``is_atomic`` is off: then in as many as they need.
     records: list[CoordinatorRecord] = field(default_factory=list)
+    #: The bytes of all the records, if the step has them already; else the driver encodes.
+    encoded: list[EncodedRecord] | None = field(default=None, kw_only=True)
     #: Due when the records, and all before them, are committed.
     replies: list[Reply] = field(default_factory=list)
     #: What the driver has to do then, such as writing transaction markers.
@@ -67,6 +72,8 @@ class Effects:
             if self.records and self.is_atomic != other.is_atomic:
                 raise ValueError("only one of these effects is atomic")
             self.is_atomic = other.is_atomic
+            # It would have to be that of all the records.
+            self.encoded = None
         self.records += other.records
         self.replies += other.replies
         self.actions += other.actions

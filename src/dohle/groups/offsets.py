@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence, Set
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from dohle.coordination.effects import Effects, Ticket, TransactionalProducer
 from dohle.core.errors import ErrorCode, KafkaError
@@ -25,10 +25,10 @@ from dohle.groups.classic_group import ClassicGroup
 from dohle.groups.context import GroupContext, TimerKey
 from dohle.groups.group import Group
 from dohle.groups.offset_expiry import ExpiryRule
+from dohle.groups.offset_records import CommitRecords, offset_tombstone
 from dohle.groups.offset_store import NO_EXPIRE_TIMESTAMP, CommittedOffset, OffsetStore
 from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -47,7 +47,6 @@ from dohle.protocol.messages.records.classic_group import (
 )
 from dohle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -60,16 +59,11 @@ if TYPE_CHECKING:
 _GROUP_ID_NOT_FOUND_SINCE = 9
 _NO_RETENTION_TIME = -1
 _TIMESTAMP_MAX = 2**63 - 1
-#: What Kafka 4.2 writes; the older one has a place for the time of expiry.
-_VALUE_VERSION = 4
-_EXPIRING_VALUE_VERSION = 1
 _EXPIRY_TIMER = TimerKey("offsets", "expiry")
 
 _KEYS = (OffsetCommitKey, LegacyOffsetCommitKey)
 
 _NOTHING = CommittedOffset(-1, -1, "", 0, -1)
-
-A = TypeVar("A", OffsetCommitResponsePartition, TxnOffsetCommitResponsePartition)
 
 
 class TopicAsked(NamedTuple):
@@ -123,7 +117,7 @@ class Offsets:
         expire_ms = NO_EXPIRE_TIMESTAMP
         if request.retention_time_ms != _NO_RETENTION_TIME:
             expire_ms = min(now_ms + request.retention_time_ms, _TIMESTAMP_MAX)
-        batch = _CommitBatch(group_id, now_ms, expire_ms, self._metadata_length_max)
+        batch = CommitRecords(group_id, now_ms, expire_ms, self._metadata_length_max)
         topics = tuple(
             OffsetCommitResponseTopic(
                 name=topic.name,
@@ -134,7 +128,9 @@ class Offsets:
             )
             for topic in request.topics
         )
-        return Effects(batch.records).reply(ticket, OffsetCommitResponse(topics=topics))
+        return Effects(batch.records, encoded=batch.encoded).reply(
+            ticket, OffsetCommitResponse(topics=topics)
+        )
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, ticket: Ticket, version: int
@@ -159,7 +155,7 @@ class Offsets:
         elif request.generation_id >= 0:
             raise _unknown_group(group_id, is_new_error=False)
         now_ms = self._context.clock.now_ms()
-        batch = _CommitBatch(group_id, now_ms, NO_EXPIRE_TIMESTAMP, self._metadata_length_max)
+        batch = CommitRecords(group_id, now_ms, NO_EXPIRE_TIMESTAMP, self._metadata_length_max)
         topics = tuple(
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
@@ -169,7 +165,7 @@ class Offsets:
             )
             for topic in request.topics
         )
-        effects = Effects(batch.records)
+        effects = Effects(batch.records, encoded=batch.encoded)
         if batch.records:
             effects.producer = TransactionalProducer(request.producer_id, request.producer_epoch)
         return effects.reply(ticket, TxnOffsetCommitResponse(topics=topics))
@@ -249,7 +245,7 @@ class Offsets:
             indexes = dict.fromkeys(asked.partition_index for asked in topic.partitions)
             if code is ErrorCode.NONE:
                 effects.records += [
-                    _tombstone(group_id, topic.name, index)
+                    offset_tombstone(group_id, topic.name, index)
                     for index in indexes
                     if self.store.has(group_id, topic.name, index)
                 ]
@@ -263,7 +259,7 @@ class Offsets:
     def tombstones_of_group(self, group_id: str) -> list[CoordinatorRecord]:
         """Return what deletes all offsets of a group, pending ones too."""
         return [
-            _tombstone(group_id, topic, partition)
+            offset_tombstone(group_id, topic, partition)
             for topic, partition in self.store.partitions_of_group(group_id)
         ]
 
@@ -271,7 +267,7 @@ class Offsets:
         """Delete the offsets of topics that are no more."""
         if not names:
             return Effects()
-        records = [_tombstone(*key) for key in self.store.of_topics(names)]
+        records = [offset_tombstone(*key) for key in self.store.of_topics(names)]
         return Effects(records, is_atomic=False)
 
     # Expiring
@@ -312,7 +308,7 @@ class Offsets:
                 continue
             for partition, offset in partitions.items():
                 if rule.has_expired(offset) and (topic, partition) not in pending:
-                    records.append(_tombstone(group_id, topic, partition))
+                    records.append(offset_tombstone(group_id, topic, partition))
                 else:
                     is_all = False
         return is_all and group.is_empty
@@ -354,64 +350,9 @@ class Offsets:
         self.store.end_transaction(producer.id, is_commit=is_commit)
 
 
-class _CommitBatch:
-    """Turns the partitions of a commit into records and answers."""
-
-    __slots__ = ("_expire_ms", "_group_id", "_length_max", "_now_ms", "_version", "records")
-
-    def __init__(self, group_id: str, now_ms: int, expire_ms: int, length_max: int) -> None:
-        self.records: list[CoordinatorRecord] = []
-        self._group_id = group_id
-        self._now_ms = now_ms
-        self._expire_ms = expire_ms
-        self._length_max = length_max
-        is_expiring = expire_ms != NO_EXPIRE_TIMESTAMP
-        self._version = _EXPIRING_VALUE_VERSION if is_expiring else _VALUE_VERSION
-
-    def add(
-        self,
-        topic: str,
-        topic_id: Uuid,
-        partitions: Sequence[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition],
-        answer: type[A],
-    ) -> tuple[A, ...]:
-        """Add a topic; return the answers for its partitions."""
-        answers = []
-        for partition in partitions:
-            index = partition.partition_index
-            metadata = partition.committed_metadata or ""
-            if metadata and _is_too_long(metadata, self._length_max):
-                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                answers.append(answer(partition_index=index, error_code=code))
-                continue
-            answers.append(answer(partition_index=index))
-            key = OffsetCommitKey(group=self._group_id, topic=topic, partition=index)
-            value = OffsetCommitValue(
-                offset=partition.committed_offset,
-                leader_epoch=partition.committed_leader_epoch,
-                metadata=metadata,
-                commit_timestamp=self._now_ms,
-                expire_timestamp=self._expire_ms,
-                topic_id=topic_id,
-            )
-            self.records.append(CoordinatorRecord(key, value, self._version))
-        return tuple(answers)
-
-
-def _is_too_long(metadata: str, length_max: int) -> bool:
-    """Tell whether it is too long, counted in UTF-16 code units as Java does."""
-    if len(metadata) * 2 <= length_max:
-        return False
-    return len(metadata.encode("utf-16-be", "surrogatepass")) // 2 > length_max
-
-
 def _is_other_topic(committed: Uuid, asked: Uuid) -> bool:
     """Tell whether an offset is that of an earlier topic of the same name."""
     return ZERO_UUID not in (committed, asked)
-
-
-def _tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 
 def _unknown_group(group_id: str, *, is_new_error: bool) -> KafkaError:

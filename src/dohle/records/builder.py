@@ -8,7 +8,7 @@ records. The result is a ``bytearray``: the log writes base offset and leader ep
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import crc32c
 
@@ -31,12 +31,16 @@ from dohle.records.batch import (
 from dohle.records.compression import Codec, compress
 from dohle.records.errors import InvalidRecord
 from dohle.records.record import NO_TIMESTAMP, Header, TimestampType
-from dohle.records.varint import INT32_MAX, INT64_MAX, encode_varint
+from dohle.records.varint import INT32_MAX, INT64_MAX, SHORT_VARINTS, encode_varint
 
 #: Length, attributes, timestamp delta and offset delta of a record at their largest.
 RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5
 
+#: Below this all lengths of a record are among SHORT_VARINTS.
+_SHORT_RECORD_SIZE = len(SHORT_VARINTS) - RECORD_OVERHEAD_MAX
+
 _UINT32 = struct.Struct(">I")
+_ATTRIBUTES = b"\x00"
 _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
 
@@ -146,7 +150,7 @@ class BatchBuilder:
             base_timestamp = self._base_timestamp = timestamp
         body = b"".join(
             (
-                b"\x00",  # attributes
+                _ATTRIBUTES,
                 encode_varint(timestamp - base_timestamp),
                 encode_varint(offset_delta),
                 _NULL if key is None else encode_varint(len(key)),
@@ -164,6 +168,40 @@ class BatchBuilder:
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
         return offset
+
+    def append_all(
+        self, timestamp: int, records: Sequence[tuple[bytes | None, bytes | None]]
+    ) -> None:
+        """Add keys and values that are all of one time, as ``append`` does, but faster."""
+        if not records:
+            return
+        if not NO_TIMESTAMP <= timestamp <= INT64_MAX:
+            raise InvalidRecord(f"{timestamp} is not a timestamp")
+        offset_delta = self._last_offset - self.base_offset
+        if offset_delta + len(records) > INT32_MAX:
+            raise InvalidRecord(f"{len(records)} more records do not fit into a batch")
+        if self._base_timestamp is None:
+            self._base_timestamp = timestamp
+        start = _ATTRIBUTES + encode_varint(timestamp - self._base_timestamp)
+        parts, varints, size = self._parts, SHORT_VARINTS, 0
+        for key, value in records:
+            offset_delta += 1
+            if key and value and len(key) + len(value) < _SHORT_RECORD_SIZE:
+                key_length, value_length = varints[len(key)], varints[len(value)]
+            else:
+                key_length = _NULL if key is None else encode_varint(len(key))
+                value_length = _NULL if value is None else encode_varint(len(value))
+                key, value = key or b"", value or b""
+            delta = encode_varint(offset_delta)
+            body = b"".join((start, delta, key_length, key, value_length, value, _NO_HEADERS))
+            length = encode_varint(len(body))
+            parts.append(length)
+            parts.append(body)
+            size += len(length) + len(body)
+        self.records_size += size
+        self.record_count += len(records)
+        self._last_offset += len(records)
+        self.max_timestamp = max(timestamp, self.max_timestamp)
 
     def append_encoded(
         self, records: bytes, record_count: int, base_timestamp: int, max_timestamp: int

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -39,6 +39,7 @@ from dohle.spark.sink_commit import (
     begin_task,
     check_open,
     commit_batch,
+    confirm_task,
     end_quietly,
 )
 from dohle.spark.sink_options import Delivery, SinkOptions, parse_sink_options
@@ -127,12 +128,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if self.options.delivery is Delivery.AT_LEAST_ONCE:
             return _write_at_least_once(self.options, self.columns, iterator)
         batch, place = _whereabouts()
-        transactional_id = worker_loop.run(begin_task(self.cluster(), batch, place))
+        cluster = self.cluster()
+        transactional_id = worker_loop.run(begin_task(cluster, batch, place))
         if transactional_id is None:
             for _ in iterator:
                 pass  # a worker whose rows are not read to the end is not used again
             return RowsPrepared(0, TaskResult(batch, place.task, None, is_skipped=True))
-        opening = _Opening(self.options, transactional_id, may_wait_for_ever=True)
+        opening = _Opening(
+            self.options,
+            transactional_id,
+            lambda: confirm_task(cluster, batch),
+            may_wait_for_ever=True,
+        )
         writer = RowWriter(opening.cluster.cluster, self.options, self.columns, opening.open)
         with _leaving_nothing(writer):
             writer.write(iterator)
@@ -160,16 +167,20 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, columns: Columns, write_id: str) -> None:
         self.options = options
         self.columns = columns
-        self._prefix = f"{options.transactional_id_prefix}/write/{write_id}/"
+        #: An id that becomes known to its coordinator when the write is over.
+        self._over = TransactionalId(f"{options.transactional_id_prefix}/write/{write_id}")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
         if self.options.delivery is Delivery.AT_LEAST_ONCE:
             return _write_at_least_once(self.options, self.columns, iterator)
         place = _place(_context())
-        name = TransactionalId(f"{self._prefix}{place.task}/{place.task_attempt_id}")
+        name = TransactionalId(f"{self._over}/{place.task}/{place.task_attempt_id}")
         # Nobody would come back to a transaction that waits for ever.
-        opening = _Opening(self.options, name, may_wait_for_ever=False)
+        cluster = open_cluster(self.options)
+        opening = _Opening(
+            self.options, name, lambda: self._confirm(cluster), may_wait_for_ever=False
+        )
         writer = RowWriter(opening.cluster.cluster, self.options, self.columns, opening.open)
         with _leaving_nothing(writer):
             writer.write(iterator)
@@ -187,40 +198,52 @@ class BatchWriter(DataSourceArrowWriter):
         if self.options.delivery is Delivery.EXACTLY_ONCE:
             worker_loop.run(self._abort(open_cluster(self.options), _transactions(messages)))
 
+    async def _confirm(self, cluster: BrokerSinkCluster) -> None:
+        """Raise if the write is over; asked when the task's producer has its identity."""
+        if await cluster.describe([self._over]):
+            raise RuntimeError("the write was over when this attempt of a task began")
+
     async def _commit(
         self, cluster: BrokerSinkCluster, transactions: Sequence[PreparedTransaction]
     ) -> None:
         await check_open(cluster, transactions)
-        await self._fence_others(cluster, transactions)
         for each in transactions:
             await cluster.end(each, commit=True)
+        await self._shut_out_others(cluster)
 
     async def _abort(
         self, cluster: BrokerSinkCluster, transactions: Sequence[PreparedTransaction]
     ) -> None:
+        await self._shut_out_others(cluster)
         for each in transactions:
             await end_quietly(cluster, each, commit=False)
-        await self._fence_others(cluster, ())
 
-    async def _fence_others(
-        self, cluster: BrokerSinkCluster, transactions: Collection[PreparedTransaction]
-    ) -> None:
-        """Abort what attempts that were killed have left open."""
-        kept = {each.transactional_id for each in transactions}
-        found = await cluster.open_ids(self._prefix)
-        await cluster.fence([TransactionalId(each) for each in found if each not in kept])
+    async def _shut_out_others(self, cluster: BrokerSinkCluster) -> None:
+        """Abort what other attempts have left open, and let none begin.
+
+        One that has its identity now is fenced; one that gets it later finds the write over.
+        """
+        await cluster.fence([self._over])
+        found = await cluster.states(f"{self._over}/")
+        await cluster.fence([TransactionalId(each) for each in found])
 
 
 class _Opening:
     """Opens a task's producer when its first row comes."""
 
     def __init__(
-        self, options: SinkOptions, transactional_id: TransactionalId, *, may_wait_for_ever: bool
+        self,
+        options: SinkOptions,
+        transactional_id: TransactionalId,
+        confirm: Callable[[], Awaitable[None]],
+        *,
+        may_wait_for_ever: bool,
     ) -> None:
         self.is_two_phase = False
         self.cluster = open_cluster(options)
         self._options = options
         self._transactional_id = transactional_id
+        self._confirm = confirm
         self._may_wait_for_ever = may_wait_for_ever
 
     async def open(self) -> Producer:
@@ -231,6 +254,11 @@ class _Opening:
             self._options.transaction_timeout_ms,
             may_wait_for_ever=self._may_wait_for_ever,
         )
+        try:
+            await self._confirm()
+        except BaseException:
+            await producer.close(flush=False)
+            raise
         return producer
 
 

@@ -7,7 +7,7 @@ what was read of the ledger is not read again.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -26,11 +26,17 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TransactionalId
 from dohle.records.compression import Codec
 from dohle.spark.sink_ledger import LedgerReader
-from dohle.spark.sink_protocol import Standing, decode_standing, encode_standing, ledger_id
+from dohle.spark.sink_protocol import (
+    EMPTY,
+    ONGOING,
+    Standing,
+    decode_standing,
+    encode_standing,
+    ledger_id,
+)
 
 _log = logging.getLogger("dohle.spark.sink")
 
-_ONGOING = "Ongoing"
 _MAX_TIMEOUT = "transaction.max.timeout.ms"
 #: Kafka's own default of that, and a timeout that every broker allows.
 _MAX_TIMEOUT_DEFAULT_MS = 900_000
@@ -97,10 +103,14 @@ class BrokerSinkCluster:
             for each in found.done.values()
         }
 
-    async def open_ids(self, begin: str) -> Sequence[str]:
-        """Return the ids that begin so and have an open transaction."""
-        listed = await self._admin.list_transactions(states=(_ONGOING,))
-        return [each.transactional_id for each in listed if each.transactional_id.startswith(begin)]
+    async def states(self, begin: str) -> Mapping[str, str]:
+        """Return the ids that begin so and are open or empty, and which of both."""
+        listed = await self._admin.list_transactions(states=(ONGOING, EMPTY))
+        return {
+            each.transactional_id: each.state
+            for each in listed
+            if each.transactional_id.startswith(begin)
+        }
 
     async def end(self, transaction: PreparedTransaction, *, commit: bool) -> None:
         """Commit or abort a transaction."""

@@ -3,10 +3,11 @@
 What to do is said by :mod:`dohle.spark.sink_protocol`; here it is done, in an order that holds
 whatever dies in between:
 
-    task    look at the standing, take over if the run is new, choose a transactional id,
-            write, flush
+    task    look at the standing, take over if the run is new, choose a transactional id and get
+            its identity, look at the standing again, write, flush
     driver  hold the ledger (from here on nobody who held it before can write there), make sure that
-            all transactions are open, abort strays, write the decision, commit each transaction
+            all transactions are open, abort strays, write the decision, commit each transaction,
+            shut out attempts that come late
 
 All that is asked of brokers goes through :class:`SinkCluster`: a test puts a model of a cluster
 there, or something that kills the process between two steps.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -26,6 +27,7 @@ from dohle.client.producer_batch import ProducerIdentity
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TransactionalId
 from dohle.spark.sink_protocol import (
+    ONGOING,
     Batch,
     Decide,
     Decision,
@@ -33,8 +35,10 @@ from dohle.spark.sink_protocol import (
     TaskResult,
     Turn,
     attempt_id,
+    check_in_time,
     commit_turn,
     first_attempt_id,
+    gave_up,
     may_abort,
     query_prefix,
     strays,
@@ -45,7 +49,6 @@ from dohle.spark.sink_protocol import (
 
 _log = logging.getLogger("dohle.spark.sink")
 
-_ONGOING = "Ongoing"
 _AT_REST = frozenset({"CompleteCommit", "CompleteAbort", "Dead"})
 #: The transaction is not open any more, or is another one.
 _NOT_OPEN = frozenset(
@@ -99,8 +102,8 @@ class SinkCluster(Protocol):
     ) -> Mapping[str, tuple[str, ProducerIdentity]]:
         """Return the state and the producer of those ids that are known."""
 
-    async def open_ids(self, begin: str) -> Sequence[str]:
-        """Return the ids that begin so and have an open transaction."""
+    async def states(self, begin: str) -> Mapping[str, str]:
+        """Return the ids that begin so and are open or empty, and which of both."""
 
     async def end(self, transaction: PreparedTransaction, *, commit: bool) -> None:
         """Commit or abort a transaction."""
@@ -130,6 +133,11 @@ async def begin_task(cluster: SinkCluster, batch: Batch, place: Place) -> Transa
         if state is None or state[0] in _AT_REST:
             return first
     return attempt_id(cluster.prefix, standing, batch, place.task, place.task_attempt_id)
+
+
+async def confirm_task(cluster: SinkCluster, batch: Batch) -> None:
+    """Raise if the batch is over; asked when the task's producer has its identity."""
+    check_in_time(await cluster.peek(batch.query_id), batch)
 
 
 async def _standing_of_run(cluster: SinkCluster, batch: Batch, place: Place) -> Standing:
@@ -169,36 +177,37 @@ async def commit_batch(cluster: SinkCluster, results: Collection[TaskResult]) ->
     """Have all rows of a batch written, once."""
     if not any(each.transaction is not None or each.is_skipped for each in results):
         return  # there were no rows
-    query_id = next(iter(results)).batch.query_id
+    batch = next(iter(results)).batch
     # A run that was replaced must not even take the ledger from the one that replaced it.
-    commit_turn(await cluster.peek(query_id), results)
-    async with cluster.hold(query_id) as held:
-        turn = commit_turn(held.standing, results)
+    commit_turn(await cluster.peek(batch.query_id), results)
+    async with cluster.hold(batch.query_id) as held:
+        before = held.standing
+        turn = commit_turn(before, results)
+        assert before is not None
         if isinstance(turn, Decide):
-            before = held.standing
-            assert before is not None
             await check_open(cluster, turn.decision.transactions)
-            await _sweep(cluster, query_id, before, turn.decision.ids)
+            await _sweep(cluster, batch, before, turn.decision.ids)
             await held.write(turn.standing)
         else:
-            _log.info("batch %d of query %s was decided before", turn.decision.batch_id, query_id)
+            _log.info("batch %d of %s was decided before", batch.batch_id, batch.query_id)
             await _abort_all(cluster, turn.abort)
-        await _commit_all(cluster, query_id, turn.decision)
+        await _commit_all(cluster, batch.query_id, turn.decision)
+        await _sweep(cluster, batch, before, turn.decision.ids)
 
 
 async def abort_batch(cluster: SinkCluster, results: Collection[TaskResult]) -> None:
     """Abort what the tasks of a failed batch have left open, unless the batch is decided."""
-    transactions = transactions_of(results)
-    if not transactions:
-        return
+    if not results:
+        return  # nobody has told which batch of which query it is
     batch = next(iter(results)).batch
     if not may_abort(await cluster.peek(batch.query_id), batch):
         return
     async with cluster.hold(batch.query_id) as held:
         if may_abort(held.standing, batch):
             assert held.standing is not None
-            await _abort_all(cluster, transactions)
-            await _sweep(cluster, batch.query_id, held.standing, ())
+            await held.write(gave_up(held.standing, batch))
+            await _abort_all(cluster, transactions_of(results))
+            await _sweep(cluster, batch, held.standing, ())
 
 
 async def check_open(cluster: SinkCluster, transactions: Collection[PreparedTransaction]) -> None:
@@ -206,10 +215,10 @@ async def check_open(cluster: SinkCluster, transactions: Collection[PreparedTran
     found = await cluster.describe([each.transactional_id for each in transactions])
     for each in transactions:
         state = found.get(each.transactional_id)
-        if state != (_ONGOING, each.identity):
+        if state != (ONGOING, each.identity):
             seen = "is not known" if state is None else f"is {state[0]} under {state[1]}"
             raise NotOpen(
-                f"the transaction of {each.transactional_id} {seen}, not {_ONGOING} under "
+                f"the transaction of {each.transactional_id} {seen}, not {ONGOING} under "
                 f"{each.identity}: its time was up, or another attempt of its task has ended it. "
                 "The batch is not decided, and will be written anew when the query is started "
                 "again"
@@ -217,20 +226,20 @@ async def check_open(cluster: SinkCluster, transactions: Collection[PreparedTran
 
 
 async def _sweep(
-    cluster: SinkCluster, query_id: str, standing: Standing, keep: Collection[str]
+    cluster: SinkCluster, batch: Batch, standing: Standing, keep: Collection[str]
 ) -> None:
-    """Abort what attempts that failed, or runs before, have left open.
+    """Shut out what attempts that failed, or runs before, have left open or may still open.
 
     What a run before has decided is committed first: Spark may have forgotten that it was not.
     """
-    open_ids = await cluster.open_ids(query_prefix(cluster.prefix, query_id))
+    states = await cluster.states(query_prefix(cluster.prefix, batch.query_id))
     left = standing.decision.transactions if standing.decision is not None else ()
     for each in left:
-        if each.transactional_id in open_ids:
+        if states.get(each.transactional_id) == ONGOING:
             await end_quietly(cluster, each, commit=True)
-    found = strays(cluster.prefix, query_id, open_ids, standing, keep)
+    found = strays(cluster.prefix, batch, states, standing, keep)
     if found:
-        _log.info("aborting transactions that were left open: %s", ", ".join(found))
+        _log.info("shutting out what was left open: %s", ", ".join(found))
         await cluster.fence(found)
 
 

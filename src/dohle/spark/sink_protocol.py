@@ -14,13 +14,15 @@ was decided last with the transactions that hold its rows. Rules:
   as well. So no attempt that comes late can disturb a transaction that another one has left for
   the decision.
 - What is open under an id of the query and is not part of the decision is a stray: of this run, or
-  of one before it. It is aborted before the decision.
+  of one before it. It is aborted before the decision, and once more after it, with those ids under
+  which nothing is open yet. An attempt looks at the standing after it has its id: so it either
+  sees that it comes too late, or is shut out.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
@@ -31,6 +33,8 @@ from dohle.core.ids import ProducerId, TransactionalId
 
 #: So many runs that were replaced are remembered.
 RUNS_KEPT = 32
+#: What a coordinator says of an id with an open transaction, and of one with none yet.
+ONGOING, EMPTY = "Ongoing", "Empty"
 _FORMAT = 1
 _V1, _V2 = 1, 2
 
@@ -54,6 +58,13 @@ class OutOfStep(RuntimeError):
             "checkpoint is older than what the query has written. Start from a new checkpoint, "
             "with startingOffsets behind what is written"
         )
+
+
+class TooLate(RuntimeError):
+    """The batch was decided, or given up, while this attempt of a task began."""
+
+    def __init__(self, batch: Batch) -> None:
+        super().__init__(f"batch {batch.batch_id} of query {batch.query_id} is over")
 
 
 class StandingUnreadable(RuntimeError):
@@ -118,6 +129,8 @@ class Standing:
     generation: int
     decision: Decision | None = None
     replaced_runs: tuple[str, ...] = ()
+    #: The batch that this run has failed at.
+    given_up: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +158,7 @@ def task_turn(standing: Standing | None, batch: Batch) -> Turn:
         if standing is not None and batch.run_id in standing.replaced_runs:
             raise Superseded(batch.query_id)
         return Turn.TAKE_OVER
+    _check_not_given_up(standing, batch)
     return Turn.SKIP if _is_decided(standing, batch) else Turn.WRITE
 
 
@@ -157,8 +171,15 @@ def taken_over(standing: Standing | None, batch: Batch) -> Standing:
         run_id=batch.run_id,
         run_number=standing.run_number + 1,
         generation=batch.batch_id,
+        given_up=None,
         replaced_runs=(*standing.replaced_runs, standing.run_id)[-RUNS_KEPT:],
     )
+
+
+def check_in_time(standing: Standing | None, batch: Batch) -> None:
+    """Raise if an attempt may not write: it looks after it got its id, and before it begins."""
+    if task_turn(standing, batch) is not Turn.WRITE:
+        raise TooLate(batch)
 
 
 # The driver
@@ -170,6 +191,7 @@ def commit_turn(standing: Standing | None, results: Collection[TaskResult]) -> D
     transactions = transactions_of(results)
     if standing is None or standing.run_id != batch.run_id:
         raise Superseded(batch.query_id)
+    _check_not_given_up(standing, batch)
     if _is_decided(standing, batch):
         assert standing.decision is not None
         ended = set(standing.decision.transactions)
@@ -192,6 +214,11 @@ def may_abort(standing: Standing | None, batch: Batch) -> bool:
     return standing.decision is None or standing.decision.batch_id < batch.batch_id
 
 
+def gave_up(standing: Standing, batch: Batch) -> Standing:
+    """Return the standing of a query that has failed at a batch."""
+    return replace(standing, given_up=batch.batch_id)
+
+
 def transactions_of(results: Iterable[TaskResult]) -> tuple[PreparedTransaction, ...]:
     """Return the transactions that tasks have left, in the order of the tasks."""
     ordered = sorted(results, key=lambda each: each.task)
@@ -206,6 +233,11 @@ def _batch_of(results: Collection[TaskResult]) -> Batch:
     if len(batches) != 1:
         raise ValueError(f"the results of one batch speak of {len(batches)}")
     return batches.pop()
+
+
+def _check_not_given_up(standing: Standing, batch: Batch) -> None:
+    if standing.given_up == batch.batch_id:
+        raise TooLate(batch)
 
 
 def _is_decided(standing: Standing, batch: Batch) -> bool:
@@ -252,25 +284,47 @@ def _is_of_first_attempt(transactional_id: str) -> bool:
 
 def strays(
     prefix: str,
-    query_id: str,
-    open_ids: Iterable[str],
+    batch: Batch,
+    states: Mapping[str, str],
     standing: Standing,
     keep: Collection[str],
 ) -> list[TransactionalId]:
-    """Return the open ones of a query that are of this run or one before, and not to be kept.
+    """Return the ids, among those that are open or empty, that are to be shut out.
 
-    What was decided is kept in any case, and what a newer run has opened is not seen here.
+    Those with something open, of this run or one before; and those with nothing open yet, of this
+    batch or, when the run commits for the first time, of a run before. What was decided is kept in
+    any case, and what a newer run uses is not seen here.
     """
     decided = standing.decision.ids if standing.decision is not None else frozenset()
-    begin = query_prefix(prefix, query_id)
+    begin = query_prefix(prefix, batch.query_id)
+    is_first_commit = not any(_run_number(begin, each) == standing.run_number for each in decided)
     found = []
-    for each in open_ids:
-        if not each.startswith(begin) or each in keep or each in decided:
+    for each, state in states.items():
+        number = _run_number(begin, each)
+        if number is None or number > standing.run_number or each in keep or each in decided:
             continue
-        run = each[len(begin) :].split("/", 1)[0]
-        if run.isdecimal() and int(run) <= standing.run_number:
+        if number < standing.run_number:
+            is_stray = state == ONGOING or is_first_commit
+        else:
+            is_stray = state == ONGOING or _is_of_batch(begin, each, batch)
+        if is_stray:
             found.append(TransactionalId(each))
     return found
+
+
+def _run_number(begin: str, transactional_id: str) -> int | None:
+    if not transactional_id.startswith(begin):
+        return None
+    number = transactional_id[len(begin) :].split("/", 1)[0]
+    return int(number) if number.isdecimal() else None
+
+
+def _is_of_batch(begin: str, transactional_id: str, batch: Batch) -> bool:
+    """Tell whether attempts of the batch use an id; a first attempt's has its turn."""
+    parts = transactional_id[len(begin) :].split("/")
+    if _is_of_first_attempt(transactional_id):
+        return parts[2:3] == [str(batch.batch_id % 2)]
+    return parts[-1].split(".")[0] == str(batch.batch_id)
 
 
 # As a record
@@ -284,6 +338,7 @@ def encode_standing(standing: Standing) -> bytes:
         "run": {"id": standing.run_id, "number": standing.run_number},
         "generation": standing.generation,
         "replacedRuns": standing.replaced_runs,
+        "givenUp": standing.given_up,
         "decision": None,
     }
     if decision is not None:
@@ -311,6 +366,7 @@ def decode_standing(value: bytes) -> Standing:
             generation=fields["generation"],
             decision=None if decided is None else _decode_decision(decided),
             replaced_runs=tuple(fields["replacedRuns"]),
+            given_up=fields["givenUp"],
         )
     except (ValueError, KeyError, TypeError) as error:
         raise StandingUnreadable(f"{error!r} in {value[:200]!r}") from None

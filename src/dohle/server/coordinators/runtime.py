@@ -310,7 +310,13 @@ class CoordinatorRuntime(Generic[M]):
         log = shard.partition.log
         end_before = log.log_end_offset
         try:
-            shard.append(effects.records, effects.producer, guard, is_atomic=effects.is_atomic)
+            shard.append(
+                effects.records,
+                effects.producer,
+                guard,
+                is_atomic=effects.is_atomic,
+                encoded=effects.encoded,
+            )
         except KafkaError:
             raise
         except Exception as error:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
-from dohle.coordination.effects import Machine, Reply, TransactionalProducer
+from dohle.coordination.effects import EncodedRecord, Machine, Reply, TransactionalProducer
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.seams import Clock
 from dohle.protocol.record_framing import (
@@ -88,8 +88,12 @@ class Shard(Generic[M]):
         guard: VerificationGuard = NO_VERIFICATION,
         *,
         is_atomic: bool = True,
+        encoded: Sequence[EncodedRecord] | None = None,
     ) -> None:
-        """Append records and replay them; a refusal of the log leaves no trace."""
+        """Append records and replay them; a refusal of the log leaves no trace.
+
+        ``encoded`` are the records once more, if somebody has encoded them already.
+        """
         if not is_atomic:
             limit = min(_BATCH_BYTES, self.partition.log.config.max_message_bytes) - HEADER_SIZE
             for part in _parts(records, limit):
@@ -102,8 +106,11 @@ class Shard(Generic[M]):
             builder.base_sequence = 0
             builder.is_transactional = True
         now_ms = self._clock.now_ms()
-        for record in records:
-            builder.append(now_ms, *_encoded(record))
+        if encoded is None:
+            encoded = [_encoded(record) for record in records]
+        elif len(encoded) != len(records):
+            raise ValueError(f"{len(records)} records, of which {len(encoded)} are encoded")
+        builder.append_all(now_ms, encoded)
         batch = builder.build()
         self._check_leads()
         if producer is not None or not self._append_plain(batch, len(records), now_ms):
@@ -184,7 +191,7 @@ class Shard(Generic[M]):
         return found
 
 
-def _encoded(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+def _encoded(record: CoordinatorRecord) -> EncodedRecord:
     key = encode_coordinator_key(record.key)
     if record.value is None:
         return key, None

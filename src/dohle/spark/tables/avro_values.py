@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, types
-from pyspark.sql import functions as F  # noqa: N812 (the name that everyone knows it by)
+from pyspark.sql import functions as f
 
 from dohle.spark.tables.avro_types import AvroSchema, load_avro_schema, spark_schema
 from dohle.spark.tables.columns import TableError, arrow_type
@@ -64,9 +64,9 @@ def decode_avro(
         ]
     )
     decoded = without_tombstones(records, tombstones).mapInArrow(task, columns)
-    fields_of = (F.col(_DECODED)[name].alias(name) for name in fields.names)
-    rows = decoded.where(F.col(ERROR).isNull()).select(*fields_of, *kept)
-    return Decoded(rows, decoded.where(F.col(ERROR).isNotNull()).drop(_DECODED))
+    fields_of = (f.col(_DECODED)[name].alias(name) for name in fields.names)
+    rows = decoded.where(f.col(ERROR).isNull()).select(*fields_of, *kept)
+    return Decoded(rows, decoded.where(f.col(ERROR).isNotNull()).drop(_DECODED))
 
 
 def encode_avro(
@@ -77,10 +77,10 @@ def encode_avro(
     missing = [name for name in spark_schema(loaded).names if name not in rows.columns]
     if missing:
         raise TableError(f"the rows have no column for the fields {', '.join(missing)}")
-    names = [F.col(f"`{name}`") for name in spark_schema(loaded).names]
+    names = [f.col(f"`{name}`") for name in spark_schema(loaded).names]
     keyed = rows.select(
-        (F.lit(None) if key is None else key).cast("binary").alias("key"),
-        F.struct(*names).alias("value"),
+        (f.lit(None) if key is None else key).cast("binary").alias("key"),
+        f.struct(*names).alias("value"),
     )
     return keyed.mapInArrow(_Encode(json.dumps(loaded), schema_id), "key binary, value binary")
 

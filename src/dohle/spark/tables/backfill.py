@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, types
-from pyspark.sql import functions as F  # noqa: N812 (the name that everyone knows it by)
+from pyspark.sql import functions as f
 
 from dohle.spark.tables.avro_types import AvroSchema
 from dohle.spark.tables.avro_values import encode_avro
@@ -57,10 +57,10 @@ def records_of(
         return encode_avro(rows, avro, keyed, schema_id=schema_id)
     if value is None:
         options = {"ignoreNullFields": "false"}
-        valued = F.to_json(F.struct(*map(_column, rows.columns)), options).cast("binary")
+        valued = f.to_json(f.struct(*map(_column, rows.columns)), options).cast("binary")
     else:
         valued = _bytes(rows, value)
-    no_key = F.lit(None).cast("binary")
+    no_key = f.lit(None).cast("binary")
     return rows.select((no_key if keyed is None else keyed).alias("key"), valued.alias("value"))
 
 
@@ -69,9 +69,9 @@ def _bytes(rows: DataFrame, name: str) -> Column:
         case types.BinaryType():
             return _column(name)
         case types.StructType() | types.ArrayType() | types.MapType():
-            return F.to_json(_column(name)).cast("binary")
+            return f.to_json(_column(name)).cast("binary")
     return _column(name).cast("string").cast("binary")
 
 
 def _column(name: str) -> Column:
-    return F.col(f"`{name}`")
+    return f.col(f"`{name}`")

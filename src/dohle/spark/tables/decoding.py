@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pyspark.sql import Column, DataFrame, types
-from pyspark.sql import functions as F  # noqa: N812 (the name that everyone knows it by)
+from pyspark.sql import functions as f
 
 from dohle.spark.tables.columns import TableError
 
@@ -52,7 +52,7 @@ def check_records(records: DataFrame, *value_types: type[types.DataType]) -> Non
 def without_tombstones(records: DataFrame, tombstones: Tombstones) -> DataFrame:
     """Leave out records without a value, if that is asked for."""
     if tombstones is Tombstones.DROP:
-        return records.where(F.col("value").isNotNull())
+        return records.where(f.col("value").isNotNull())
     return records
 
 
@@ -69,4 +69,4 @@ def kept_columns(kept: Kept, records: DataFrame, schema: types.StructType) -> li
                 "keeps it under another name"
             )
         taken.add(new_name.lower())
-    return [F.col(name).alias(new_name) for name, new_name in names.items()]
+    return [f.col(name).alias(new_name) for name, new_name in names.items()]

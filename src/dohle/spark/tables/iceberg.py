@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, types
-from pyspark.sql import functions as F  # noqa: N812 (the name that everyone knows it by)
+from pyspark.sql import functions as f
 
 from dohle.spark.tables.attempts import attempt_name, sweep, sync_attempt
 from dohle.spark.tables.batches import Attempt, BatchId
@@ -190,7 +190,7 @@ def _partition_keys(table: Loaded) -> list[Column]:
     """Return columns that are equal for rows of the same partition alone."""
     keys = []
     for part, name in zip(table.spec().fields, _divided_by(table), strict=True):
-        column = F.col(f"`{name}`")
+        column = f.col(f"`{name}`")
         key = _partition_key(
             str(part.transform), str(table.schema().find_type(part.source_id)), column
         )
@@ -204,11 +204,11 @@ def _partition_key(transform: str, kind: str, column: Column) -> Column | None:
     if transform == "identity":
         return column
     if transform == "hour" and kind == "timestamptz":
-        return F.unix_micros(column) - F.pmod(F.unix_micros(column), F.lit(_HOUR_US))
+        return f.unix_micros(column) - f.pmod(f.unix_micros(column), f.lit(_HOUR_US))
     days = _days(kind, column)
     if days is None or transform not in ("day", "month", "year"):
         return None
-    return days if transform == "day" else F.trunc(days, transform)
+    return days if transform == "day" else f.trunc(days, transform)
 
 
 def _days(kind: str, column: Column) -> Column | None:
@@ -217,7 +217,7 @@ def _days(kind: str, column: Column) -> Column | None:
             return column.cast("date")
         case "timestamptz":
             # Iceberg's days are those of UTC, whatever the session's time zone.
-            micros = F.unix_micros(column)
-            whole = micros - F.pmod(micros, F.lit(_DAY_US))
-            return F.date_from_unix_date((whole / F.lit(_DAY_US)).cast("int"))
+            micros = f.unix_micros(column)
+            whole = micros - f.pmod(micros, f.lit(_DAY_US))
+            return f.date_from_unix_date((whole / f.lit(_DAY_US)).cast("int"))
     return None

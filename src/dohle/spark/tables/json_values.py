@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, types
-from pyspark.sql import functions as F  # noqa: N812 (the name that everyone knows it by)
+from pyspark.sql import functions as f
 
 from dohle.spark.tables.columns import TableError, arrow_schema
 from dohle.spark.tables.decoding import (
@@ -68,7 +68,7 @@ def decode_json(
     parsed = _parsed(records, fields)
     good = _is_good(fields)
     rows = parsed.where(good).select(*(_field(field.name) for field in fields), *kept)
-    bad = parsed.where(~good).select(*(F.col(f"`{name}`") for name in records.columns))
+    bad = parsed.where(~good).select(*(f.col(f"`{name}`") for name in records.columns))
     explained = types.StructType([*bad.schema, types.StructField(ERROR, types.StringType())])
     return Decoded(rows, bad.mapInArrow(_Explain(fields.json()), explained))
 
@@ -76,8 +76,8 @@ def decode_json(
 def infer_json_schema(records: DataFrame, sample_rows: int = _SAMPLE_ROWS) -> types.StructType:
     """Return the schema of the first records' JSON objects; those that are no JSON do not count."""
     check_records(records, types.BinaryType, types.StringType)
-    text = records.select(F.col("value").cast("string").alias("value"))
-    sample = text.where(_is_one_object(F.col("value"))).limit(sample_rows)
+    text = records.select(f.col("value").cast("string").alias("value"))
+    sample = text.where(_is_one_object(f.col("value"))).limit(sample_rows)
     found = records.sparkSession.read.options(**_STRICT).json(sample)
     fields = [field for field in found.schema if field.name != _CORRUPT]
     if not fields:
@@ -93,13 +93,13 @@ def _from_text(text: str) -> types.StructType:
 
 
 def _parsed(records: DataFrame, fields: types.StructType) -> DataFrame:
-    text = F.col("value").cast("string")
-    usable = F.when(F.is_valid_utf8(text) & _is_one_object(text), text)
+    text = f.col("value").cast("string")
+    usable = f.when(f.is_valid_utf8(text) & _is_one_object(text), text)
     corrupt = types.StructField(_CORRUPT, types.StringType())
-    parsed = F.from_json(F.col(_TEXT), types.StructType([*fields, corrupt]), _STRICT)
+    parsed = f.from_json(f.col(_TEXT), types.StructType([*fields, corrupt]), _STRICT)
     # Exploding an array of one keeps the optimizer from parsing once for the filter and once more
     # for the columns: it moves filters over projections, not over this.
-    once = F.explode(F.array(parsed)).alias(_PARSED)
+    once = f.explode(f.array(parsed)).alias(_PARSED)
     return records.withColumn(_TEXT, usable).select("*", once)
 
 
@@ -108,12 +108,12 @@ def _is_one_object(text: Column) -> Column:
     # where a brace closes before the last one, the values are counted.
     is_flat = text.rlike(r"\A\s*+\{[^}]*+\}\s*+\z")
     from_brace_to_brace = text.rlike(r"(?s)\A\s*+\{.*\}\s*+\z")
-    values = F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
-    return is_flat | (from_brace_to_brace & (F.coalesce(values, F.lit(0)) == 1))
+    values = f.json_array_length(f.concat(f.lit("["), text, f.lit("]")))
+    return is_flat | (from_brace_to_brace & (f.coalesce(values, f.lit(0)) == 1))
 
 
 def _is_good(fields: types.StructType) -> Column:
-    whole = F.col(_PARSED).isNotNull() & F.col(_PARSED)[_CORRUPT].isNull()
+    whole = f.col(_PARSED).isNotNull() & f.col(_PARSED)[_CORRUPT].isNull()
     return reduce(
         lambda good, name: good & _field(name).isNotNull(),
         (field.name for field in fields if not field.nullable),
@@ -122,7 +122,7 @@ def _is_good(fields: types.StructType) -> Column:
 
 
 def _field(name: str) -> Column:
-    return F.col(_PARSED)[name].alias(name)
+    return f.col(_PARSED)[name].alias(name)
 
 
 @dataclass(frozen=True, slots=True)
