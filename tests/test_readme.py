@@ -1,3 +1,5 @@
+"""The documents tell the truth: their examples run, and what they name is there."""
+
 from __future__ import annotations
 
 import re
@@ -5,22 +7,66 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from dohle.client import Beginning, Cluster, Consumer, Producer, run
+from dohle.core.ids import TopicName, TopicPartition
+from dohle.testing import Broker
+
 ROOT = Path(__file__).parent.parent
+#: The broker of the documents.
+ADDRESS = "127.0.0.1:9092"
+
+
+def examples() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+def output_of(example: str, folder: Path, timeout_s: float) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", example],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_the_readmes_example_runs_as_it_stands(tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        done = subprocess.run(
-            [sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, timeout=60
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout == "0\n"
+    (example,) = [example for example in examples() if ADDRESS not in example]
+    assert output_of(example, tmp_path, 60) == "0\n"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("spark")
+def test_the_readmes_example_on_spark_runs_as_it_stands(tmp_path: Path) -> None:
+    (example,) = [example for example in examples() if ADDRESS in example]
+
+    async def write(bootstrap: str) -> None:
+        async with Cluster(bootstrap) as cluster, Producer(cluster) as producer:
+            await (await producer.send("orders", b"1 coffee", key=b"alice"))
+
+    async def first_written(bootstrap: str) -> tuple[bytes | None, bytes | None]:
+        async with Cluster(bootstrap) as cluster, Consumer(cluster) as consumer:
+            await consumer.assign({TopicPartition(TopicName("orders-loud"), 0): Beginning()})
+            record = (await anext(consumer)).record
+            return record.key, record.value
+
+    with Broker() as broker:
+        run(write(broker.bootstrap))
+        output_of(example.replace(ADDRESS, broker.bootstrap), tmp_path, 240)
+        assert run(first_written(broker.bootstrap)) == (b"alice", b"1 COFFEE")
 
 
 def test_every_file_the_documents_link_to_is_there() -> None:
-    for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+    for document in [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/**/*.md"),
+    ]:
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
@@ -28,5 +74,5 @@ def test_every_file_the_documents_link_to_is_there() -> None:
 def test_every_path_the_architecture_names_is_there() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     rooms = ROOT / "src/dohle"
-    for name in re.findall(r"`((?:core|protocol|records|storage|testing)/\w+\.py)`", text):
+    for name in re.findall(r"`((?:core|protocol|records|storage|spark|testing)/\w+\.py)`", text):
         assert (rooms / name).exists(), name
