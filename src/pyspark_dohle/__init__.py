@@ -50,9 +50,12 @@ class DefaultSource(DataSource):
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Write rows to topics, once."""
+        """Write rows to topics, once. What is there stays: a mode that says otherwise is refused."""
+        from dohle.spark.options import OptionError
         from dohle.spark.sink import batch_writer
 
+        if overwrite:
+            raise OptionError('topics are not overwritten: use mode("append")')
         return batch_writer(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

@@ -124,11 +124,13 @@ class FaultyCluster:
             if self._commits:
                 self._faults.reach("after-last-commit")
 
+    async def claim(self, transactional_id: TransactionalId) -> ProducerIdentity:
+        self._faults.reach("task-begins")
+        return await self._cluster.claim(transactional_id)
+
     async def describe(
         self, ids: Collection[TransactionalId]
     ) -> Mapping[str, tuple[str, ProducerIdentity]]:
-        if len(ids) == 1:
-            self._faults.reach("task-begins")
         return await self._cluster.describe(ids)
 
     async def states(self, begin: str) -> Mapping[str, str]:

@@ -99,6 +99,8 @@ class Scheduler:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
+        #: How often those go first that came last, while others wait for long.
+        self._starvation = rng.choice((0.0, 0.7, 0.9))
         self._gates: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -126,7 +128,9 @@ class Scheduler:
             await asyncio.sleep(0)
             self._gates = [gate for gate in self._gates if not gate.done()]
             if self._gates:
-                self._gates.pop(self.rng.randrange(len(self._gates))).set_result(None)
+                is_unfair = self.rng.random() < self._starvation
+                place = -1 if is_unfair else self.rng.randrange(len(self._gates))
+                self._gates.pop(place).set_result(None)
             else:
                 # Somebody waits for time to pass, which it does when nothing else happens.
                 await asyncio.sleep(0.01)
@@ -135,6 +139,7 @@ class Scheduler:
         """Open gates until nobody is left."""
         while self._tasks:
             await self.run(next(iter(self._tasks)))
+            await asyncio.sleep(0)  # lets the one that is done be forgotten
 
     async def kill_all(self) -> None:
         """Let nobody come back."""
@@ -176,6 +181,12 @@ class ModelSinkCluster:
         holder = holders[query_id] = holders.get(query_id, 0) + 1
         await self.answer()
         yield ModelHold(self, query_id, holder, await self.peek(query_id))
+
+    async def claim(self, transactional_id: TransactionalId) -> ProducerIdentity:
+        await self.gate()
+        identity = self.brokers.init(transactional_id)
+        await self.answer()
+        return identity
 
     async def describe(
         self, ids: Collection[TransactionalId]

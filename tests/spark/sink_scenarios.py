@@ -21,6 +21,7 @@ from dohle.client import (
     IsolationLevel,
     NewTopic,
     PreparedTransaction,
+    Producer,
     ProducerConfig,
 )
 from dohle.client.offsets import list_offsets
@@ -33,10 +34,11 @@ from dohle.spark.sink_commit import (
     RowsLost,
     abort_batch,
     begin_task,
+    choose_id,
     commit_batch,
     confirm_task,
 )
-from dohle.spark.sink_protocol import Batch, Superseded, TaskResult
+from dohle.spark.sink_protocol import Batch, Standing, Superseded, TaskResult, TooLate
 
 _numbers = count(1)
 
@@ -66,11 +68,12 @@ class World:
         """Do what a task does."""
         brokers = self.brokers()
         place = Place(task, attempt, next(self._attempts))
-        transactional_id = await begin_task(brokers, batch, place)
-        if transactional_id is None:
+        standing = await begin_task(brokers, batch, place)
+        if standing is None:
             return TaskResult(batch, task, None, is_skipped=True)
+        chosen = await choose_id(brokers, standing, batch, place)
         producer, is_two_phase = await brokers.open_producer(
-            transactional_id, ProducerConfig(linger_ms=0), timeout_ms, may_wait_for_ever=True
+            chosen.transactional_id, ProducerConfig(linger_ms=0), timeout_ms, may_wait_for_ever=True
         )
         await confirm_task(brokers, batch)
         producer.begin_transaction()
@@ -78,7 +81,7 @@ class World:
             await producer.send(self.topic, row.encode(), partition=task % 2)
         transaction = await producer.prepare_transaction()
         await producer.close(flush=False)
-        return TaskResult(batch, task, transaction, is_two_phase=is_two_phase)
+        return TaskResult(batch, task, transaction, is_two_phase=is_two_phase, claim=chosen.claim)
 
     async def seen(self) -> list[str]:
         """Return what a reader of committed records sees, when nothing hides anything."""
@@ -157,14 +160,19 @@ async def what_fails_before_the_decision_leaves_nothing(world: World) -> None:
     assert lost.transaction is not None
     await abort_batch(world.brokers(), results)
     assert await world.seen() == []
-    # The next run has fewer tasks, and another attempt than the first wins.
-    left = await world.write(batch, 0, "no")
-    assert left.transaction is not None
-    replay = world.batch(0, run=2)
+    with pytest.raises(TooLate):
+        await world.write(batch, 3, "late")
+    # The next run dies without a word; the one after it has fewer tasks, and not all of its first
+    # attempts win.
+    left = [await world.write(world.batch(0, run=2), task, "no") for task in range(3)]
+    assert all(each.transaction is not None for each in left)
+    replay = world.batch(0, run=3)
     await world.write(replay, 0, "no")
     await commit_batch(world.brokers(), [await world.write(replay, 0, "a", attempt=1)])
     assert await world.seen() == ["a"]
-    later = world.batch(1, run=2)
+    with pytest.raises(Superseded):
+        await world.write(batch, 0, "late")
+    later = world.batch(1, run=3)
     await commit_batch(world.brokers(), [await world.write(later, 0, "b")])
     assert await world.seen() == ["a", "b"]
 
@@ -181,6 +189,40 @@ async def a_run_that_was_replaced_can_do_nothing(world: World) -> None:
     with pytest.raises(Superseded):
         await commit_batch(world.brokers(), old)
     assert await world.seen() == ["new"]
+
+
+async def an_attempt_that_comes_late_writes_nothing(world: World) -> None:
+    for number, end in enumerate((commit_batch, abort_batch)):
+        batch = world.batch(number)
+        results = [await world.write(batch, 0, "a")]
+        brokers = world.brokers()
+        places = [Place(0, 1, 1000 + each) for each in range(2)]
+        standings = [await begin_task(brokers, batch, each) for each in places]
+
+        async def identity(
+            place: Place, standing: Standing | None, batch: Batch = batch
+        ) -> Producer:
+            assert standing is not None
+            chosen = await choose_id(world.brokers(), standing, batch, place)
+            producer, _ = await world.brokers().open_producer(
+                chosen.transactional_id, ProducerConfig(), None, may_wait_for_ever=True
+            )
+            return producer
+
+        # One has its identity, and has looked whether it is late; the other one is slower.
+        before = await identity(places[0], standings[0])
+        await confirm_task(brokers, batch)
+        await end(world.brokers(), results)
+        before.begin_transaction()
+        await before.send(world.topic, b"late", partition=0)
+        with pytest.raises(KafkaError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
+            await before.prepare_transaction()
+        await before.close(flush=False)
+        after = await identity(places[1], standings[1])
+        with pytest.raises(TooLate):
+            await confirm_task(brokers, batch)
+        await after.close()
+        assert await world.seen() == ["a"]
 
 
 async def who_holds_the_ledger_shuts_others_out(world: World) -> None:
@@ -223,6 +265,7 @@ SCENARIOS: Sequence[Scenario] = (
     a_decided_batch_is_finished_by_the_next_run,
     what_fails_before_the_decision_leaves_nothing,
     a_run_that_was_replaced_can_do_nothing,
+    an_attempt_that_comes_late_writes_nothing,
     who_holds_the_ledger_shuts_others_out,
     a_transaction_that_somebody_else_has_ended_is_told,
 )

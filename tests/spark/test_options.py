@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.types import StructType
 
 from dohle.client import At, Beginning, End, IsolationLevel, Since
 from dohle.core.ids import TopicName, TopicPartition
@@ -24,6 +25,7 @@ from dohle.spark.source_options import (
     SubscribePattern,
     parse_source_options,
 )
+from pyspark_dohle import DefaultSource
 
 BOOTSTRAP = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
@@ -301,3 +303,11 @@ def test_all_that_limits_and_tunes_a_read_is_taken() -> None:
         11,
         12,
     )
+
+
+def test_a_mode_that_would_remove_what_is_in_a_topic_is_refused() -> None:
+    source = DefaultSource({"kafka.bootstrap.servers": "127.0.0.1:9", "topic": "t"})
+    schema = StructType().add("value", "string")
+    with pytest.raises(OptionError, match="not overwritten"):
+        source.writer(schema, overwrite=True)
+    source.writer(schema, overwrite=False)

@@ -28,17 +28,19 @@ from dohle.spark.sink_protocol import (
     Turn,
     attempt_id,
     check_in_time,
+    claim_id,
     commit_turn,
     decode_standing,
     encode_standing,
-    first_attempt_id,
     gave_up,
+    is_first_claim,
     ledger_id,
     may_abort,
     query_prefix,
     strays,
     taken_over,
     task_turn,
+    usual_id,
 )
 
 _BATCH = Batch("q", "run-1", 5)
@@ -66,6 +68,10 @@ _STANDINGS = st.builds(
     | st.builds(Decision, st.integers(0), st.lists(_TRANSACTIONS).map(tuple), st.booleans()),
     replaced_runs=st.lists(st.text()).map(tuple),
     given_up=st.none() | st.integers(0),
+    claims=st.dictionaries(
+        st.integers(0),
+        st.builds(ProducerIdentity, st.integers(0).map(ProducerId), st.integers(0, 32766)),
+    ),
 )
 
 
@@ -138,21 +144,40 @@ def test_a_decision_names_all_transactions_by_task() -> None:
     turn = commit_turn(_STANDING, results)
     assert isinstance(turn, Decide)
     assert turn.decision == Decision(5, (_transaction("a"), _transaction("c")), is_two_phase=True)
-    assert turn.standing == replace(_STANDING, decision=turn.decision)
+    assert turn.standing.decision == turn.decision
 
 
-def test_after_another_attempt_than_the_first_has_won_ids_are_new() -> None:
-    other = attempt_id("p", _STANDING, _BATCH, task=0, task_attempt_id=77)
-    turn = commit_turn(_STANDING, [TaskResult(_BATCH, 0, _transaction(other))])
+def test_only_one_attempt_has_the_claim_to_the_usual_id() -> None:
+    first, second, third = (ProducerIdentity(ProducerId(9), epoch) for epoch in range(3))
+    assert is_first_claim(_STANDING, 0, first)
+    assert not is_first_claim(_STANDING, 0, second)
+    known = replace(_STANDING, claims={0: first})
+    assert is_first_claim(known, 0, second)
+    assert not is_first_claim(known, 0, third)
+    assert not is_first_claim(known, 0, first)
+    assert not is_first_claim(known, 0, ProducerIdentity(ProducerId(10), 0))
+
+
+def test_after_another_attempt_than_the_one_with_the_claim_has_won_ids_are_new() -> None:
+    claim = ProducerIdentity(ProducerId(9), 0)
+    usual = TaskResult(_BATCH, 0, _transaction("a"), claim=claim)
+    turn = commit_turn(_STANDING, [usual, TaskResult(_BATCH, 1, None)])
     assert isinstance(turn, Decide)
-    later = replace(_BATCH, batch_id=7)
-    new_id, old_id = (first_attempt_id("p", each, later, 0) for each in (turn.standing, _STANDING))
-    assert new_id != old_id
+    assert (turn.standing.generation, turn.standing.claims) == (4, {0: claim})
+    turn = commit_turn(_STANDING, [usual, _won_otherwise()])
+    assert isinstance(turn, Decide)
+    assert (turn.standing.generation, turn.standing.claims) == (6, {})
 
 
-def test_a_first_attempt_has_the_id_of_the_batch_before_the_last() -> None:
-    ids = [first_attempt_id("p", _STANDING, Batch("q", "run-1", each), 0) for each in range(4)]
+def _won_otherwise() -> TaskResult:
+    other = attempt_id("p", _STANDING, _BATCH, task=1, task_attempt_id=77)
+    return TaskResult(_BATCH, 1, _transaction(other))
+
+
+def test_the_usual_id_is_that_of_the_batch_before_the_last() -> None:
+    ids = [usual_id("p", _STANDING, Batch("q", "run-1", each), 0) for each in range(4)]
     assert ids[0] == ids[2] != ids[1] == ids[3]
+    assert claim_id("p", _STANDING, _BATCH, 0) not in ids
 
 
 def test_results_of_two_batches_or_twice_of_an_id_are_a_mistake() -> None:
@@ -180,6 +205,7 @@ def test_strays_are_of_this_run_or_before_and_not_decided() -> None:
         "p/q/3/4/1/1/3.9": EMPTY,  # of a batch that is through
         "p/q/3/4/1/2": EMPTY,
         "p/q/3/4/0/2": EMPTY,  # for another batch
+        "p/q/3/4/claim/1": EMPTY,
         "p/q/4/0/0/0": ONGOING,  # of a newer run
         "p/q": ONGOING,
         "p/qq/1/0/0/0": ONGOING,
@@ -210,4 +236,4 @@ def test_an_attempt_that_comes_late_does_not_begin() -> None:
 
 def test_the_id_of_the_ledger_is_none_of_a_task() -> None:
     assert not ledger_id("p", "q").startswith(query_prefix("p", "q"))
-    assert first_attempt_id("p", _STANDING, _BATCH, 2) == "p/q/3/4/1/2"
+    assert usual_id("p", _STANDING, _BATCH, 2) == "p/q/3/4/1/2"

@@ -27,6 +27,7 @@ from pyspark.sql.datasource import (
 )
 
 from dohle.client import PreparedTransaction, Producer
+from dohle.client.producer_batch import ProducerIdentity
 from dohle.core.errors import KafkaError
 from dohle.core.ids import TransactionalId
 from dohle.spark import worker_loop
@@ -35,9 +36,11 @@ from dohle.spark.sink_cluster import BrokerSinkCluster
 from dohle.spark.sink_commit import (
     Place,
     SinkCluster,
+    TaskId,
     abort_batch,
     begin_task,
     check_open,
+    choose_id,
     commit_batch,
     confirm_task,
     end_quietly,
@@ -129,14 +132,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return _write_at_least_once(self.options, self.columns, iterator)
         batch, place = _whereabouts()
         cluster = self.cluster()
-        transactional_id = worker_loop.run(begin_task(cluster, batch, place))
-        if transactional_id is None:
+        standing = worker_loop.run(begin_task(cluster, batch, place))
+        if standing is None:
             for _ in iterator:
                 pass  # a worker whose rows are not read to the end is not used again
             return RowsPrepared(0, TaskResult(batch, place.task, None, is_skipped=True))
         opening = _Opening(
             self.options,
-            transactional_id,
+            lambda: choose_id(cluster, standing, batch, place),
             lambda: confirm_task(cluster, batch),
             may_wait_for_ever=True,
         )
@@ -144,7 +147,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         with _leaving_nothing(writer):
             writer.write(iterator)
             transaction = self.prepare(writer)
-        result = TaskResult(batch, place.task, transaction, is_two_phase=opening.is_two_phase)
+        result = TaskResult(
+            batch,
+            place.task,
+            transaction,
+            is_two_phase=opening.is_two_phase,
+            claim=opening.claim,
+        )
         return RowsPrepared(writer.rows, result)
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
@@ -176,10 +185,14 @@ class BatchWriter(DataSourceArrowWriter):
             return _write_at_least_once(self.options, self.columns, iterator)
         place = _place(_context())
         name = TransactionalId(f"{self._over}/{place.task}/{place.task_attempt_id}")
-        # Nobody would come back to a transaction that waits for ever.
         cluster = open_cluster(self.options)
+
+        async def only_this() -> TaskId:
+            return TaskId(name)
+
+        # Nobody would come back to a transaction that waits for ever.
         opening = _Opening(
-            self.options, name, lambda: self._confirm(cluster), may_wait_for_ever=False
+            self.options, only_this, lambda: self._confirm(cluster), may_wait_for_ever=False
         )
         writer = RowWriter(opening.cluster.cluster, self.options, self.columns, opening.open)
         with _leaving_nothing(writer):
@@ -234,22 +247,25 @@ class _Opening:
     def __init__(
         self,
         options: SinkOptions,
-        transactional_id: TransactionalId,
+        choose: Callable[[], Awaitable[TaskId]],
         confirm: Callable[[], Awaitable[None]],
         *,
         may_wait_for_ever: bool,
     ) -> None:
         self.is_two_phase = False
+        self.claim: ProducerIdentity | None = None
         self.cluster = open_cluster(options)
         self._options = options
-        self._transactional_id = transactional_id
+        self._choose = choose
         self._confirm = confirm
         self._may_wait_for_ever = may_wait_for_ever
 
     async def open(self) -> Producer:
         """Open it, and take note whether its transaction can wait for ever."""
+        chosen = await self._choose()
+        self.claim = chosen.claim
         producer, self.is_two_phase = await self.cluster.open_producer(
-            self._transactional_id,
+            chosen.transactional_id,
             self._options.producer,
             self._options.transaction_timeout_ms,
             may_wait_for_ever=self._may_wait_for_ever,

@@ -87,6 +87,10 @@ class BrokerSinkCluster:
 
     # Transactions
 
+    async def claim(self, transactional_id: TransactionalId) -> ProducerIdentity:
+        """Get an identity that nobody else is ever given."""
+        return ProducerIdentity(*(await self._admin.fence_producers([transactional_id])).one())
+
     async def describe(
         self, ids: Collection[TransactionalId]
     ) -> Mapping[str, tuple[str, ProducerIdentity]]:

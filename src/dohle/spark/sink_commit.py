@@ -3,8 +3,8 @@
 What to do is said by :mod:`dohle.spark.sink_protocol`; here it is done, in an order that holds
 whatever dies in between:
 
-    task    look at the standing, take over if the run is new, choose a transactional id and get
-            its identity, look at the standing again, write, flush
+    task    look at the standing, take over if the run is new, claim a transactional id and get its
+            identity, look at the standing again, write, flush
     driver  hold the ledger (from here on nobody who held it before can write there), make sure that
             all transactions are open, abort strays, write the decision, commit each transaction,
             shut out attempts that come late
@@ -36,20 +36,21 @@ from dohle.spark.sink_protocol import (
     Turn,
     attempt_id,
     check_in_time,
+    claim_id,
     commit_turn,
-    first_attempt_id,
     gave_up,
+    is_first_claim,
     may_abort,
     query_prefix,
     strays,
     taken_over,
     task_turn,
     transactions_of,
+    usual_id,
 )
 
 _log = logging.getLogger("dohle.spark.sink")
 
-_AT_REST = frozenset({"CompleteCommit", "CompleteAbort", "Dead"})
 #: The transaction is not open any more, or is another one.
 _NOT_OPEN = frozenset(
     {
@@ -97,6 +98,9 @@ class SinkCluster(Protocol):
     def hold(self, query_id: str) -> AbstractAsyncContextManager[LedgerHold]:
         """Shut out whoever may write the standing, and say what it is."""
 
+    async def claim(self, transactional_id: TransactionalId) -> ProducerIdentity:
+        """Get an identity that nobody else is ever given."""
+
     async def describe(
         self, ids: Collection[TransactionalId]
     ) -> Mapping[str, tuple[str, ProducerIdentity]]:
@@ -121,18 +125,32 @@ class Place:
     task_attempt_id: int
 
 
-async def begin_task(cluster: SinkCluster, batch: Batch, place: Place) -> TransactionalId | None:
-    """Return the transactional id to write with; None if the batch is decided."""
+@dataclass(frozen=True, slots=True)
+class TaskId:
+    """The transactional id that an attempt may write with, and by which claim."""
+
+    transactional_id: TransactionalId
+    claim: ProducerIdentity | None = None
+
+
+async def begin_task(cluster: SinkCluster, batch: Batch, place: Place) -> Standing | None:
+    """Return the standing with which an attempt begins; None if the batch is decided."""
     standing = await _standing_of_run(cluster, batch, place)
-    if task_turn(standing, batch) is Turn.SKIP:
-        return None
-    first = first_attempt_id(cluster.prefix, standing, batch, place.task)
+    return None if task_turn(standing, batch) is Turn.SKIP else standing
+
+
+async def choose_id(cluster: SinkCluster, standing: Standing, batch: Batch, place: Place) -> TaskId:
+    """Return the id for an attempt that has rows to write.
+
+    A stage that runs again has first attempts again, and one of before may still be at it: only
+    one of them has the claim.
+    """
     if place.attempt == 0:
-        # A stage that runs again has first attempts again, and one of before may still be at it.
-        state = (await cluster.describe([first])).get(first)
-        if state is None or state[0] in _AT_REST:
-            return first
-    return attempt_id(cluster.prefix, standing, batch, place.task, place.task_attempt_id)
+        claim = await cluster.claim(claim_id(cluster.prefix, standing, batch, place.task))
+        if is_first_claim(standing, place.task, claim):
+            return TaskId(usual_id(cluster.prefix, standing, batch, place.task), claim)
+    number = place.task_attempt_id
+    return TaskId(attempt_id(cluster.prefix, standing, batch, place.task, number))
 
 
 async def confirm_task(cluster: SinkCluster, batch: Batch) -> None:

@@ -7,12 +7,13 @@ was decided last with the transactions that hold its rows. Rules:
   committed; whoever comes back to it finishes it from the standing and writes nothing.
 - Only the run that took over last writes, decides and aborts. A run that was replaced never comes
   back: its id is remembered.
-- A transactional id is used by one attempt of one task at a time. That of a task's first attempt
-  is used again by the next batch but one: when the batch between them is decided, nobody asks for
-  the end of the first one any more, and would be told that it is unknown. Any other attempt has an
-  id of its own, and after a batch that such an attempt won, the ids of the first attempts are new
-  as well. So no attempt that comes late can disturb a transaction that another one has left for
-  the decision.
+- A transactional id is used by one attempt of one task at a time. Asking for its identity aborts
+  what is open under it, so the right to ask is given away once: by a *claim*, an identity of
+  another id under which nothing is ever written, which is never given twice. Who has the claim
+  that follows the last one known uses the task's usual id; anybody else has one of its own, and
+  after a batch that such an attempt won, the usual ids are new.
+- The usual id is used again by the next batch but one: when the batch between them is decided,
+  nobody asks for the end of the first one any more, and would be told that it is unknown.
 - What is open under an id of the query and is not part of the decision is a stray: of this run, or
   of one before it. It is aborted before the decision, and once more after it, with those ids under
   which nothing is open yet. An attempt looks at the standing after it has its id: so it either
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any
 
@@ -35,6 +36,7 @@ from dohle.core.ids import ProducerId, TransactionalId
 RUNS_KEPT = 32
 #: What a coordinator says of an id with an open transaction, and of one with none yet.
 ONGOING, EMPTY = "Ongoing", "Empty"
+_CLAIM = "/claim/"
 _FORMAT = 1
 _V1, _V2 = 1, 2
 
@@ -101,6 +103,8 @@ class TaskResult:
     is_skipped: bool = False
     #: Whether the transaction waits for its end for ever.
     is_two_phase: bool = False
+    #: By which the task got its usual id; None if it has another one.
+    claim: ProducerIdentity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +129,14 @@ class Standing:
     run_id: str
     #: Counts the runs, so that ids tell which run is the older.
     run_number: int
-    #: Part of the ids of first attempts.
+    #: Part of the usual ids.
     generation: int
     decision: Decision | None = None
     replaced_runs: tuple[str, ...] = ()
     #: The batch that this run has failed at.
     given_up: int | None = None
+    #: The last claim known of each task, in this generation.
+    claims: Mapping[int, ProducerIdentity] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +178,7 @@ def taken_over(standing: Standing | None, batch: Batch) -> Standing:
         run_number=standing.run_number + 1,
         generation=batch.batch_id,
         given_up=None,
+        claims={},
         replaced_runs=(*standing.replaced_runs, standing.run_id)[-RUNS_KEPT:],
     )
 
@@ -201,10 +208,13 @@ def commit_turn(standing: Standing | None, results: Collection[TaskResult]) -> D
         transactions,
         is_two_phase=all(each.is_two_phase for each in results if each.transaction),
     )
-    generation = standing.generation
-    if not all(_is_of_first_attempt(each.transactional_id) for each in transactions):
-        generation = batch.batch_id + 1
-    return Decide(replace(standing, decision=decision, generation=generation), decision)
+    after = replace(standing, decision=decision)
+    if all(each.claim is not None for each in results if each.transaction is not None):
+        claims = {each.task: each.claim for each in results if each.claim is not None}
+        after = replace(after, claims={**standing.claims, **claims})
+    else:
+        after = replace(after, generation=batch.batch_id + 1, claims={})
+    return Decide(after, decision)
 
 
 def may_abort(standing: Standing | None, batch: Batch) -> bool:
@@ -262,8 +272,24 @@ def query_prefix(prefix: str, query_id: str) -> str:
     return f"{prefix}/{query_id}/"
 
 
-def first_attempt_id(prefix: str, standing: Standing, batch: Batch, task: int) -> TransactionalId:
-    """Return the id of a task's first attempt: the same for every other batch."""
+def claim_id(prefix: str, standing: Standing, batch: Batch, task: int) -> TransactionalId:
+    """Return the id whose identities are the claims to a task's usual id."""
+    run, generation = standing.run_number, standing.generation
+    return TransactionalId(
+        f"{query_prefix(prefix, batch.query_id)}{run}/{generation}{_CLAIM}{task}"
+    )
+
+
+def is_first_claim(standing: Standing, task: int, claim: ProducerIdentity) -> bool:
+    """Tell whether a claim follows the last one known: only one attempt has it."""
+    last = standing.claims.get(task)
+    if last is None:
+        return claim.epoch == 0
+    return claim == last._replace(epoch=last.epoch + 1)
+
+
+def usual_id(prefix: str, standing: Standing, batch: Batch, task: int) -> TransactionalId:
+    """Return the id for who has the first claim: the same for every other batch."""
     run, generation, turn = standing.run_number, standing.generation, batch.batch_id % 2
     return TransactionalId(
         f"{query_prefix(prefix, batch.query_id)}{run}/{generation}/{turn}/{task}"
@@ -274,12 +300,8 @@ def attempt_id(
     prefix: str, standing: Standing, batch: Batch, task: int, task_attempt_id: int
 ) -> TransactionalId:
     """Return the id of any other attempt, which nobody else ever uses."""
-    first = first_attempt_id(prefix, standing, batch, task)
-    return TransactionalId(f"{first}/{batch.batch_id}.{task_attempt_id}")
-
-
-def _is_of_first_attempt(transactional_id: str) -> bool:
-    return "." not in transactional_id.rsplit("/", 1)[-1]
+    usual = usual_id(prefix, standing, batch, task)
+    return TransactionalId(f"{usual}/{batch.batch_id}.{task_attempt_id}")
 
 
 def strays(
@@ -303,6 +325,8 @@ def strays(
         number = _run_number(begin, each)
         if number is None or number > standing.run_number or each in keep or each in decided:
             continue
+        if _CLAIM in each[len(begin) :]:
+            continue
         if number < standing.run_number:
             is_stray = state == ONGOING or is_first_commit
         else:
@@ -320,11 +344,12 @@ def _run_number(begin: str, transactional_id: str) -> int | None:
 
 
 def _is_of_batch(begin: str, transactional_id: str, batch: Batch) -> bool:
-    """Tell whether attempts of the batch use an id; a first attempt's has its turn."""
-    parts = transactional_id[len(begin) :].split("/")
-    if _is_of_first_attempt(transactional_id):
-        return parts[2:3] == [str(batch.batch_id % 2)]
-    return parts[-1].split(".")[0] == str(batch.batch_id)
+    """Tell whether attempts of the batch may write under an id."""
+    _, _, turn, *rest = [*transactional_id[len(begin) :].split("/"), "", "", ""]
+    attempt = rest[1]
+    if attempt:
+        return attempt.split(".")[0] == str(batch.batch_id)
+    return turn == str(batch.batch_id % 2)
 
 
 # As a record
@@ -339,6 +364,7 @@ def encode_standing(standing: Standing) -> bytes:
         "generation": standing.generation,
         "replacedRuns": standing.replaced_runs,
         "givenUp": standing.given_up,
+        "claims": [[task, *claim] for task, claim in standing.claims.items()],
         "decision": None,
     }
     if decision is not None:
@@ -367,6 +393,10 @@ def decode_standing(value: bytes) -> Standing:
             decision=None if decided is None else _decode_decision(decided),
             replaced_runs=tuple(fields["replacedRuns"]),
             given_up=fields["givenUp"],
+            claims={
+                task: ProducerIdentity(ProducerId(producer_id), epoch)
+                for task, producer_id, epoch in fields["claims"]
+            },
         )
     except (ValueError, KeyError, TypeError) as error:
         raise StandingUnreadable(f"{error!r} in {value[:200]!r}") from None
