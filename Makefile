@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: start demo test test-jvm test-node oracle-record check format bench bench-versus clean
+.PHONY: start demo test test-jvm test-node oracle-record check format bench bench-versus bench-spark clean
 
 start: $(VENV)/.installed  ## Run a broker on 127.0.0.1:9092 with its data in ./data
 	$(BIN)/dohle start
@@ -39,6 +39,9 @@ bench: $(VENV)/.installed-test  ## Measure codecs, the log, the broker and the c
 
 bench-versus: $(VENV)/.installed-test  ## Measure dohle beside Apache Kafka, into bench/results (about 25 minutes); needs Java 17 and Maven
 	$(BIN)/python -m bench.versus
+
+bench-spark: $(VENV)/.installed-test  ## Measure dohle on Spark beside Spark's own connector, into bench/results (about 12 minutes); needs Java 17 and Maven
+	$(BIN)/python -m bench.spark
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache tests/jvm/.cache tests/node/.cache

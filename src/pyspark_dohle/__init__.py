@@ -50,7 +50,7 @@ class DefaultSource(DataSource):
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Write rows to topics, once. What is there stays: a mode that says otherwise is refused."""
+        """Write rows to topics, once. What is there stays; another mode is refused."""
         from dohle.spark.options import OptionError
         from dohle.spark.sink import batch_writer
 
