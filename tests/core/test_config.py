@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dohle.core.config import ConfigKey, ConfigType, ConfigValue, ConfigValues, ListOf, OneOf, Range
@@ -180,6 +180,8 @@ def test_a_number_is_read_back_as_shown_if_java_can_hold_it(number: int) -> None
 
 
 @given(st.sampled_from([one for one in ConfigType if one is not ConfigType.UNKNOWN]), st.text())
+@example(ConfigType.LIST, "\xa0")
+@example(ConfigType.LIST, "a \x01, \x1f")
 def test_any_text_is_read_or_refused(type_: ConfigType, text: str) -> None:
     key = _key(type_)
     try:

@@ -1,4 +1,4 @@
-"""Property tests run the same examples everywhere, and are not timed one by one."""
+"""Large messages may be drawn here; other libraries are imported without their warnings."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "protocol",
-    deadline=None,
-    derandomize=True,
-    database=None,
+    settings.get_profile("dohle"),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("protocol")

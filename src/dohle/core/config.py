@@ -217,6 +217,8 @@ def _refusal(message: str) -> KafkaError:
 
 # What String.trim() takes away.
 _JAVA_WHITE: Final = "".join(map(chr, range(33)))
+# What the pattern \s takes away around the commas of a list.
+_JAVA_SPACE: Final = " \t\n\v\f\r"
 _BITS: Final = {"SHORT": 16, "INT": 32, "LONG": 64}
 
 
@@ -263,7 +265,7 @@ def _parse_double(name: str, text: str, trimmed: str) -> ConfigValue:
 
 
 def _parse_list(_name: str, _text: str, trimmed: str) -> ConfigValue:
-    return tuple(item.strip() for item in trimmed.split(",")) if trimmed else ()
+    return tuple(item.strip(_JAVA_SPACE) for item in trimmed.split(",")) if trimmed else ()
 
 
 def _parse_text(_name: str, _text: str, trimmed: str) -> ConfigValue:
