@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: start demo test test-jvm test-node oracle-record check format bench bench-versus bench-spark clean
+.PHONY: start demo test test-long test-jvm test-node oracle-record check format bench bench-versus bench-spark clean
 
 start: $(VENV)/.installed  ## Run a broker on 127.0.0.1:9092 with its data in ./data
 	$(BIN)/dohle start
@@ -13,6 +13,9 @@ demo: $(VENV)/.installed-spark  ## Run a broker, live orders and clicks, and a p
 
 test: $(VENV)/.installed-test  ## Run all tests
 	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+test-long: $(VENV)/.installed-test  ## Run what takes minutes: pipelines and exactly once on Spark, with everything killed
+	$(BIN)/python -m pytest -n auto -m long
 
 test-jvm: $(VENV)/.installed-test  ## Test beside Apache Kafka, its tools and its clients; needs Java 17 and Maven
 	$(BIN)/python -m pytest tests/jvm

@@ -160,6 +160,8 @@ class BrokerKiller:
                 self._field.broker.start()
 
 
+@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_row_is_there_once_whoever_dies_at_whatever_step(
     spark: SparkSession, field: Field
@@ -188,6 +190,8 @@ def _stream_until_through(spark: SparkSession, field: Field) -> None:
                 raise
 
 
+@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "field", [{"transaction.two.phase.commit.enable": "true"}], indirect=True, ids=["two-phase"]

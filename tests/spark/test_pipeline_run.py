@@ -87,8 +87,9 @@ def rows_of(events: list[dict[str, Any]]) -> dict[str, tuple[int, int | None]]:
 
 
 # It starts a Spark of its own and many Python workers, which a busy machine takes minutes for.
-@pytest.mark.timeout(600)
+@pytest.mark.long
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_new_project_runs_goes_on_with_new_records_and_replays_its_dead_letters(
     broker: Broker, project: Path, watched: Watched, capsys: pytest.CaptureFixture[str]
 ) -> None:
