@@ -1,0 +1,1 @@
+"""dohle's source and sink for Spark beside Spark's own connector: ``python -m bench.spark``."""

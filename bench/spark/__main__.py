@@ -1,0 +1,103 @@
+"""``python -m bench.spark [--rounds N] [--quick] [--json FILE] [--strict] [parts ...]``.
+
+Spark's own connector comes from Maven, as for tests/jvm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+
+from tests.jvm import spark_connector
+from tests.jvm.kept import Unavailable
+
+from bench.spark.cases import PARTS, SINK, SOURCE, cases
+from bench.spark.field import Field, open_field
+from bench.spark.figures import CONNECTOR, DOHLE, Case, Comparison
+from bench.spark.results import RESULTS, keep, show
+
+ROUNDS, ROUNDS_QUICK = 3, 1
+#: How much is done: in the rounds, and before them, for Java's compilers.
+_SCALE, _SCALE_QUICK, _SCALE_WARM_UP = 1.0, 0.25, 0.1
+
+
+def main() -> int:
+    """Measure, print, and keep the results."""
+    options = _options()
+    # Told to end, it leaves as on an error: with its processes ended and its folders gone.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        jars = spark_connector.jars()
+    except Unavailable as reason:
+        print(f"bench.spark: {reason}", file=sys.stderr)
+        return 1
+    parts = [PARTS[name] for name in options.parts or PARTS]
+    with open_field(jars) as field:
+        _warm_up(field, parts)
+        scale = _SCALE_QUICK if options.quick else _SCALE
+        rows = _play(cases(field, parts, scale, few=options.quick), options.rounds)
+    show(rows)
+    if options.json is not None:
+        keep(rows, options.json, quick=options.quick)
+    return int(options.strict and any(row.is_reached is False for row in rows))
+
+
+def _warm_up(field: Field, parts: list[str]) -> None:
+    """Do a little of what takes long; the other parts leave out their first batches."""
+    long = [part for part in parts if part in (SOURCE, SINK)]
+    for case in cases(field, long, _SCALE_WARM_UP, few=True):
+        _turn(case, (DOHLE, CONNECTOR), "warm-up")
+
+
+def _play(measured: list[Case], rounds: int) -> list[Comparison]:
+    """Let both take turns at every case; who begins changes from round to round."""
+    figures: list[dict[str, list[float]]] = [{DOHLE: [], CONNECTOR: []} for _ in measured]
+    for number in range(rounds):
+        kinds = (DOHLE, CONNECTOR) if number % 2 == 0 else (CONNECTOR, DOHLE)
+        for case, taken in zip(measured, figures, strict=True):
+            for kind, figure in _turn(case, kinds, f"round {number + 1} of {rounds}").items():
+                taken[kind].append(figure)
+    return [
+        Comparison(case.part, case.name, case.measure, tuple(taken[DOHLE]), tuple(taken[CONNECTOR]))
+        for case, taken in zip(measured, figures, strict=True)
+    ]
+
+
+def _turn(case: Case, kinds: tuple[str, str], when: str) -> dict[str, float]:
+    begun = time.monotonic()
+    taken = {kind: case.run(kind) for kind in kinds}
+    ratio, took_s = taken[DOHLE] / taken[CONNECTOR], time.monotonic() - begun
+    line = f"{when}: {case.part}: {case.name}: {ratio:.2f}, {took_s:.1f} s"
+    print(line, file=sys.stderr, flush=True)
+    return taken
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench.spark", description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], metavar="|".join(PARTS))
+    parser.add_argument("--rounds", type=int, help=f"default: {ROUNDS}, quick: {ROUNDS_QUICK}")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer cases and shorter, rougher figures"
+    )
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help=f"where results are kept, with .md beside; default: {RESULTS.name} of bench/results,"
+        " and nowhere if it is quick",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 if a figure to be reached was missed"
+    )
+    options = parser.parse_args()
+    options.rounds = options.rounds or (ROUNDS_QUICK if options.quick else ROUNDS)
+    if options.json is None and not options.quick:
+        options.json = RESULTS
+    return options
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
