@@ -43,7 +43,7 @@ bench: $(VENV)/.installed-test  ## Measure codecs, the log, the broker and the c
 bench-versus: $(VENV)/.installed-test  ## Measure dohle beside Apache Kafka, into bench/results (about 25 minutes); needs Java 17 and Maven
 	$(BIN)/python -m bench.versus
 
-bench-spark: $(VENV)/.installed-test  ## Measure dohle on Spark beside Spark's own connector, into bench/results (about 12 minutes); needs Java 17 and Maven
+bench-spark: $(VENV)/.installed-test  ## Measure dohle on Spark beside Spark's own connector, into bench/results; needs Java 17 and Maven
 	$(BIN)/python -m bench.spark
 
 clean:
