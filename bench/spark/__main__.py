@@ -14,11 +14,22 @@ from pathlib import Path
 from tests.jvm import spark_connector
 from tests.jvm.kept import Unavailable
 
+from bench.comparison.figures import Comparison
+from bench.comparison.results import Report
+from bench.comparison.table import show
 from bench.spark.cases import PARTS, SINK, SOURCE, cases
-from bench.spark.field import Field, open_field
-from bench.spark.figures import CONNECTOR, DOHLE, Case, Comparison
-from bench.spark.results import RESULTS, keep, show
+from bench.spark.field import MASTER, Field, open_field
+from bench.spark.figures import CONNECTOR, DOHLE, Case
 
+REPORT = Report(
+    "spark",
+    "dohle on Spark beside Spark's own connector for Kafka",
+    "connector",
+    " Both read and write topics of the same broker, dohle's, in the same Spark session, in turns."
+    " The connector delivers at least once in all cases. Rates of streams leave out the first"
+    " batch; of a batch of 4 rows the time is shown, so there less is better.",
+    f", {MASTER}",
+)
 ROUNDS, ROUNDS_QUICK = 3, 1
 #: How much is done: in the rounds, and before them, for Java's compilers.
 _SCALE, _SCALE_QUICK, _SCALE_WARM_UP = 1.0, 0.25, 0.1
@@ -39,9 +50,9 @@ def main() -> int:
         _warm_up(field, parts)
         scale = _SCALE_QUICK if options.quick else _SCALE
         rows = _play(cases(field, parts, scale, few=options.quick), options.rounds)
-    show(rows)
+    show(rows, REPORT.peer)
     if options.json is not None:
-        keep(rows, options.json, quick=options.quick)
+        REPORT.keep(rows, options.json, quick=options.quick)
     return int(options.strict and any(row.is_reached is False for row in rows))
 
 
@@ -86,8 +97,8 @@ def _options() -> argparse.Namespace:
         "--json",
         type=Path,
         metavar="FILE",
-        help=f"where results are kept, with .md beside; default: {RESULTS.name} of bench/results,"
-        " and nowhere if it is quick",
+        help=f"where results are kept, with .md and .svg beside; default: {REPORT.path.name} of"
+        " bench/results, and nowhere if it is quick",
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 if a figure to be reached was missed"
@@ -95,7 +106,7 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     options.rounds = options.rounds or (ROUNDS_QUICK if options.quick else ROUNDS)
     if options.json is None and not options.quick:
-        options.json = RESULTS
+        options.json = REPORT.path
     return options
 
 

@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from bench.comparison.figures import Measure
 from bench.spark.field import PARTITIONS, Field, Streamed, Topic, seconds, streamed
-from bench.spark.figures import DOHLE, Case, Measure
+from bench.spark.figures import DOHLE, Case
 from dohle.spark.tables import write_stream
 
 SOURCE, SINK, PARQUET, OVERHEAD = "source", "sink", "topic to Parquet", "batch of 4 rows"
@@ -87,7 +88,7 @@ def _source(field: Field, topic: Topic, what: str) -> list[Case]:
         return _rate(field, kind, topic, lambda writer: writer.format("noop").start())
 
     shapes = {"batch, count": count, "batch, all columns": all_columns, "stream to noop": stream}
-    return [Case(SOURCE, f"{name}, {what}", Measure.READ, run) for name, run in shapes.items()]
+    return [Case(SOURCE, f"{name}, {what}", Measure.ROWS_READ, run) for name, run in shapes.items()]
 
 
 def _sink(field: Field, size: int, rows: int) -> list[Case]:
@@ -103,7 +104,7 @@ def _sink(field: Field, size: int, rows: int) -> list[Case]:
         return rows / took_s
 
     return [
-        Case(SINK, f"batch, {_name(size)}, {each}", Measure.WRITTEN, partial(write, each))
+        Case(SINK, f"batch, {_name(size)}, {each}", Measure.ROWS_WRITTEN, partial(write, each))
         for each in DELIVERIES
     ]
 
@@ -121,7 +122,12 @@ def _topic_to_topic(field: Field, source: Topic) -> list[Case]:
             return rate
 
     return [
-        Case(SINK, f"stream topic to topic, 100 B, {each}", Measure.WRITTEN, partial(stream, each))
+        Case(
+            SINK,
+            f"stream topic to topic, 100 B, {each}",
+            Measure.ROWS_WRITTEN,
+            partial(stream, each),
+        )
         for each in DELIVERIES
     ]
 
@@ -147,8 +153,8 @@ def _parquet(field: Field, source: Topic) -> list[Case]:
             return _running_rate(streamed(query), source.rows)
 
     return [
-        Case(PARQUET, "Spark's own Parquet sink, 100 B", Measure.THROUGH, to_files),
-        Case(PARQUET, "dohle's table beside Spark's sink, 100 B", Measure.THROUGH, to_table),
+        Case(PARQUET, "Spark's own Parquet sink, 100 B", Measure.ROWS_THROUGH, to_files),
+        Case(PARQUET, "dohle's table beside Spark's sink, 100 B", Measure.ROWS_THROUGH, to_table),
     ]
 
 
@@ -169,9 +175,9 @@ def _overhead(field: Field, source: Topic) -> list[Case]:
             )
 
     return [
-        Case(OVERHEAD, "topic to noop", Measure.OVERHEAD, to_noop),
+        Case(OVERHEAD, "topic to noop", Measure.LATENCY, to_noop),
         *(
-            Case(OVERHEAD, f"topic to topic, {each}", Measure.OVERHEAD, partial(to_topic, each))
+            Case(OVERHEAD, f"topic to topic, {each}", Measure.LATENCY, partial(to_topic, each))
             for each in DELIVERIES
         ),
     ]

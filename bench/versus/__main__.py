@@ -12,12 +12,14 @@ from pathlib import Path
 
 from tests.jvm import oracle
 
+from bench.comparison.results import Report
+from bench.comparison.table import show
 from bench.processes import touch_memory
+from bench.versus.figures import KAFKA
 from bench.versus.profile import NoProfiler, profile
-from bench.versus.results import RESULTS, keep
-from bench.versus.table import show
 from bench.versus.turns import PARTS, WARM_UP_QUICK_S, WARM_UP_S, Pace, play, stand
 
+REPORT = Report("versus", "dohle beside Apache Kafka", KAFKA)
 ROUNDS, ROUNDS_QUICK = 5, 1
 #: About what one turn writes.
 _MEMORY_BYTES = 2_000_000_000
@@ -42,11 +44,11 @@ def main() -> int:
             for name in names:
                 rows += play(bench, name, pace, rounds=options.rounds, tell=_tell)
                 if options.json is not None:
-                    keep(rows, options.json, quick=options.quick)
+                    REPORT.keep(rows, options.json, quick=options.quick)
     except (oracle.Unavailable, NoProfiler) as reason:
         print(f"bench.versus: {reason}", file=sys.stderr)
         return 1
-    show(rows)
+    show(rows, REPORT.peer)
     return int(options.strict and any(row.is_reached is False for row in rows))
 
 
@@ -60,7 +62,7 @@ def _options() -> argparse.Namespace:
         "--json",
         type=Path,
         metavar="FILE",
-        help=f"where results are kept, with .md and .svg beside; default: {RESULTS.name} of"
+        help=f"where results are kept, with .md and .svg beside; default: {REPORT.path.name} of"
         " bench/results, and nowhere if it is quick",
     )
     parser.add_argument(
@@ -82,7 +84,7 @@ def _options() -> argparse.Namespace:
     if options.warm_up is None:
         options.warm_up = WARM_UP_QUICK_S if options.quick else WARM_UP_S
     if options.json is None and not options.quick:
-        options.json = RESULTS
+        options.json = REPORT.path
     return options
 
 

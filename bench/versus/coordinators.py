@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
 
+from bench.comparison.figures import Measure
 from bench.coordinators_client import (
     Conversation,
     again,
@@ -33,7 +34,7 @@ from bench.coordinators_transactions import (
     TransactionalProducer,
 )
 from bench.raw_client import call
-from bench.versus.figures import Figure, Measure
+from bench.versus.figures import Figure
 from bench.versus.topics import create_topic
 from bench.versus.turns import Turn
 from dohle.core.errors import ErrorCode

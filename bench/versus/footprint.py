@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
+from bench.comparison.figures import Measure
 from bench.versus import replay
-from bench.versus.figures import Figure, Measure
+from bench.versus.figures import Figure
 from bench.versus.turns import Turn
 
 TITLE = "footprint"

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from tests.jvm.tools import Tools
 
-from bench.versus.figures import Figure, Measure
+from bench.comparison.figures import Measure
+from bench.versus.figures import Figure
 from bench.versus.topics import create_topic
 from bench.versus.turns import Turn
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from statistics import quantiles
 from time import perf_counter
 
+from bench.comparison.figures import Measure
 from bench.raw_client import build_batch, connect, fetch_frame, fetched_size, produce_frame
-from bench.versus.figures import Figure, Measure
+from bench.versus.figures import Figure
 from bench.versus.topics import create_topic
 from bench.versus.turns import Turn
 from dohle.core.ids import TopicName

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from itertools import product
 
+from bench.comparison.figures import Measure
 from bench.librdkafka import CHUNK_RECORDS, Load, consume, produce
 from bench.processes import Sample
-from bench.versus.figures import Figure, Measure
+from bench.versus.figures import Figure
 from bench.versus.topics import create_topic
 from bench.versus.turns import Turn
 

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from bench.comparison.figures import Measure
 from bench.coordinators_client import Conversation, answer_of, connect_many, converse, expect
 from bench.raw_client import (
     FETCH_VERSION,
@@ -21,7 +22,7 @@ from bench.raw_client import (
     frame,
     produce_frame,
 )
-from bench.versus.figures import Figure, Measure
+from bench.versus.figures import Figure
 from bench.versus.pouring import pour_all
 from bench.versus.topics import create_topic
 from bench.versus.turns import Turn

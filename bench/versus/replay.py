@@ -12,6 +12,7 @@ import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from bench.comparison.figures import Measure
 from bench.coordinators_client import connect_many
 from bench.processes import Sample
 from bench.raw_client import (
@@ -23,7 +24,7 @@ from bench.raw_client import (
     produce_frame,
     repeat,
 )
-from bench.versus.figures import Figure, Measure
+from bench.versus.figures import Figure
 from bench.versus.pouring import pour_all
 from bench.versus.topics import create_topic
 from bench.versus.turns import Turn

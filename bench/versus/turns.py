@@ -18,8 +18,9 @@ from typing import Protocol, cast
 
 from tests.jvm.jvm import Jvm
 
+from bench.comparison.figures import Comparison
 from bench.processes import folder
-from bench.versus.figures import DOHLE, KAFKA, Comparison, Figure, compare
+from bench.versus.figures import DOHLE, KAFKA, Figure, compare
 from bench.versus.servers import PERFORMANCE_OPTIONS, Server, dohle, kafka
 
 #: The parts, by the letters of what they answer.

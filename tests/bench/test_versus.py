@@ -7,11 +7,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from bench.versus.figures import DOHLE, KAFKA, Comparison, Figure, Measure, compare
-from bench.versus.plot import svg
+from bench.comparison.figures import Comparison, Measure
+from bench.comparison.plot import svg
+from bench.comparison.results import Report
+from bench.comparison.table import cells, markdown, number
+from bench.versus.figures import DOHLE, KAFKA, Figure, compare
 from bench.versus.profile import Stacks
-from bench.versus.results import keep
-from bench.versus.table import cells, markdown, number
 
 FASTER = Comparison("replay", "produce", Measure.THROUGHPUT, (200.0, 90.0, 440.0), (100.0, 60, 400))
 HUNGRY = Comparison("footprint", "idle <RSS>", Measure.MEMORY, (30.0, 33.0), (100.0, 100.0))
@@ -49,8 +50,8 @@ def test_turns_become_one_comparison_for_each_case_and_measure() -> None:
         KAFKA: [figures(5.0, 2.0), figures(4.0, 3.0)],
     }
     rate, cpu = compare("replay", turns)
-    assert (rate.measure, rate.dohle, rate.kafka) == (Measure.THROUGHPUT, (10.0, 12.0), (5.0, 4.0))
-    assert (cpu.measure, cpu.dohle, cpu.kafka) == (Measure.CPU_PER_GB, (1.0, 1.5), (2.0, 3.0))
+    assert (rate.measure, rate.dohle, rate.peer) == (Measure.THROUGHPUT, (10.0, 12.0), (5.0, 4.0))
+    assert (cpu.measure, cpu.dohle, cpu.peer) == (Measure.CPU_PER_GB, (1.0, 1.5), (2.0, 3.0))
 
 
 def test_servers_that_have_measured_different_cases_are_not_compared() -> None:
@@ -68,7 +69,8 @@ def test_numbers_have_three_figures(value: float, shown: str) -> None:
 
 def test_the_table_has_the_ratio_first_and_one_line_for_each_case() -> None:
     assert cells(FASTER)[2:4] == ("1.50", "1.10–2.00")
-    *_, first, second = markdown([FASTER, HUNGRY], ["# Title"]).splitlines()
+    *_, head, _, first, second = markdown([FASTER, HUNGRY], ["# Title"], KAFKA).splitlines()
+    assert head == "| part | case | ratio | spread | dohle | Kafka | unit | goal |"
     assert first == (
         "| replay | produce | **1.50** | 1.10–2.00 | 200 | 100 | MB/s | reached (≥ 1) |"
     )
@@ -76,7 +78,7 @@ def test_the_table_has_the_ratio_first_and_one_line_for_each_case() -> None:
 
 
 def test_the_picture_is_an_svg_with_a_point_for_each_case() -> None:
-    root = ElementTree.fromstring(svg([FASTER, HUNGRY], "title"))
+    root = ElementTree.fromstring(svg([FASTER, HUNGRY], "title", KAFKA))
     space = "{http://www.w3.org/2000/svg}"
     points = root.findall(f"{space}circle")
     width = float(root.attrib["width"])
@@ -87,9 +89,10 @@ def test_the_picture_is_an_svg_with_a_point_for_each_case() -> None:
 
 def test_a_second_run_replaces_only_the_parts_it_has_measured(tmp_path: Path) -> None:
     path = tmp_path / "versus.json"
-    keep([FASTER, HUNGRY], path, quick=False)
+    report = Report("versus", "dohle beside Kafka", KAFKA)
+    report.keep([FASTER, HUNGRY], path, quick=False)
     again = Comparison("replay", "produce", Measure.THROUGHPUT, (300.0,), (100.0,))
-    keep([again], path, quick=True)
+    report.keep([again], path, quick=True)
     found = json.loads(path.read_text())
     assert found["replay"]["cases"][0]["ratio"] == 3.0
     assert found["footprint"]["cases"][0]["dohle"] == [30.0, 33.0]

@@ -10,8 +10,8 @@ from itertools import groupby
 from math import ceil, floor, log10
 from xml.sax.saxutils import escape
 
-from bench.versus.figures import Comparison
-from bench.versus.table import ratio
+from bench.comparison.figures import Comparison
+from bench.comparison.table import ratio
 
 _LINE, _HEAD, _LABEL_WIDTH, _PLOT_WIDTH, _RIGHT_WIDTH = 18, 64, 430, 520, 130
 _WIDTH = _LABEL_WIDTH + _PLOT_WIDTH + _RIGHT_WIDTH
@@ -19,7 +19,7 @@ _COLOURS = {True: "#2a7f3f", False: "#c0392b", None: "#6b7280"}
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
 
-def svg(rows: Sequence[Comparison], title: str) -> str:
+def svg(rows: Sequence[Comparison], title: str, peer: str) -> str:
     """Draw all cases."""
     scale = _Scale(rows)
     body: list[str] = []
@@ -32,7 +32,7 @@ def svg(rows: Sequence[Comparison], title: str) -> str:
             body += _line(row, y, scale)
     height = y + 2 * _LINE
     axis = [mark for tick in scale.ticks for mark in _tick(tick, scale.x(tick), height - _LINE)]
-    note = "dohle over Kafka; green: as it is to be, red: not, grey: no goal; │ goal"
+    note = f"dohle over {peer}; green: as it is to be, red: not, grey: no goal; │ goal"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}"'

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import median
+from typing import Literal
 
-from bench.versus.figures import Comparison
+from bench.comparison.figures import Comparison
 
-COLUMNS = ("part", "case", "ratio", "spread", "dohle", "Kafka", "unit", "goal")
+_PEER = "peer"
+_COLUMNS = ("part", "case", "ratio", "spread", "dohle", _PEER, "unit", "goal")
 #: Columns of numbers.
-_RIGHT = {"ratio", "spread", "dohle", "Kafka"}
+_RIGHT = {"ratio", "spread", "dohle", _PEER}
 
 
 def cells(row: Comparison) -> tuple[str, ...]:
@@ -21,7 +23,7 @@ def cells(row: Comparison) -> tuple[str, ...]:
         ratio(row.ratio),
         f"{ratio(low)}–{ratio(high)}",
         number(median(row.dohle)),
-        number(median(row.kafka)),
+        number(median(row.peer)),
         row.measure.unit,
         row.verdict,
     )
@@ -39,10 +41,11 @@ def number(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.3g}"
 
 
-def markdown(rows: Sequence[Comparison], heading: Iterable[str]) -> str:
+def markdown(rows: Sequence[Comparison], heading: Iterable[str], peer: str) -> str:
     """Write a table, with some lines above it."""
-    lines = [*heading, "", f"| {' | '.join(COLUMNS)} |"]
-    lines.append("|" + "|".join("---:" if name in _RIGHT else "---" for name in COLUMNS) + "|")
+    columns = [peer if name == _PEER else name for name in _COLUMNS]
+    lines = [*heading, "", f"| {' | '.join(columns)} |"]
+    lines.append("|" + "|".join("---:" if name in _RIGHT else "---" for name in _COLUMNS) + "|")
     for row in rows:
         shown = list(cells(row))
         shown[2] = f"**{shown[2]}**"
@@ -50,14 +53,15 @@ def markdown(rows: Sequence[Comparison], heading: Iterable[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def show(rows: Iterable[Comparison]) -> None:
+def show(rows: Iterable[Comparison], peer: str) -> None:
     """Print a table."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table()
-    for name in COLUMNS:
-        table.add_column(name, justify="right" if name in _RIGHT else "left")
+    for name in _COLUMNS:
+        justify: Literal["left", "right"] = "right" if name in _RIGHT else "left"
+        table.add_column(peer if name == _PEER else name, justify=justify)
     for row in rows:
         table.add_row(*cells(row))
-    Console(width=140).print(table)
+    Console(width=150).print(table)
