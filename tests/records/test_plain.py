@@ -21,9 +21,14 @@ RULES = ValidationRules()
 
 
 def built(
-    *sizes: int, producer_id: int = -1, sequence: int = -1, is_transactional: bool = False
+    *sizes: int,
+    producer_id: int = -1,
+    sequence: int = -1,
+    is_transactional: bool = False,
+    codec: Codec = Codec.NONE,
 ) -> bytearray:
     builder = BatchBuilder(
+        codec=codec,
         producer_id=ProducerId(producer_id),
         producer_epoch=-1 if producer_id < 0 else 0,
         base_sequence=sequence,
@@ -39,6 +44,16 @@ def test_a_good_batch_is_plain(sizes: tuple[int, ...]) -> None:
     view = memoryview(built(*sizes, producer_id=7, sequence=3))
     plain = plain_batch(view, RULES, NOW_MS)
     assert plain == (view, len(sizes) - 1, NOW_MS, 7, 0, 3, False)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_compressed_batch_is_plain_where_the_producer_chooses_the_codec(codec: Codec) -> None:
+    view = memoryview(built(*(100,) * 30, producer_id=7, sequence=3, codec=codec))
+    assert plain_batch(view, RULES, NOW_MS) == (view, 29, NOW_MS, 7, 0, 3, False)
+    uncompressed = replace(RULES, codec=Codec.NONE)
+    assert (plain_batch(view, uncompressed, NOW_MS) is None) is (codec is not Codec.NONE)
+    small = replace(RULES, decompressed_bytes_max=1_000)
+    assert (plain_batch(view, small, NOW_MS) is None) is (codec is not Codec.NONE)
 
 
 def test_a_batch_is_plain_for_who_expects_it_to_belong_to_a_transaction_or_not() -> None:
@@ -100,7 +115,7 @@ def test_rules_that_ask_for_more_know_no_plain_batch(rules: ValidationRules, tak
 @settings(max_examples=500, deadline=None, derandomize=True, database=None)
 def test_what_is_plain_is_accepted_and_not_changed(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.sampled_from([0, 1, 60, 70]), min_size=1, max_size=6))
-    changed = built(*sizes)
+    changed = built(*sizes, codec=data.draw(st.sampled_from(Codec)))
     for _ in range(data.draw(st.integers(0, 2))):
         at = data.draw(st.integers(0, len(changed) - 1))
         changed[at] = data.draw(st.sampled_from([0, 1, 2, 127, 128, 255]))

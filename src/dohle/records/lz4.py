@@ -9,6 +9,8 @@ are passed over: the batch's own checksum covers the same bytes.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import cramjam
@@ -45,6 +47,7 @@ def xxh32_short(data: bytes) -> int:
     return accumulator ^ accumulator >> 16
 
 
+@lru_cache(maxsize=64)
 def _header_checksum(descriptor: bytes) -> int:
     return xxh32_short(descriptor) >> 8 & 0xFF
 
@@ -84,22 +87,55 @@ def decompress(data: memoryview, max_bytes: int, *, message_format_0: bool = Fal
     """Read one or more frames. The header checksums of message format 0 are not looked at."""
     chunks: list[bytes] = []
     size = 0
+    for block, is_stored, block_size_max in _blocks(data, check=not message_format_0):
+        chunk = bytes(block) if is_stored else _decompress_block(block, block_size_max)
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > max_bytes:
+            raise DecompressedTooLarge("lz4", max_bytes)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def decompress_into(data: memoryview, output: memoryview) -> int | None:
+    """Read one or more frames and return how many bytes they hold; None if something is wrong.
+
+    That may be, too, that there is not enough room.
+    """
+    size = 0
+    try:
+        for block, is_stored, block_size_max in _blocks(data, check=True):
+            if is_stored:
+                written = len(block)
+                output[size : size + written] = block
+            else:
+                room = output[size : size + block_size_max]
+                written = cramjam.lz4.decompress_block_into(block, room, output_len=len(room))
+            size += written
+    except (CorruptBatch, cramjam.DecompressionError, ValueError):
+        return None
+    return size
+
+
+def _blocks(data: memoryview, *, check: bool) -> Iterator[tuple[memoryview, int, int]]:
+    """Yield each block, whether it is stored as it is, and what it may hold at most."""
     position = 0
     try:
         while position == 0 or data[position : position + 4] == _MAGIC:
-            frame = _read_header(data, position, check=not message_format_0)
+            frame = _read_header(data, position, check=check)
             position = frame.blocks_start
-            while block_size := (word := _read_uint32(data, position)) & ~_STORED:
-                chunk = _read_block(data, position + 4, block_size, word & _STORED, frame)
-                position += 4 + block_size + frame.block_trailer_size
-                chunks.append(chunk)
-                size += len(chunk)
-                if size > max_bytes:
-                    raise DecompressedTooLarge("lz4", max_bytes)
+            while size := (word := _read_uint32(data, position)) & ~_STORED:
+                start = position + 4
+                if size > frame.block_size_max:
+                    raise CorruptBatch(
+                        f"an lz4 block of {size} bytes exceeds {frame.block_size_max}"
+                    )
+                if size > len(data) - start:
+                    raise CorruptBatch("the lz4 data ends within a block")
+                yield data[start : start + size], word & _STORED, frame.block_size_max
+                position = start + size + frame.block_trailer_size
             position += 4 + frame.trailer_size
     except (struct.error, IndexError):
         raise CorruptBatch("the lz4 data ends within a frame") from None
-    return b"".join(chunks)
 
 
 class _Frame(NamedTuple):
@@ -138,15 +174,8 @@ def _read_header(data: memoryview, position: int, *, check: bool) -> _Frame:
     )
 
 
-def _read_block(data: memoryview, start: int, size: int, stored: int, frame: _Frame) -> bytes:
-    if size > frame.block_size_max:
-        raise CorruptBatch(f"an lz4 block of {size} bytes exceeds {frame.block_size_max}")
-    if size > len(data) - start:
-        raise CorruptBatch("the lz4 data ends within a block")
-    block = data[start : start + size]
-    if stored:
-        return bytes(block)
-    output = bytearray(min(frame.block_size_max, size * _EXPANSION_MAX))
+def _decompress_block(block: memoryview, size_max: int) -> bytes:
+    output = bytearray(min(size_max, len(block) * _EXPANSION_MAX))
     try:
         written = cramjam.lz4.decompress_block_into(block, output, output_len=len(output))
     except cramjam.DecompressionError as error:

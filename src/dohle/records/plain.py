@@ -17,19 +17,24 @@ from dohle.core.ids import ProducerId
 from dohle.records.batch import (
     ATTRIBUTES_AT,
     BATCH_HEADER,
+    CODEC_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
     TRANSACTIONAL_FLAG,
 )
-from dohle.records.compression import Codec
+from dohle.records.compression import Codec, codec_of
 from dohle.records.record import NO_TIMESTAMP
 from dohle.records.scan import scan_records
+from dohle.records.scan_compressed import scan_compressed
 from dohle.records.validation import Depth, ValidationRules
 
 
 class PlainBatch(NamedTuple):
-    """What a log needs to know of a batch with no flag, or just the one, beside its bytes."""
+    """What a log needs to know of a batch with no flag, or just the one, beside its bytes.
+
+    It may be compressed.
+    """
 
     buffer: memoryview
     last_offset_delta: int
@@ -80,7 +85,7 @@ def plain_batch(
     size = len(view)
     if (
         magic != MAGIC
-        or attributes != (TRANSACTIONAL_FLAG if is_transactional else 0)
+        or attributes & ~CODEC_MASK != (TRANSACTIONAL_FLAG if is_transactional else 0)
         or base_offset != 0
         or length + LOG_OVERHEAD != size
         or size > rules.max_message_bytes
@@ -91,8 +96,16 @@ def plain_batch(
         or crc32c.crc32c(view[ATTRIBUTES_AT:]) != crc
     ):
         return None
+    records = view[HEADER_SIZE:]
     try:
-        low, high, is_consecutive, _ = scan_records(view[HEADER_SIZE:], count, base_timestamp)
+        if codec := attributes & CODEC_MASK:
+            if rules.codec is not None:
+                return None
+            low, high, is_consecutive, _ = scan_compressed(
+                codec_of(codec), records, count, base_timestamp, rules.decompressed_bytes_max
+            )
+        else:
+            low, high, is_consecutive, _ = scan_records(records, count, base_timestamp)
     except KafkaError:
         return None
     if (

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from dohle.records.errors import InvalidRecord
 from dohle.records.record import ONE_BYTE_VARINTS, decode_headers
+from dohle.records.shapes import SHAPED, find_shape, forget_shape, remember_shape
 from dohle.records.varint import (
     INT64_MAX,
     INT64_MIN,
@@ -75,9 +76,15 @@ def scan_records(records: bytes | memoryview, count: int, base_timestamp: int) -
     This is written out like ``decode_records``, and for the same reason: calls cost too much. Here
     varints of two bytes are read in place as well: records of mixed sizes are full of them.
     """
+    total = len(records)
+    if (shape := find_shape(count, total)) is not None:
+        if (deltas := shape.timestamp_deltas(records)) is not None:
+            low, high = deltas
+            return _summary(low, high, base_timestamp, True, shape.has_null_key)
+        forget_shape(count, total)
     data, begin, end = _memory(records)
     position = begin
-    index = alike = try_at = previous_size = 0
+    index = alike = try_at = previous_size = size = 0
     pause = _PAUSE_MIN
     try_last = count - _RUN_MIN
     low, high = INT64_MAX, INT64_MIN
@@ -188,6 +195,14 @@ def scan_records(records: bytes | memoryview, count: int, base_timestamp: int) -
         try_at = index if is_cut else index + pause
     if position != end:
         raise InvalidRecord(f"{end - position} bytes follow the {count} records of a batch")
+    if size * count == total and is_consecutive and count in SHAPED:
+        remember_shape(bytes(records), count)
+    return _summary(low, high, base_timestamp, is_consecutive, has_null_key)
+
+
+def _summary(
+    low: int, high: int, base_timestamp: int, is_consecutive: bool, has_null_key: bool
+) -> Summary:
     low += base_timestamp
     high += base_timestamp
     if low < INT64_MIN or high > INT64_MAX:

@@ -39,6 +39,7 @@ from dohle.records.compression import DECOMPRESSED_BYTES_MAX, Codec
 from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord
 from dohle.records.record import NO_TIMESTAMP, decode_records
 from dohle.records.scan import Summary, scan_frames, scan_records
+from dohle.records.scan_compressed import scan_compressed
 from dohle.records.varint import INT64_MAX
 
 _ZSTD_VERSION_MIN = 7
@@ -151,10 +152,7 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
             and (codec is not Codec.NONE or _has_good_frames(batch))
         ):
             return batch
-        data: bytes | memoryview = batch.records_buffer
-        if codec is not Codec.NONE:
-            data = batch.decompressed(rules.decompressed_bytes_max)
-        summary = scan_records(data, batch.record_count, batch.base_timestamp)
+        summary = _scan(batch, codec, rules)
     except KafkaError as error:
         batch.ensure_valid()
         if isinstance(error, CorruptBatch):
@@ -163,10 +161,10 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
         raise
     if _summary_asks_for_records(batch, summary, rules, now_ms):
         batch.ensure_valid()
-        _refuse_records(batch, bytes(data), rules, now_ms)
+        _refuse_records(batch, rules, now_ms)
     if target is not codec or not summary.is_consecutive:
         batch.ensure_valid()
-        return _rebuilt(batch, bytes(data), target, rules)
+        return _rebuilt(batch, target, rules)
     if batch.attributes & LOG_APPEND_TIME_FLAG:
         return _with_create_time(batch, max(batch.max_timestamp, NO_TIMESTAMP))
     max_timestamp = max(summary.max_timestamp, NO_TIMESTAMP)
@@ -174,6 +172,13 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
         batch.ensure_valid()
         return _with_create_time(batch, max_timestamp)
     return batch
+
+
+def _scan(batch: RecordBatch, codec: Codec, rules: ValidationRules) -> Summary:
+    data, count, timestamp = batch.records_buffer, batch.record_count, batch.base_timestamp
+    if codec is Codec.NONE:
+        return scan_records(data, count, timestamp)
+    return scan_compressed(codec, data, count, timestamp, rules.decompressed_bytes_max)
 
 
 def _header_asks_for_records(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> bool:
@@ -212,13 +217,14 @@ def _claimed_append_time(batch: RecordBatch) -> int | None:
     return batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_FLAG else None
 
 
-def _refuse_records(batch: RecordBatch, data: bytes, rules: ValidationRules, now_ms: int) -> None:
+def _refuse_records(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> None:
     """Raise what is wrong with single records, if anything is."""
     claimed = _claimed_append_time(batch)
     earliest = now_ms - rules.timestamp_before_max_ms
     latest = now_ms + rules.timestamp_after_max_ms
     errors: list[tuple[int, str]] = []
     code = ErrorCode.INVALID_RECORD
+    data = batch.decompressed(rules.decompressed_bytes_max)
     records = decode_records(data, batch.record_count, 0, batch.base_timestamp, claimed)
     for index, record in enumerate(records):
         timestamp = record.timestamp
@@ -235,7 +241,7 @@ def _refuse_records(batch: RecordBatch, data: bytes, rules: ValidationRules, now
         raise RecordErrors(code, tuple(errors))
 
 
-def _rebuilt(batch: RecordBatch, data: bytes, codec: Codec, rules: ValidationRules) -> RecordBatch:
+def _rebuilt(batch: RecordBatch, codec: Codec, rules: ValidationRules) -> RecordBatch:
     """Build the batch anew: same records, same producer, offsets from zero, the given codec."""
     builder = BatchBuilder(
         codec=codec,
@@ -247,6 +253,7 @@ def _rebuilt(batch: RecordBatch, data: bytes, codec: Codec, rules: ValidationRul
         partition_leader_epoch=batch.partition_leader_epoch,
     )
     append_time = _claimed_append_time(batch)
+    data = batch.decompressed(rules.decompressed_bytes_max)
     records = decode_records(data, batch.record_count, 0, batch.base_timestamp, append_time)
     for record in records:
         builder.append(record.timestamp, record.key, record.value, record.headers)

@@ -37,6 +37,17 @@ def decompress(data: memoryview, max_bytes: int) -> bytes:
     return bytes(memoryview(output)[:written])
 
 
+def decompress_into(data: memoryview, output: memoryview) -> int | None:
+    """Read one or more frames and return how many bytes they hold; None if something is wrong.
+
+    That may be, too, that there is not enough room.
+    """
+    try:
+        return int(cramjam.zstd.decompress_into(data, output))
+    except cramjam.DecompressionError:
+        return None
+
+
 def _size_max(data: memoryview, max_bytes: int) -> int:
     """Return an upper bound of what all frames hold."""
     if not data:

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 _ADMIN_CLIENT = "__admin_client"
 #: The first version with record batches.
 _BATCHES = 3
+#: The first with any codec: before, there is more to check, and the general way does it.
+_PLAIN_BATCHES = 7
 _NOTHING_ASKED = Verified({}, {})
 
 #: With these, Kafka does not tell where the log begins.
@@ -255,7 +257,7 @@ def append(
     try:
         if (
             partition.takes_plain
-            and version >= _BATCHES
+            and version >= _PLAIN_BATCHES
             and -1 <= acks <= 1
             and isinstance(records, memoryview)
             and (
