@@ -40,6 +40,9 @@ class EchoService:
     def settle(self) -> None:
         pass
 
+    def may_settle_later(self, connection: Connection) -> bool:
+        return False
+
     def complete(self, answered: Future[Any]) -> Frame:
         return [framed(answered.result())]
 

@@ -154,12 +154,11 @@ def test_a_parked_fetch_that_cannot_read_at_its_end_leaves_the_others_answered(
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("spared", SPARED)
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(("again", "spared"), [*((False, each) for each in SPARED), (True, 0)])
 def test_a_read_error_is_answered_with_a_storage_error(
     tmp_path: Path, *, again: bool, spared: int
 ) -> None:
-    """By the general way, and by the short one that a repeated fetch takes."""
+    """By the general way, and by the short one of a repeated fetch, which reads only once."""
     fs = FaultyFileSystem()
 
     async def run() -> None:

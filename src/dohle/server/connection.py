@@ -9,6 +9,8 @@
 - A handler may keep views of its frame until it has answered. So while an answer is being waited
   for, no byte before ``_start`` is moved or written over: if there is no room, what has arrived
   behind that frame goes on in a new buffer, and the old one lives as long as its views.
+- If many clients send at the same time, what is appended for them is written together too: see
+  ``Crowd``. Until then a connection reads nothing into its buffer, of which that is a part.
 - At most ``FRAMES_PER_EVENT`` frames are handled, and answers of about ``REPLY_BYTES_PER_EVENT``
   gathered, before they are sent and others get their turn.
 - Record batches go from file to socket by ``sendfile``; what stands before them is sent with
@@ -66,6 +68,9 @@ class Service(Protocol):
     def settle(self) -> None:
         """Write what the requests handled so far have appended."""
 
+    def may_settle_later(self, connection: Connection) -> bool:
+        """Tell whether it waits for other connections before it settles; then it is called."""
+
     def complete(self, answered: Future[Any]) -> Frame:
         """Encode the answer that a future has brought."""
 
@@ -108,6 +113,8 @@ class Connection:
         self._reading = False
         self._resuming = False
         self._ended = False
+        #: Replies that wait for what they tell of to be written, and whether frames are left.
+        self._unsettled: tuple[list[Frame | Callable[[], Frame]], bool] | None = None
         self._awaited: Future[Any] | None = None
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -126,6 +133,8 @@ class Connection:
             self._loop.remove_reader(self._fd)
 
     def _on_readable(self) -> None:
+        if self._unsettled is not None:
+            return
         is_free = self._awaited is None
         if is_free and self._start == self._end:
             self._start = self._end = 0
@@ -233,7 +242,7 @@ class Connection:
         service = self._service
         replies: list[Frame | Callable[[], Frame]] = []
         handled = reply_bytes = 0
-        has_more = True
+        has_more, has_late = True, False
         try:
             while handled < FRAMES_PER_EVENT and reply_bytes < REPLY_BYTES_PER_EVENT:
                 if self._start == self._end or (frame := self._next_frame()) is None:
@@ -253,10 +262,29 @@ class Connection:
                     break
                 else:
                     replies.append(reply)
-            self._finish(replies)
+                    has_late = True
         except (MalformedMessage, CloseConnection) as error:
             self._finish_and_close(replies, str(error))
             return
+        except Exception:
+            logger.exception("a request of %s failed", self.peer)
+            self._finish_and_close(replies, "a request failed")
+            return
+        if has_late and service.may_settle_later(self):
+            self._unsettled = replies, has_more
+        else:
+            self._conclude(replies, has_more)
+
+    def settle(self) -> None:
+        """Have written what was appended for this connection and others, and go on."""
+        unsettled, self._unsettled = self._unsettled, None
+        if unsettled is not None and not self.is_closed:
+            self._conclude(*unsettled)
+
+    def _conclude(self, replies: list[Frame | Callable[[], Frame]], has_more: bool) -> None:
+        """Answer the frames that were handled, and see to it that others are."""
+        try:
+            self._finish(replies)
         except Exception:
             logger.exception("a request of %s failed", self.peer)
             self._finish_and_close(replies, "a request failed")
@@ -346,7 +374,7 @@ class Connection:
 
     def _go_on(self) -> None:
         """Handle what waited in the buffer, and read on."""
-        if self.is_closed or self._blocked or self._awaited is not None:
+        if self.is_closed or self._blocked or self._awaited or self._unsettled:
             return
         if self._end > self._start:
             self._process()

@@ -20,6 +20,7 @@ from dohle.protocol.messages.fetch import FetchRequest
 from dohle.protocol.messages.produce import ProduceRequest
 from dohle.protocol.schema import Request, Response
 from dohle.server.connection import Connection
+from dohle.server.crowd import Crowd
 from dohle.server.fetch_template import FetchTemplate
 from dohle.server.outcome import Answer, CloseConnection, Frame
 from dohle.server.produce_template import ProduceTemplate
@@ -85,6 +86,7 @@ class Dispatcher:
         # How to answer when a future is done: version and correlation id.
         self._awaited: dict[Future[Any], tuple[int, int]] = {}
         self._unattended: set[Task[Any]] = set()
+        self._crowd = Crowd(loop.call_soon)
 
     def handle(
         self, frame: memoryview, connection: Connection
@@ -148,6 +150,10 @@ class Dispatcher:
     def settle(self) -> None:
         """Write what the requests handled so far have appended."""
         self._broker.write_held()
+
+    def may_settle_later(self, connection: Connection) -> bool:
+        """Tell whether it waits for other connections before it settles; then it is called."""
+        return self._crowd.take(connection)
 
     def complete(self, answered: Future[Any]) -> Frame:
         """Encode the answer that a future has brought."""

@@ -125,28 +125,30 @@ class FetchTemplate:
             if self._epoch != -1:
                 partition.check_epoch(self._epoch)
             limit, isolation = self._limit, self._isolation
-            piece = log.read_large(offset, limit, isolation)
+            piece = log.read_soon(offset, limit, isolation)
             if piece is None:
                 found = log.read(offset, limit, isolation, min_one_batch=True)
                 piece = found.slice
                 if piece is None or found.aborted_transactions:
                     return None
-            size = piece.size
-            if size < self._min_bytes:
-                return None
-            small = piece.read() if size < SENDFILE_BYTES_MIN else None
+            if not isinstance(piece, bytes) and piece.size < SENDFILE_BYTES_MIN:
+                piece = piece.read()
         except (KafkaError, OSError):
             # The general way meets the same, and knows what to do about it.
+            return None
+        records = piece if isinstance(piece, bytes) else FileRecords(piece)
+        size = len(records)
+        if size < self._min_bytes:
             return None
         answer = self._answer
         head = answer.head(
             size, correlation_id, log.high_watermark, log.last_stable_offset, log.log_start_offset
         )
-        if small is not None:
-            return [b"".join((head, small, answer.tail))]
+        if isinstance(records, bytes):
+            return [b"".join((head, records, answer.tail))]
         if tail := answer.tail:
-            return [head, FileRecords(piece), tail]
-        return [head, FileRecords(piece)]
+            return [head, records, tail]
+        return [head, records]
 
 
 class _Answer:

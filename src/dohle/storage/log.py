@@ -342,13 +342,14 @@ class Log(LogFiles):
         except OSError as error:
             raise self.owner.failed(f"reading {self.partition}", error) from error
 
-    def read_large(
+    def read_soon(
         self, start_offset: int, max_bytes: int, isolation: Isolation
-    ) -> LogSlice | None:
-        """Find what ``read`` with ``min_one_batch`` does, if that is soon told: large batches.
+    ) -> LogSlice | bytes | None:
+        """Find what ``read`` with ``min_one_batch`` does, if that is soon told.
 
-        That is where the reader may see all there is, and there are no aborted transactions. None
-        says nothing; after an ``OSError`` too it is for ``read`` to find out.
+        It is if batches are large, or if there is little to read, which is returned itself; and if
+        the reader may see all there is, without aborted transactions. None says nothing; after an
+        ``OSError`` too it is for ``read`` to find out.
         """
         self.owner.ensure_online()
         end = self.log_end_offset
@@ -363,7 +364,8 @@ class Log(LogFiles):
             or not segment.txn_index.is_empty
         ):
             return None
-        return segment.large_slice(start_offset, max_bytes)
+        large = segment.large_slice(start_offset, max_bytes)
+        return segment.small_bytes(start_offset, max_bytes) if large is None else large
 
     def aborted_transactions(self, start_offset: int, upper: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in ``[start_offset, upper)``."""

@@ -18,6 +18,7 @@ from dohle.records.batch import (
     CONTROL_FLAG,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    MAGIC,
     Batch,
     CorruptBatch,
     IncompleteBatch,
@@ -202,6 +203,33 @@ def find_batch(
         if head.last_offset >= offset:
             return head
         position += head.size
+    return None
+
+
+def read_small(
+    file: File, start: int, end: int, offset: int, max_bytes: int, first_ends_at: int | None
+) -> bytes | None:
+    """Return what ``find_batch`` finds and what follows it, with one small read; None if it cannot.
+
+    That is at least one batch, and no more than ``max_bytes`` if there are several.
+    """
+    left = end - start
+    if left > _HEAD_CHUNK and max_bytes > _HEAD_CHUNK:
+        return None
+    chunk = file.read_at(start, min(_HEAD_CHUNK, left))
+    at, available = 0, len(chunk)
+    while at + HEADER_SIZE <= available:
+        base_offset, length, magic, delta = _REACH.unpack_from(chunk, at)
+        size, last_offset = length + LOG_OVERHEAD, base_offset + delta
+        if magic != MAGIC or not HEADER_SIZE <= size <= left - at:
+            return None
+        if first_ends_at is not None and first_ends_at != last_offset:
+            return None
+        first_ends_at = None
+        if last_offset >= offset:
+            wanted = min(max(size, max_bytes), left - at)
+            return chunk[at : at + wanted] if at + wanted <= available else None
+        at += size
     return None
 
 

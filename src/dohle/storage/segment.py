@@ -35,7 +35,14 @@ from dohle.storage.index import (
     TimestampOffset,
 )
 from dohle.storage.log_context import LogContext
-from dohle.storage.scan import BatchHead, find_batch, scan_batches, scan_checked, scan_heads
+from dohle.storage.scan import (
+    BatchHead,
+    find_batch,
+    read_small,
+    scan_batches,
+    scan_checked,
+    scan_heads,
+)
 from dohle.storage.segment_files import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -296,6 +303,17 @@ class LogSegment:
             if size > max_bytes:
                 size = max_bytes
         return LogSlice(self.file, position, size, base_offset)
+
+    def small_bytes(self, offset: int, max_bytes: int) -> bytes | None:
+        """Return what is to be read from ``offset`` on, at least a batch, if that is little.
+
+        None says nothing but that it takes ``find`` to tell.
+        """
+        if not self._indexes_loaded:
+            return None
+        last_offset, position = self.offset_index.lookup(offset)
+        first_ends_at = last_offset if position else None
+        return read_small(self.file, position, self.size, offset, max_bytes, first_ends_at)
 
     def _find_large(self, offset: int) -> tuple[int, int, int, int, int, int, int] | None:
         """Look for ``offset`` in the batch of the index entry behind it; return its ``BatchHead``.
