@@ -97,9 +97,13 @@ class Log(LogFiles):
 
     def update_high_watermark(self, offset: int) -> int:
         """Set the high watermark, kept between log start and log end; return what it became."""
-        self.high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
-        self.producer_state.on_high_watermark_updated(self.high_watermark)
-        return self.high_watermark
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        if offset < self.log_start_offset:
+            offset = self.log_start_offset
+        self.high_watermark = offset
+        self.producer_state.on_high_watermark_updated(offset)
+        return offset
 
     def _upper_bound(self, isolation: Isolation) -> int:
         if isolation is Isolation.HIGH_WATERMARK:
