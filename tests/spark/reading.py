@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer
 from confluent_kafka import TopicPartition as Place
@@ -18,9 +18,16 @@ from dohle.client import Admin, Cluster, NewTopic, run
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.spark.data_source import batch_reader, read_schema, stream_reader
 from dohle.spark.splits import OffsetRange
-from dohle.testing import Broker
 
 _Result = TypeVar("_Result")
+
+
+class Served(Protocol):
+    """A broker of any kind."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -39,7 +46,7 @@ class Seen(NamedTuple):
 
 
 def produce(
-    broker: Broker,
+    broker: Served,
     topic: str,
     values: Iterable[bytes | None],
     *,
@@ -54,14 +61,14 @@ def produce(
     assert producer.flush(30) == 0
 
 
-def transactional(broker: Broker, name: str) -> Producer:
+def transactional(broker: Served, name: str) -> Producer:
     """Return a producer that can begin transactions."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
     producer.init_transactions(30)
     return producer
 
 
-def consume(broker: Broker, topics: Iterable[str], isolation_level: str) -> list[Seen]:
+def consume(broker: Served, topics: Iterable[str], isolation_level: str) -> list[Seen]:
     """Read all there is with Kafka's own client."""
     consumer = Consumer(
         {
@@ -125,7 +132,7 @@ def _bytes(value: bytes | bytearray | None) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-def ask(broker: Broker, question: Callable[[Admin], Coroutine[Any, Any, _Result]]) -> _Result:
+def ask(broker: Served, question: Callable[[Admin], Coroutine[Any, Any, _Result]]) -> _Result:
     """Ask a broker as an admin."""
 
     async def work() -> _Result:
@@ -135,7 +142,7 @@ def ask(broker: Broker, question: Callable[[Admin], Coroutine[Any, Any, _Result]
     return run(work())
 
 
-def delete_records(broker: Broker, topic: str, before: int, partition: int = 0) -> None:
+def delete_records(broker: Served, topic: str, before: int, partition: int = 0) -> None:
     """Let a partition begin later."""
     place = TopicPartition(TopicName(topic), partition)
 
@@ -145,7 +152,7 @@ def delete_records(broker: Broker, topic: str, before: int, partition: int = 0) 
     ask(broker, question)
 
 
-def recreate(broker: Broker, topic: str) -> None:
+def recreate(broker: Served, topic: str) -> None:
     """Delete a topic and make another of its name."""
 
     async def question(admin: Admin) -> None:
@@ -155,19 +162,19 @@ def recreate(broker: Broker, topic: str) -> None:
     ask(broker, question)
 
 
-def options_of(broker: Broker, **options: str) -> dict[str, str]:
+def options_of(broker: Served, **options: str) -> dict[str, str]:
     """Return options, with two underscores for a dot."""
     named = {name.replace("__", "."): value for name, value in options.items()}
     return {"kafka.bootstrap.servers": broker.bootstrap, **named}
 
 
-def planned(broker: Broker, **options: str) -> list[OffsetRange]:
+def planned(broker: Served, **options: str) -> list[OffsetRange]:
     """Return the work that a batch query gives to tasks."""
     given = options_of(broker, **options)
     return [each.value for each in batch_reader(given, read_schema(given)).partitions()]
 
 
-def read_batch(broker: Broker, **options: str) -> list[Seen]:
+def read_batch(broker: Served, **options: str) -> list[Seen]:
     """Read by the batch reader, without Spark."""
     given = options_of(broker, **options)
     reader = batch_reader(given, read_schema(given))
@@ -183,7 +190,7 @@ def _rows(reads: Iterable[Iterable[Any]]) -> list[Seen]:
 class Engine:
     """A stream and its checkpoint: what was planned, and how many batches are through."""
 
-    def __init__(self, broker: Broker, **options: str) -> None:
+    def __init__(self, broker: Served, **options: str) -> None:
         self._options = options_of(broker, **options)
         self.planned: list[str] = []
         self.through = 0
