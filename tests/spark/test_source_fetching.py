@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from dohle.client import IsolationLevel, NewTopic
 from dohle.client.admin import Admin
-from dohle.core.errors import KafkaError
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicName
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.fetch import (
@@ -31,7 +31,7 @@ from dohle.spark.fetching import look_at, read_range
 from dohle.spark.source_options import Query, parse_source_options
 from dohle.spark.splits import OffsetRange
 from dohle.testing import Broker
-from tests.client.scripted_broker import ScriptedCluster, within
+from tests.client.scripted_broker import HANG_UP, Reply, ScriptedCluster, within
 from tests.spark.reading import Seen, ask, produce, read_batch
 
 WANTED = OffsetRange(TopicName("t"), 0, "", 10, 20)
@@ -132,6 +132,50 @@ def _read_from_leader(answers: Iterable[tuple[bytes, int]]) -> tuple[list[int], 
             return [row for batch in batches for row in batch["offset"].to_pylist()], asked
 
     return within(30, read())
+
+
+@pytest.mark.parametrize("goodbye", [ErrorCode.NOT_LEADER_OR_FOLLOWER, HANG_UP])
+def test_a_range_is_read_on_from_the_next_leader(goodbye: ErrorCode | Reply) -> None:
+    """The leader moves to another live broker in the middle of a range, and has a new epoch."""
+
+    async def read() -> tuple[list[int], list[tuple[int, int]]]:
+        async with ScriptedCluster(2, topics={"t": 1}) as cluster:
+
+            def fetch_of(broker: int) -> Callable[[FetchRequest, int], Reply]:
+                def fetch(request: FetchRequest, version: int) -> Reply:
+                    (asked,) = request.topics[0].partitions
+                    leader, epoch = cluster.topics["t"].leaders[0]
+                    if broker == leader and asked.current_leader_epoch == epoch:
+                        if broker == 1:
+                            cluster.topics["t"].leaders[0] = 2, epoch + 1
+                        return answer(request, records=_batch(asked.fetch_offset, 5))
+                    if goodbye is HANG_UP:
+                        return HANG_UP
+                    return answer(request, error_code=goodbye)
+
+                return fetch
+
+            for number in (1, 2):
+                cluster[number].serve(ApiKey.FETCH, fetch_of(number))
+            given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": "t"}
+            parsed = parse_source_options(given, Query.BATCH)
+            batches = await asyncio.to_thread(lambda: [*read_range(WANTED, parsed)])
+            got = [
+                (number, each.topics[0].partitions[0].fetch_offset)
+                for number in (1, 2)
+                for each in cluster[number].asked(ApiKey.FETCH)
+            ]
+            return [row for batch in batches for row in batch["offset"].to_pylist()], got
+
+    def answer(request: FetchRequest, **fields: Any) -> FetchResponse:
+        topic_id = request.topics[0].topic_id
+        partitions = FetchableTopicResponse(topic_id=topic_id, partitions=(_answer(**fields),))
+        return FetchResponse(responses=(partitions,))
+
+    rows, asked = within(30, read())
+    assert rows == [*range(10, 20)]
+    assert (1, 10) in asked
+    assert asked[-1] == (2, 15)
 
 
 def test_a_leader_that_has_its_records_elsewhere_is_asked_until_it_has_them() -> None:
