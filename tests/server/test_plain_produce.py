@@ -341,7 +341,8 @@ def test_a_version_that_knows_no_batches_takes_none() -> None:
         side = Side(Path("/simulated"), KEY, -1, short=True)
         await side.start()
         records = memoryview(bytearray(batch_for(Produce(), side.partition)))
-        outcome = append(side.node.broker, side.partition, records, -1, 2, "client")
+        broker = side.node.broker
+        outcome = append(broker, side.partition, records, -1, 2, "client", broker.clock.now_ms())
         await side.stop()
         assert isinstance(outcome, KafkaError)
 

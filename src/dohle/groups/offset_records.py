@@ -26,6 +26,7 @@ from dohle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponsePartition,
 )
+from dohle.protocol.pattern import find_pattern
 from dohle.protocol.record_framing import (
     CoordinatorRecord,
     encode_coordinator_key,
@@ -40,6 +41,7 @@ _EXPIRING_VALUE_VERSION = 1
 _PARTITION = struct.Struct(">i")
 #: The beginning of a value of ``_VALUE_VERSION``: the version, the offset and the leader epoch.
 _VALUE_HEAD = struct.Struct(">hqi")
+_TIMESTAMP = struct.Struct(">q")
 
 A = TypeVar("A", OffsetCommitResponsePartition, TxnOffsetCommitResponsePartition)
 
@@ -75,7 +77,7 @@ class CommitRecords:
         for partition in partitions:
             index = partition.partition_index
             metadata = partition.committed_metadata or ""
-            if metadata and _is_too_long(metadata, self._length_max):
+            if metadata and is_too_long(metadata, self._length_max):
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 answers.append(answer(partition_index=index, error_code=code))
                 continue
@@ -108,8 +110,21 @@ def _key_head(group_id: str, topic: str) -> bytes:
 
 def _value_tail(now_ms: int, topic_id: Uuid) -> bytes:
     """Return what all values of a topic end with that have no metadata."""
-    value = OffsetCommitValue(commit_timestamp=now_ms, topic_id=topic_id)
-    return encode_coordinator_value(value, _VALUE_VERSION)[_VALUE_HEAD.size :]
+    metadata, tags = _value_tail_parts(topic_id)
+    return metadata + _TIMESTAMP.pack(now_ms) + tags
+
+
+@lru_cache(maxsize=1024)
+def _value_tail_parts(topic_id: Uuid) -> tuple[bytes, bytes]:
+    """Return what stands before and behind the commit timestamp at the end of such values."""
+    zeros, ones = (
+        encode_coordinator_value(
+            OffsetCommitValue(commit_timestamp=number, topic_id=topic_id), _VALUE_VERSION
+        )[_VALUE_HEAD.size :]
+        for number in (0, -1)
+    )
+    before, behind = find_pattern(zeros, ones, {_TIMESTAMP.size: "q"}).constants
+    return before, behind
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
@@ -117,7 +132,7 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRe
     return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 
-def _is_too_long(metadata: str, length_max: int) -> bool:
+def is_too_long(metadata: str, length_max: int) -> bool:
     """Tell whether it is too long, counted in UTF-16 code units as Java does."""
     if len(metadata) * 2 <= length_max:
         return False

@@ -9,7 +9,7 @@ No dictionary in it is ever empty, so that equal contents are equal stores.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -102,6 +102,12 @@ class OffsetStore:
             offsets[topic] = {partition: offset}
         else:
             partitions[partition] = offset
+
+    def put_all(
+        self, group_id: str, topic: str, offsets: Iterable[tuple[int, CommittedOffset]]
+    ) -> None:
+        """Take in offsets of a topic, at least one, with their partitions."""
+        self._committed.setdefault(group_id, {}).setdefault(topic, {}).update(offsets)
 
     def put_pending(
         self, producer_id: int, group_id: str, topic: str, partition: int, offset: CommittedOffset

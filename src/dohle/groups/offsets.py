@@ -14,7 +14,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from functools import partial
+from itertools import count, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from dohle.coordination.effects import Effects, Ticket, TransactionalProducer
@@ -27,6 +29,7 @@ from dohle.groups.group import Group
 from dohle.groups.offset_expiry import ExpiryRule
 from dohle.groups.offset_records import CommitRecords, offset_tombstone
 from dohle.groups.offset_store import NO_EXPIRE_TIMESTAMP, CommittedOffset, OffsetStore
+from dohle.groups.repeated_commit import RepeatedCommit
 from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -65,6 +68,11 @@ _KEYS = (OffsetCommitKey, LegacyOffsetCommitKey)
 
 _NOTHING = CommittedOffset(-1, -1, "", 0, -1)
 
+#: What ``_make`` does, without its frame: there may be hundreds in a commit.
+_committed_offset: Callable[[Iterable[object]], CommittedOffset] = partial(
+    tuple.__new__, CommittedOffset
+)
+
 
 class TopicAsked(NamedTuple):
     """Whose offsets are asked for; without an id where the request has none."""
@@ -100,18 +108,7 @@ class Offsets:
     def commit(self, request: OffsetCommitRequest, ticket: Ticket, version: int) -> Effects:
         """Commit offsets; all topics have their names."""
         group_id = request.group_id
-        group = self._context.groups.get(group_id)
-        if group is not None:
-            group.validate_offset_commit(
-                request.member_id,
-                request.group_instance_id,
-                request.generation_id_or_member_epoch,
-                is_transactional=False,
-                version=version,
-            )
-            if isinstance(group, ClassicGroup):
-                self.classic.keep_session(group, request.member_id)
-        elif request.generation_id_or_member_epoch >= 0:
+        if not self._accept(request, version) and request.generation_id_or_member_epoch >= 0:
             raise _unknown_group(group_id, is_new_error=version >= _GROUP_ID_NOT_FOUND_SINCE)
         now_ms = self._context.clock.now_ms()
         expire_ms = NO_EXPIRE_TIMESTAMP
@@ -131,6 +128,31 @@ class Offsets:
         return Effects(batch.records, encoded=batch.encoded).reply(
             ticket, OffsetCommitResponse(topics=topics)
         )
+
+    def _accept(self, request: OffsetCommitRequest, version: int) -> bool:
+        """Refuse a commit that a group does not allow; tell whether there is a group."""
+        group = self._context.groups.get(request.group_id)
+        if group is None:
+            return False
+        group.validate_offset_commit(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            is_transactional=False,
+            version=version,
+        )
+        if isinstance(group, ClassicGroup):
+            self.classic.keep_session(group, request.member_id)
+        return True
+
+    def accept_repeated(self, repeated: RepeatedCommit, version: int) -> bool:
+        """Accept a commit as ``commit`` does; what has to be looked at more closely: False.
+
+        Its records are to be appended and taken in by ``replay_repeated``.
+        """
+        if repeated.has_metadata_longer_than(self._metadata_length_max):
+            return False
+        return self._accept(repeated.request, version)
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, ticket: Ticket, version: int
@@ -344,6 +366,32 @@ class Offsets:
             self.store.put(key.group, key.topic, key.partition, offset)
         else:
             self.store.put_pending(producer.id, key.group, key.topic, key.partition, offset)
+
+    def replay_repeated(
+        self,
+        repeated: RepeatedCommit,
+        now_ms: int,
+        offsets: Sequence[int],
+        leader_epochs: Sequence[int],
+    ) -> None:
+        """Take in the records of a commit, as ``replay`` does one by one."""
+        start, position = 0, self._position + 1
+        for name, topic_id, indexes, metadata in repeated.topics:
+            end = start + len(indexes)
+            values = zip(
+                offsets[start:end],
+                leader_epochs[start:end],
+                metadata,
+                repeat(now_ms),
+                count(position + start),
+                repeat(NO_EXPIRE_TIMESTAMP),
+                repeat(topic_id),
+                strict=False,
+            )
+            found = zip(indexes, map(_committed_offset, values), strict=True)
+            self.store.put_all(repeated.request.group_id, name, found)
+            start = end
+        self._position += start
 
     def replay_end_transaction(self, producer: TransactionalProducer, *, is_commit: bool) -> None:
         """Take in a transaction's marker."""

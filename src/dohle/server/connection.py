@@ -32,6 +32,7 @@ from dohle.protocol.errors import MalformedMessage
 from dohle.server.outcome import Chunk, CloseConnection, FileRecords, Frame
 
 if TYPE_CHECKING:
+    from dohle.server.commit_template import CommitTemplate
     from dohle.server.fetch_template import FetchTemplate
     from dohle.server.produce_template import ProduceTemplate
 
@@ -95,9 +96,10 @@ class Connection:
         self.listener = listener
         self.peer = peer
         self.is_closed = False
-        #: The last produce and fetch request of the common kind, for the dispatcher.
+        #: The last request of the common kind of these three, for the dispatcher.
         self.produce_template: ProduceTemplate | None = None
         self.fetch_template: FetchTemplate | None = None
+        self.commit_template: CommitTemplate | None = None
         self.last_active = loop.time()
         self._loop = loop
         self._socket = sock

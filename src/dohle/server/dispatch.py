@@ -17,8 +17,10 @@ from dohle.protocol.apis import ApiKey, find_api
 from dohle.protocol.errors import UnsupportedVersion
 from dohle.protocol.framing import encode_response, parse_request_header
 from dohle.protocol.messages.fetch import FetchRequest
+from dohle.protocol.messages.offset_commit import OffsetCommitRequest
 from dohle.protocol.messages.produce import ProduceRequest
 from dohle.protocol.schema import Request, Response
+from dohle.server.commit_template import CommitTemplate
 from dohle.server.connection import Connection
 from dohle.server.crowd import Crowd
 from dohle.server.fetch_template import FetchTemplate
@@ -32,7 +34,7 @@ logger = logging.getLogger("dohle.server")
 request_log = logging.getLogger("dohle.request")
 
 # Plain numbers: members of an enum are slow to get at.
-_PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
+_PRODUCE, _FETCH, _OFFSET_COMMIT = int(ApiKey.PRODUCE), int(ApiKey.FETCH), int(ApiKey.OFFSET_COMMIT)
 
 
 class RequestContext(NamedTuple):
@@ -53,7 +55,8 @@ class Handler:
     """A function that serves an API, and the versions it does so for.
 
     ``joins`` marks the one kind of request whose appends are written together with those of the
-    requests around it; before any other request they are written.
+    requests around it; before any other request they are written. (Commits of offsets that fit
+    their template join too: nothing they look at depends on what is written.)
     """
 
     function: HandlerFunction
@@ -104,6 +107,10 @@ class Dispatcher:
             fetch = connection.fetch_template
             if fetch is not None and (reply := fetch.handle(broker, frame)) is not None:
                 return reply
+        elif kind == _OFFSET_COMMIT:
+            commit = connection.commit_template
+            if commit is not None and (late_reply := commit.handle(broker, frame)) is not None:
+                return late_reply
         try:
             head = parse_request_header(frame)
         except UnsupportedVersion as error:
@@ -137,6 +144,10 @@ class Dispatcher:
         if isinstance(request, ProduceRequest):
             connection.produce_template = ProduceTemplate.of(
                 frame, request, version, context.client_id
+            )
+        elif isinstance(request, OffsetCommitRequest):
+            connection.commit_template = CommitTemplate(
+                frame, body_offset, connection.commit_template
             )
         late = answer
         return lambda: _frame(late(), version, correlation_id)

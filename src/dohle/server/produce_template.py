@@ -143,8 +143,9 @@ class ProduceTemplate:
             if not is_open(partition, records):
                 return None
             guard = NO_VERIFICATION
+        now_ms = broker.clock.now_ms()
         outcome = append(
-            broker, partition, records, self._acks, self._version, self._client_id, guard
+            broker, partition, records, self._acks, self._version, self._client_id, now_ms, guard
         )
         return lambda: self._reply(correlation_id, index, outcome)
 

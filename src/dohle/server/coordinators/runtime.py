@@ -26,7 +26,7 @@ from dohle.protocol.apis import Coordinator
 from dohle.protocol.schema import Response
 from dohle.records.compression import Codec
 from dohle.server.coordinators.loading import SLICE_S, load
-from dohle.server.coordinators.shard import Shard, ShardState
+from dohle.server.coordinators.shard import Shard, ShardState, gone
 from dohle.server.outcome import Answer
 from dohle.server.partitions import Partition
 from dohle.storage.producer_append import NO_VERIFICATION, VerificationGuard
@@ -37,10 +37,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dohle.server")
 
 M = TypeVar("M", bound=Machine)
+R = TypeVar("R")
 Command = Callable[[M, Ticket], Effects]
 Refuse = Callable[[KafkaError], Response]
-
-_GONE = "the coordinator has moved or is being stopped"
 
 
 class _Waiting(NamedTuple):
@@ -153,7 +152,7 @@ class CoordinatorRuntime(Generic[M]):
         if not effects.records or not shard.commits_by_writing:
             return self._answer(shard, ticket, effects, refuse)
         try:
-            self._append(shard, effects)
+            self._append_records(shard, effects)
         except KafkaError as error:
             logger.warning("%s-%d: %s", self.topic, shard.index, error)
             return refuse(error)
@@ -161,13 +160,36 @@ class CoordinatorRuntime(Generic[M]):
         ((_, answer),) = effects.replies
 
         def late() -> Response:
-            # It is given up if it could not be written.
-            if shard.state is ShardState.CLOSED:
-                return refuse(KafkaError(ErrorCode.NOT_COORDINATOR, _GONE))
-            response: Response = answer
+            loss = shard.loss
+            response: Response = answer if loss is None else refuse(loss)
             return response
 
         return late
+
+    def shard_for_built(self, index: int | None) -> Shard[M] | None:
+        """Return a shard to which ``append_built`` can append so that nobody has to wait."""
+        shard = None if index is None else self._shards.get(index)
+        if shard is None or shard.state is not ShardState.ACTIVE or not shard.commits_by_writing:
+            return None
+        return shard
+
+    def append_built(
+        self,
+        shard: Shard[M],
+        batch: bytearray,
+        count: int,
+        now_ms: int,
+        take_in: Callable[[], None],
+    ) -> bool:
+        """Append a batch that somebody has built, as the shard's ``append_built`` does.
+
+        False if it has to go the way of a command. Once it is written, the shard's ``loss`` tells
+        whether all is well.
+        """
+        if not self._append(shard, lambda: shard.append_built(batch, count, now_ms, take_in)):
+            return False
+        self._reschedule(shard)
+        return True
 
     def _run(self, index: int | None, command: Command[M]) -> tuple[Shard[M], Ticket, Effects]:
         shard = self._shard(index)
@@ -294,7 +316,7 @@ class CoordinatorRuntime(Generic[M]):
     ) -> None:
         if effects.records:
             try:
-                self._append(shard, effects, guard)
+                self._append_records(shard, effects, guard)
             except KafkaError as error:
                 self._append_refused(shard, effects, error)
                 return
@@ -304,19 +326,25 @@ class CoordinatorRuntime(Generic[M]):
                 self._deliver(shard)
         self._reschedule(shard)
 
-    def _append(
+    def _append_records(
         self, shard: Shard[M], effects: Effects, guard: VerificationGuard = NO_VERIFICATION
     ) -> None:
-        log = shard.partition.log
-        end_before = log.log_end_offset
-        try:
-            shard.append(
+        self._append(
+            shard,
+            lambda: shard.append(
                 effects.records,
                 effects.producer,
                 guard,
                 is_atomic=effects.is_atomic,
                 encoded=effects.encoded,
-            )
+            ),
+        )
+
+    def _append(self, shard: Shard[M], append: Callable[[], R]) -> R:
+        log = shard.partition.log
+        end_before = log.log_end_offset
+        try:
+            return append()
         except KafkaError:
             raise
         except Exception as error:
@@ -324,7 +352,7 @@ class CoordinatorRuntime(Generic[M]):
             if log.log_end_offset == end_before:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "nothing was written") from error
             self._begin_anew(shard)
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, _GONE) from error
+            raise gone() from error
         finally:
             # Also if it was refused: of records that need not be atomic some may be in the log.
             if log.log_end_offset > end_before:
@@ -468,7 +496,7 @@ class CoordinatorRuntime(Generic[M]):
         if timer is not None:
             timer.handle.cancel()
         shard.take_all()
-        error = KafkaError(ErrorCode.NOT_COORDINATOR, _GONE)
+        error = gone()
         for ticket, waiting in list(self._waiting.items()):
             if waiting.shard_index == index:
                 self._refuse(ticket, error)

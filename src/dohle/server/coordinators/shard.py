@@ -8,7 +8,7 @@ is not committed: nobody is told what could still be lost.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
@@ -47,6 +47,11 @@ class ShardState(Enum):
     CLOSED = "closed"
 
 
+def gone() -> KafkaError:
+    """Return what a client is told of a shard that is closed."""
+    return KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator has moved or is being stopped")
+
+
 class Due(NamedTuple):
     """What happens when everything below ``offset`` is committed."""
 
@@ -80,6 +85,11 @@ class Shard(Generic[M]):
     def commits_by_writing(self) -> bool:
         """Tell whether what is appended now is committed when it is written, with all before it."""
         return not self._due and len(self.partition.image.isr) == 1
+
+    @property
+    def loss(self) -> KafkaError | None:
+        """What to say after writing, if it was given up because that failed."""
+        return gone() if self.state is ShardState.CLOSED else None
 
     def append(
         self,
@@ -117,6 +127,19 @@ class Shard(Generic[M]):
             self._append_batch(batch, guard=guard)
         for record in records:
             self.machine.replay(record, producer)
+
+    def append_built(
+        self, batch: bytearray, count: int, now_ms: int, take_in: Callable[[], None]
+    ) -> bool:
+        """Append a batch of ``count`` records of now; ``take_in`` lets the machine replay them.
+
+        False, and nothing has changed, if that takes anything out of the ordinary.
+        """
+        self._check_leads()
+        if not self._append_plain(batch, count, now_ms):
+            return False
+        take_in()
+        return True
 
     def _append_plain(self, batch: bytearray, count: int, now_ms: int) -> bool:
         """Append a batch that was built just now, if that takes nothing out of the ordinary."""

@@ -23,7 +23,6 @@ from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from dohle.protocol.messages.offset_delete import (
@@ -42,6 +41,7 @@ from dohle.protocol.messages.txn_offset_commit import (
 )
 from dohle.server.dispatch import Handler, serves
 from dohle.server.handlers.coordinator_errors import said_of_coordinator
+from dohle.server.handlers.offset_commit_answers import commit_refused, commit_topic
 from dohle.server.outcome import Answer
 
 if TYPE_CHECKING:
@@ -93,12 +93,12 @@ def handle_offset_commit(
         known, unknown = _look_up(request.topics, lambda topic: image.topic(topic.name))
         if unknown:
             request = request.replace(topics=tuple(known))
-    refused = [_commit_topic(topic, indexes, code) for topic, indexes, code in unknown]
+    refused = [commit_topic(topic, indexes, code) for topic, indexes, code in unknown]
     if not refused:
         return broker.groups.submit_late(
             request.group_id,
             lambda machine, ticket: machine.offsets.commit(request, ticket, version),
-            lambda error: _commit_refused(request, error),
+            lambda error: commit_refused(request, error),
         )
     if not known:
         return OffsetCommitResponse(topics=_joined(refused, ()))
@@ -117,31 +117,8 @@ async def _commit_known(
             lambda machine, ticket: machine.offsets.commit(request, ticket, version),
         )
     except KafkaError as error:
-        response = _commit_refused(request, error)
+        response = commit_refused(request, error)
     return OffsetCommitResponse(topics=_joined(refused, response.topics))
-
-
-def _commit_refused(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
-    code = said_of_coordinator(error)
-    return OffsetCommitResponse(
-        topics=tuple(
-            _commit_topic(topic, [each.partition_index for each in topic.partitions], code)
-            for topic in request.topics
-        )
-    )
-
-
-def _commit_topic(
-    topic: OffsetCommitRequestTopic, indexes: Iterable[int], code: ErrorCode
-) -> OffsetCommitResponseTopic:
-    return OffsetCommitResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=tuple(
-            OffsetCommitResponsePartition(partition_index=index, error_code=code)
-            for index in indexes
-        ),
-    )
 
 
 # TxnOffsetCommit

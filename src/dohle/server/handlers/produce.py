@@ -33,7 +33,7 @@ from dohle.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from dohle.protocol.schema import Records
-from dohle.records.batch import RecordBatch
+from dohle.records.batch import ATTRIBUTES_AT, TRANSACTIONAL_FLAG, RecordBatch
 from dohle.records.conversion import to_v2
 from dohle.records.plain import plain_batch
 from dohle.records.validation import RecordErrors, produced_batch, validate_batch
@@ -60,6 +60,8 @@ _ADMIN_CLIENT = "__admin_client"
 _BATCHES = 3
 #: The first with any codec: before, there is more to check, and the general way does it.
 _PLAIN_BATCHES = 7
+#: The lower byte of a batch's attributes.
+_FLAGS_AT = ATTRIBUTES_AT + 1
 _NOTHING_ASKED = Verified({}, {})
 
 #: With these, Kafka does not tell where the log begins.
@@ -93,13 +95,24 @@ def handle_produce(
     broker: Broker, context: RequestContext, request: ProduceRequest
 ) -> Late | Coroutine[Any, Any, ProduceResponse | None]:
     """Append to every partition of the request; answer when that is written."""
-    if context.version >= _BATCHES and any(
-        transactional_head(data.records) is not None
-        for topic in request.topic_data
-        for data in topic.partition_data
-    ):
+    if context.version >= _BATCHES and _has_transactional(request):
         return _handle_transactional(broker, context, request)
     return _late(request, _append_all(broker, context, request, None))
+
+
+def _has_transactional(request: ProduceRequest) -> bool:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            # The flag's byte alone tells of nearly all.
+            if (
+                records is not None
+                and len(records) > _FLAGS_AT
+                and records[_FLAGS_AT] & TRANSACTIONAL_FLAG
+                and transactional_head(records) is not None
+            ):
+                return True
+    return False
 
 
 def _handle_transactional(
@@ -201,11 +214,12 @@ def _late(request: ProduceRequest, results: Results) -> Late:
 def _append_all(
     broker: Broker, context: RequestContext, request: ProduceRequest, verified: Verified | None
 ) -> Results:
+    now_ms = broker.clock.now_ms()
     return [
         (
             topic,
             [
-                (data, _append(broker, context, request, topic, data, verified))
+                (data, _append(broker, context, request, topic, data, verified, now_ms))
                 for data in topic.partition_data
             ],
         )
@@ -226,6 +240,7 @@ def _append(
     topic: TopicProduceData,
     data: PartitionProduceData,
     verified: Verified | None,
+    now_ms: int,
 ) -> Appended | KafkaError:
     guard: VerificationGuard | None = None
     try:
@@ -237,7 +252,14 @@ def _append(
             return verified.errors[partition.key]
         guard = verified.guards.get(partition.key, NO_VERIFICATION)
     return append(
-        broker, partition, data.records, request.acks, context.version, context.client_id, guard
+        broker,
+        partition,
+        data.records,
+        request.acks,
+        context.version,
+        context.client_id,
+        now_ms,
+        guard,
     )
 
 
@@ -248,6 +270,7 @@ def append(
     acks: int,
     version: int,
     client_id: str,
+    now_ms: int,
     guard: VerificationGuard | None = None,
 ) -> Appended | KafkaError:
     """Check one partition's records and append them; they are written at the end of the event.
@@ -262,17 +285,14 @@ def append(
             and isinstance(records, memoryview)
             and (
                 plain := plain_batch(
-                    records,
-                    partition.rules,
-                    broker.clock.now_ms(),
-                    is_transactional=guard is not None,
+                    records, partition.rules, now_ms, is_transactional=guard is not None
                 )
             )
             and (info := partition.log.append_plain(plain, partition.image.leader_epoch))
         ):
             broker.hold(partition)
             return partition, info
-        return _append_general(broker, partition, records, acks, version, client_id, guard)
+        return _append_general(broker, partition, records, acks, version, client_id, now_ms, guard)
     except KafkaError as error:
         return error
 
@@ -284,6 +304,7 @@ def _append_general(
     acks: int,
     version: int,
     client_id: str,
+    now_ms: int,
     guard: VerificationGuard | None,
 ) -> Appended:
     if version < _BATCHES:
@@ -296,7 +317,7 @@ def _append_general(
     if partition.image.leader != broker.node_id:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead it")
     try:
-        return partition, _append_to_log(broker, partition, batch, acks, guard)
+        return partition, _append_to_log(broker, partition, batch, acks, now_ms, guard)
     except KafkaError as error:
         if error.code in _WITHOUT_LOG_START:
             raise
@@ -308,6 +329,7 @@ def _append_to_log(
     partition: Partition,
     batch: RecordBatch,
     acks: int,
+    now_ms: int,
     guard: VerificationGuard | None,
 ) -> AppendInfo:
     if acks == -1 and len(partition.image.isr) < partition.min_insync_replicas:
@@ -316,7 +338,7 @@ def _append_to_log(
             f"{len(partition.image.isr)} replicas are in sync, not the"
             f" {partition.min_insync_replicas} of min.insync.replicas",
         )
-    batch = validate_batch(batch, partition.rules, broker.clock.now_ms())
+    batch = validate_batch(batch, partition.rules, now_ms)
     info = partition.log.append_validated(
         batch,
         partition.image.leader_epoch,
