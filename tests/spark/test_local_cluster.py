@@ -2,7 +2,7 @@
 
 Spark starts a master, two workers and an executor for each of them (``local-cluster``), as it does
 on machines apart. Driver and executors run in a Python environment that has what dohle needs, but
-not dohle: that comes with the program, as an archive.
+not dohle: that comes with the program, as an archive. A pipeline runs there too.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pyspark
 import pytest
 
 from dohle.spark import find_java
+from dohle.spark.pipelines.project import make_project
 from dohle.testing import Broker
 from tests.spark.conftest import NewTopicName
 from tests.spark.reading import ask, consume, produce
@@ -97,6 +98,39 @@ def test_executors_of_their_own_read_and_write_with_the_package_shipped_to_them(
     assert committed(broker, halves) == Counter(b"%d" % number for number in range(_ROWS // 2))
     assert committed(broker, dead) == Counter(sent[1::2])
     assert ask(broker, lambda admin: admin.list_transactions(states=("Ongoing",))) == ()
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_pipeline_runs_on_executors_of_their_own(
+    broker: Broker, spark_home: Path, tmp_path: Path
+) -> None:
+    """Here their Python is one that has dohle installed."""
+    project = make_project("cluster", tmp_path)
+    produce(broker, "cluster-orders", (project / "sample-orders.jsonl").read_bytes().splitlines())
+    command = [
+        *(sys.executable, "-m", "dohle", "-b", broker.bootstrap),
+        "--json",
+        "pipeline",
+        "run",
+    ]
+    done = subprocess.run(
+        [*command, str(project), "--master", "local-cluster[2,1,1024]"],
+        env={**os.environ, "SPARK_HOME": str(spark_home)},
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stderr}\n{done.stdout}"
+    assert json.loads(done.stdout.splitlines()[-1])["state"] == "COMPLETED"
+    clean = committed(broker, "cluster-orders-clean")
+    orders = Counter(json.loads(value or b"")["order_id"] for value in clean.elements())
+    assert orders == Counter(["o-1", "o-2", "o-3", "o-5"])
+    assert committed(broker, "cluster-orders-dead").total() == 2
+    executors = {each.name for each in (spark_home / "work").glob("*/*")}
+    assert executors == {"0", "1"}
 
 
 def submit(spark_home: Path, python: Path, archive: Path, arguments: list[str]) -> Any:
