@@ -27,7 +27,8 @@ REPORT = Report(
     "connector",
     " Both read and write topics of the same broker, dohle's, in the same Spark session, in turns."
     " The connector delivers at least once in all cases. Rates of streams leave out the first"
-    " batch; of a batch of 4 rows the time is shown, so there less is better.",
+    " batch, those of batch writes the start of Spark's Python processes; of a batch of 4 rows the"
+    " time is shown, so there less is better.",
     f", {MASTER}",
 )
 ROUNDS, ROUNDS_QUICK = 3, 1

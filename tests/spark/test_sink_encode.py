@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from itertools import chain
 from typing import Any
 
@@ -180,3 +182,27 @@ def test_small_arrow_batches_are_put_together() -> None:
     empty = pa.record_batch({"value": pa.array([], pa.binary())})
     tables = list(gather([empty, *[small] * 100]))
     assert [table.num_rows for table in tables] == [4200, 4200, 1600]
+
+
+_WITHOUT_PANDAS = """
+import random, sys
+import numpy as np
+import pyarrow as pa
+from dohle.spark.sink_rows import RowEncoder
+from dohle.spark.sink_schema import Columns
+
+offsets, data = pa.py_buffer(np.arange(4, dtype=np.int32)), pa.py_buffer(b"abc")
+texts = pa.Array.from_buffers(pa.binary(), 3, [pa.py_buffer(b"\\x05"), offsets, data])
+columns = Columns(key=0, value=0, topic=None, headers=None, partition=None, timestamp=None)
+encoder = RowEncoder(columns, "topic", 1 << 20, lambda topic: 4, random.Random(7))
+batches = list(encoder.encode(pa.Table.from_arrays([texts], ["text"]), 1))
+print(sum(each.record_count for each in batches), "pandas" in sys.modules)
+"""
+
+
+def test_rows_are_encoded_without_pandas() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_PANDAS], capture_output=True, text=True, check=False
+    )
+
+    assert (done.stdout, done.stderr) == ("3 False\n", "")

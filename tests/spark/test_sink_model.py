@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
@@ -46,6 +47,7 @@ class Faults:
     driver_killed: float = 0.0
     driver_replaced: float = 0.0
     timed_out: float = 0.0
+    no_rows: float = 0.0
 
 
 class World:
@@ -60,11 +62,13 @@ class World:
         #: The checkpoint: how many batches Spark counts as committed.
         self.done = 0
         self.lost: list[RowsLost] = []
+        self._without_rows = {each for each in range(batches) if self.chance(faults.no_rows)}
         self._runs = 0
         self._attempts = 0
 
     def rows_of(self, batch_id: int) -> list[str]:
-        return [f"{batch_id}:{number}" for number in range(4)]
+        count = 0 if batch_id in self._without_rows else 4
+        return [f"{batch_id}:{number}" for number in range(count)]
 
     async def run(self) -> None:
         for _ in range(60):
@@ -210,6 +214,7 @@ _CHAOS = Faults(
     speculation=0.3,
     driver_killed=0.3,
     driver_replaced=0.3,
+    no_rows=0.2,
 )
 
 
@@ -251,3 +256,71 @@ def test_without_faults_batches_take_the_same_ids_again() -> None:
     run_virtually(world.run())
     # Two runs, two turns and a claim, three tasks at most.
     assert len(world.brokers.transactions) <= 2 * 3 * 3
+
+
+def _play(story: Callable[[World], Awaitable[None]]) -> World:
+    """Let a story happen step by step, with nobody beside it."""
+    world = World(random.Random(1), 1, Faults(), is_v2=True)
+
+    async def play() -> None:
+        async def told() -> None:
+            await story(world)
+
+        task = world.scheduler.start(told())
+        await world.scheduler.run(task)
+        task.result()
+
+    run_virtually(play())
+    return world
+
+
+async def _write(world: World, batch: Batch, *rows: str, attempt: int = 0) -> None:
+    """Have a batch written by one task."""
+    result = await world.attempt(batch, 0, attempt, list(rows))
+    await commit_batch(world.cluster(), [result])
+
+
+def test_what_an_attempt_left_open_after_a_batch_without_rows_is_aborted() -> None:
+    async def story(world: World) -> None:
+        await _write(world, Batch(_QUERY, "run-1", 0), "a")
+        await _write(world, Batch(_QUERY, "run-1", 1))
+        killed = await world.attempt(Batch(_QUERY, "run-1", 2), 0, 0, ["b"])
+        assert killed.transaction is not None
+        await _write(world, Batch(_QUERY, "run-1", 2), "b", attempt=1)
+
+    world = _play(story)
+    assert world.brokers.committed == ["a", "b"]
+    assert _open(world) == []
+
+
+def test_what_a_driver_left_open_after_a_batch_without_rows_is_aborted_by_the_next() -> None:
+    async def story(world: World) -> None:
+        await _write(world, Batch(_QUERY, "run-1", 0), "a")
+        await world.attempt(Batch(_QUERY, "run-1", 2), 0, 0, ["b"])
+        await _write(world, Batch(_QUERY, "run-2", 2), "b")
+
+    world = _play(story)
+    assert world.brokers.committed == ["a", "b"]
+    assert _open(world) == []
+
+
+def test_the_batch_before_one_without_rows_is_known_to_be_written_still() -> None:
+    async def story(world: World) -> None:
+        await _write(world, Batch(_QUERY, "run-1", 0), "a")
+        await world.attempt(Batch(_QUERY, "run-1", 2), 0, 0, ["b"])
+        await _write(world, Batch(_QUERY, "run-2", 0), "a")
+
+    assert _play(story).brokers.committed == ["a"]
+
+
+def test_attempts_that_lost_are_not_shut_out_again_by_every_later_batch() -> None:
+    def epochs(world: World) -> int:
+        return max(each.identity.epoch for each in world.brokers.transactions.values())
+
+    async def story(world: World) -> None:
+        for number in range(40):
+            batch = Batch(_QUERY, f"run-{number // 4}", number)
+            await world.attempt(batch, 0, 0, ["killed"])
+            await _write(world, batch, "a", attempt=1)
+
+    assert epochs(_play(story)) < 10

@@ -180,6 +180,15 @@ def test_the_usual_id_is_that_of_the_batch_before_the_last() -> None:
     assert claim_id("p", _STANDING, _BATCH, 0) not in ids
 
 
+def test_the_usual_ids_are_never_those_of_the_decision() -> None:
+    standing = _STANDING
+    for number in (4, 6, 7, 9, 11, 12):
+        batch = replace(_BATCH, batch_id=number)
+        name = usual_id("p", standing, batch, 0)
+        assert standing.decision is None or name not in standing.decision.ids
+        standing = replace(standing, decision=Decision(number, (_transaction(name),)))
+
+
 def test_results_of_two_batches_or_twice_of_an_id_are_a_mistake() -> None:
     with pytest.raises(ValueError, match="speak of 2"):
         commit_turn(
@@ -204,6 +213,8 @@ def test_strays_are_of_this_run_or_before_and_not_decided() -> None:
         "p/q/3/4/1/1/5.13": EMPTY,
         "p/q/3/4/1/1/3.9": EMPTY,  # of a batch that is through
         "p/q/3/4/1/2": EMPTY,
+        "p/q/3/2/1/2": EMPTY,  # of a generation before
+        "p/q/1/0/0/2": EMPTY,  # of a run that the one which decided has shut out
         "p/q/3/4/0/2": EMPTY,  # for another batch
         "p/q/3/4/claim/1": EMPTY,
         "p/q/4/0/0/0": ONGOING,  # of a newer run

@@ -93,3 +93,25 @@ def test_a_forked_process_has_a_loop_and_connections_of_its_own(broker: Broker) 
 
 def test_looking_for_the_format_loads_nothing_but_its_module() -> None:
     assert _output(_LOOK_UP).split() == ["pyspark_dohle"]
+
+
+_FREEZE = """
+import gc
+from dohle.spark import worker_loop
+
+worker_loop.task_done("read")
+first = gc.get_freeze_count()
+kept = [[] for _ in range(10)]
+worker_loop.task_done("read")
+print(first > 1000, gc.get_freeze_count() == first)
+worker_loop.task_done("write")
+print(gc.get_freeze_count() > first)
+"""
+
+
+def test_what_the_first_task_imported_is_not_looked_through_after_each_task() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FREEZE], capture_output=True, text=True, check=False
+    )
+
+    assert (done.stdout, done.stderr) == ("True True\nTrue\n", "")

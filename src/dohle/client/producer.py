@@ -17,6 +17,7 @@ from dohle.client.accumulator import Accumulator, record_bytes_max
 from dohle.client.buffer_memory import BufferMemory
 from dohle.client.cluster import Cluster
 from dohle.client.config import ProducerConfig
+from dohle.client.connection import Channel
 from dohle.client.errors import ClientClosed, TimedOut
 from dohle.client.group_membership import GroupMetadata
 from dohle.client.group_offsets import OffsetAndMetadata
@@ -46,7 +47,9 @@ class Producer:
         config: ProducerConfig | None = None,
         *,
         clock: Clock | None = None,
+        channel: Channel | None = None,
     ) -> None:
+        """``channel`` is what coordinators are asked over, by default one of its own."""
         self.config = config or ProducerConfig()
         self._cluster = cluster
         self._clock = clock or SystemClock()
@@ -55,7 +58,7 @@ class Producer:
         self._transactions: TransactionRequests | None = None
         if self.config.transactional_id is not None:
             state = ProducerTransactions(TransactionalId(self.config.transactional_id))
-            self._transactions = TransactionRequests(cluster, self.config, state)
+            self._transactions = TransactionRequests(cluster, self.config, state, channel)
         self._sender = Sender(
             cluster, self.config, self._accumulator, self._memory, self._transactions
         )
@@ -169,12 +172,15 @@ class Producer:
         """
         transactions = self._transactional()
         transactions.state.check_init()
-        is_v2 = await transactions.is_v2()
         if not keep_prepared:
-            identity = await transactions.init_producer_id(None)
+            is_v2, identity = await asyncio.gather(
+                transactions.is_v2(), transactions.init_producer_id(None)
+            )
             transactions.state.initialized(identity, is_v2=is_v2)
             return None
-        identity, ongoing = await transactions.take_over()
+        is_v2, (identity, ongoing) = await asyncio.gather(
+            transactions.is_v2(), transactions.take_over()
+        )
         transactions.state.initialized(identity, is_v2=is_v2, has_kept=ongoing is not None)
         if ongoing is not None:
             self._prepared = PreparedTransaction(

@@ -1,7 +1,8 @@
 """What a producer asks coordinators for its transactions.
 
-All go over a channel of their own: a fetch that waits must not hold a transaction up. Versions are
-limited where a newer one would mean the newer protocol of transactions.
+All go over a channel of their own, unless the caller knows better: a fetch that waits must not hold
+a transaction up. Versions are limited where a newer one would mean the newer protocol of
+transactions.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TypeVar
 
 from dohle.client.cluster import Cluster
 from dohle.client.config import ProducerConfig
-from dohle.client.connection import Connection
+from dohle.client.connection import Channel, Connection
 from dohle.client.consumer_protocol import by_topic
 from dohle.client.coordinators import CoordinatorKind
 from dohle.client.errors import answered_error
@@ -63,16 +64,22 @@ class TransactionRequests:
     """Asks the coordinators of one producer's transactions, and tells its state of errors."""
 
     def __init__(
-        self, cluster: Cluster, config: ProducerConfig, state: ProducerTransactions
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        state: ProducerTransactions,
+        channel: Channel | None = None,
     ) -> None:
         self.state = state
         self._cluster = cluster
         self._config = config
-        self._channel = cluster.new_channel("transactions")
+        self._is_own_channel = channel is None
+        self._channel = channel or cluster.new_channel("transactions")
 
     async def close(self) -> None:
-        """Close the channel."""
-        await self._cluster.close_channel(self._channel)
+        """Close the channel, unless others use it too."""
+        if self._is_own_channel:
+            await self._cluster.close_channel(self._channel)
 
     async def is_v2(self) -> bool:
         """Ask whether the cluster uses the newer protocol."""

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -26,7 +27,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from dohle.client import PreparedTransaction, Producer
+from dohle.client import Cluster, PreparedTransaction, Producer
 from dohle.client.producer_batch import ProducerIdentity
 from dohle.core.errors import KafkaError
 from dohle.core.ids import TransactionalId
@@ -38,6 +39,7 @@ from dohle.spark.sink_commit import (
     SinkCluster,
     TaskId,
     abort_batch,
+    all_at_once,
     begin_task,
     check_open,
     choose_id,
@@ -48,11 +50,12 @@ from dohle.spark.sink_commit import (
 from dohle.spark.sink_options import Delivery, SinkOptions, parse_sink_options
 from dohle.spark.sink_protocol import Batch, TaskResult
 from dohle.spark.sink_schema import Columns, find_columns
-from dohle.spark.sink_tasks import RowWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from dohle.spark.sink_tasks import RowWriter
 
 _log = logging.getLogger("dohle.spark.sink")
 
@@ -143,7 +146,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             lambda: confirm_task(cluster, batch),
             may_wait_for_ever=True,
         )
-        writer = RowWriter(opening.cluster.cluster, self.options, self.columns, opening.open)
+        writer = _row_writer(opening.cluster.cluster, self.options, self.columns, opening.open)
         with _leaving_nothing(writer):
             writer.write(iterator)
             transaction = self.prepare(writer)
@@ -194,7 +197,7 @@ class BatchWriter(DataSourceArrowWriter):
         opening = _Opening(
             self.options, only_this, lambda: self._confirm(cluster), may_wait_for_ever=False
         )
-        writer = RowWriter(opening.cluster.cluster, self.options, self.columns, opening.open)
+        writer = _row_writer(opening.cluster.cluster, self.options, self.columns, opening.open)
         with _leaving_nothing(writer):
             writer.write(iterator)
             transaction = writer.prepare()
@@ -220,16 +223,14 @@ class BatchWriter(DataSourceArrowWriter):
         self, cluster: BrokerSinkCluster, transactions: Sequence[PreparedTransaction]
     ) -> None:
         await check_open(cluster, transactions)
-        for each in transactions:
-            await cluster.end(each, commit=True)
+        await all_at_once(partial(cluster.end, commit=True), transactions)
         await self._shut_out_others(cluster)
 
     async def _abort(
         self, cluster: BrokerSinkCluster, transactions: Sequence[PreparedTransaction]
     ) -> None:
         await self._shut_out_others(cluster)
-        for each in transactions:
-            await end_quietly(cluster, each, commit=False)
+        await all_at_once(partial(end_quietly, cluster, commit=False), transactions)
 
     async def _shut_out_others(self, cluster: BrokerSinkCluster) -> None:
         """Abort what other attempts have left open, and let none begin.
@@ -278,6 +279,18 @@ class _Opening:
         return producer
 
 
+def _row_writer(
+    cluster: Cluster,
+    options: SinkOptions,
+    columns: Columns,
+    open_producer: Callable[[], Awaitable[Producer]],
+) -> RowWriter:
+    # Processes that plan or commit a write would take as long again to start with Arrow and numpy.
+    from dohle.spark.sink_tasks import RowWriter
+
+    return RowWriter(cluster, options, columns, open_producer)
+
+
 @contextmanager
 def _leaving_nothing(writer: RowWriter) -> Iterator[None]:
     """Abort what was sent if something fails, and close the producer in any case."""
@@ -290,6 +303,7 @@ def _leaving_nothing(writer: RowWriter) -> Iterator[None]:
         raise
     finally:
         writer.close()
+    worker_loop.task_done("write")
 
 
 def _write_at_least_once(
@@ -300,7 +314,7 @@ def _write_at_least_once(
     async def open_producer() -> Producer:
         return Producer(cluster, options.producer)
 
-    writer = RowWriter(cluster, options, columns, open_producer)
+    writer = _row_writer(cluster, options, columns, open_producer)
     with _leaving_nothing(writer):
         writer.write(iterator)
         writer.flush()

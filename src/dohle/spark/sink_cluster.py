@@ -6,9 +6,10 @@ what was read of the ledger is not read again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 from dohle.client import (
@@ -21,6 +22,7 @@ from dohle.client import (
     ResourceType,
     end_transaction,
 )
+from dohle.client.connection import SHARED
 from dohle.client.producer_batch import ProducerIdentity
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TransactionalId
@@ -42,6 +44,8 @@ _MAX_TIMEOUT = "transaction.max.timeout.ms"
 _MAX_TIMEOUT_DEFAULT_MS = 900_000
 _MODEST_TIMEOUT_MS = 60_000
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+#: In the newer protocol whoever has just been fenced is told that his transaction was aborted.
+_ABORTED = frozenset({*_FENCED, ErrorCode.INVALID_TXN_STATE})
 _NO_TWO_PHASE = frozenset(
     {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 )
@@ -64,11 +68,10 @@ class BrokerSinkCluster:
     async def peek(self, query_id: str) -> Standing | None:
         """Return a query's standing as it was written last."""
         await self._ledger.ensure_topic()
-        value = await self._ledger.read(query_id)
-        return None if value is None else decode_standing(value)
+        return _decoded(await self._ledger.read(query_id))
 
     @asynccontextmanager
-    async def hold(self, query_id: str) -> AsyncIterator[_Hold]:
+    async def hold(self, query_id: str) -> AsyncIterator[BrokerLedgerHold]:
         """Shut out whoever may write the standing, and say what it is."""
         await self._ledger.ensure_topic()
         config = ProducerConfig(
@@ -78,10 +81,11 @@ class BrokerSinkCluster:
             max_block_ms=self._timeout_ms,
             delivery_timeout_ms=self._timeout_ms,
         )
-        producer = Producer(self.cluster, config)
+        producer = Producer(self.cluster, config, channel=SHARED)
         try:
             await producer.init_transactions()
-            yield _Hold(producer, self._ledger, query_id, await self.peek(query_id))
+            standing = _decoded(await self._ledger.read_surely(query_id))
+            yield BrokerLedgerHold(producer, self._ledger, query_id, standing, self._timeout_ms)
         finally:
             await producer.close(flush=False)
 
@@ -109,7 +113,13 @@ class BrokerSinkCluster:
 
     async def states(self, begin: str) -> Mapping[str, str]:
         """Return the ids that begin so and are open or empty, and which of both."""
-        listed = await self._admin.list_transactions(states=(ONGOING, EMPTY))
+        try:
+            listed = await self._admin.list_transactions(states=(ONGOING, EMPTY))
+        except KafkaError as error:
+            if error.code is not ErrorCode.BROKER_ID_NOT_REGISTERED:
+                raise
+            # A broker has left since the list of them was made; now that is known.
+            listed = await self._admin.list_transactions(states=(ONGOING, EMPTY))
         return {
             each.transactional_id: each.state
             for each in listed
@@ -162,7 +172,7 @@ class BrokerSinkCluster:
         return await self._initialized(wanted), False
 
     async def _initialized(self, config: ProducerConfig) -> Producer:
-        producer = Producer(self.cluster, config)
+        producer = Producer(self.cluster, config, channel=SHARED)
         try:
             await producer.init_transactions()
         except BaseException:
@@ -190,19 +200,32 @@ class BrokerSinkCluster:
         return self._max_timeout_ms
 
 
-class _Hold:
+def _decoded(value: bytes | None) -> Standing | None:
+    return None if value is None else decode_standing(value)
+
+
+class BrokerLedgerHold:
     """The ledger in the hands of one producer."""
 
     def __init__(
-        self, producer: Producer, ledger: LedgerReader, query_id: str, standing: Standing | None
+        self,
+        producer: Producer,
+        ledger: LedgerReader,
+        query_id: str,
+        standing: Standing | None,
+        timeout_ms: int,
     ) -> None:
         self.standing = standing
+        self._timeout_ms = timeout_ms
         self._producer = producer
         self._ledger = ledger
         self._query_id = query_id
 
     async def write(self, standing: Standing) -> None:
-        """Write a new standing."""
+        """Write a new standing, and wait until others read it.
+
+        Else a task that looks at it next would still find the one before.
+        """
         self._producer.begin_transaction()
         topic, partition = self._ledger.partition
         sent = await self._producer.send(
@@ -212,9 +235,14 @@ class _Hold:
             await self._producer.commit_transaction()
         except KafkaError as error:
             failure = sent.exception() if sent.done() else None
-            if isinstance(failure, KafkaError) and failure.code in _FENCED:
+            is_fenced = isinstance(failure, KafkaError) and failure.code in _FENCED
+            if is_fenced or error.code in _ABORTED:
                 raise KafkaError(
                     ErrorCode.PRODUCER_FENCED, f"the standing of query {self._query_id}"
                 ) from error
             raise
         self.standing = standing
+        # It stands from here on, whether or not it can be read now.
+        with suppress(KafkaError, TimeoutError):
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                await self._ledger.wait_until_ended((await sent).offset)

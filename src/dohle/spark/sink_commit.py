@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from dohle.client import PreparedTransaction
@@ -263,26 +264,19 @@ async def _sweep(
 
 async def _commit_all(cluster: SinkCluster, query_id: str, decision: Decision) -> None:
     """Commit each transaction of a decision, though others fail; raise what went wrong."""
-    limit = asyncio.Semaphore(_ENDS_AT_ONCE)
     lost: list[TransactionalId] = []
 
     async def commit(transaction: PreparedTransaction) -> None:
-        async with limit:
-            try:
-                await cluster.end(transaction, commit=True)
-            except KafkaError as error:
-                if error.code not in _NOT_OPEN:
-                    raise
-                forgotten = error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-                if not (forgotten and decision.is_two_phase):
-                    lost.append(transaction.transactional_id)
+        try:
+            await cluster.end(transaction, commit=True)
+        except KafkaError as error:
+            if error.code not in _NOT_OPEN:
+                raise
+            forgotten = error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            if not (forgotten and decision.is_two_phase):
+                lost.append(transaction.transactional_id)
 
-    outcomes = await asyncio.gather(
-        *(commit(each) for each in decision.transactions), return_exceptions=True
-    )
-    for outcome in outcomes:
-        if outcome is not None:
-            raise outcome
+    await all_at_once(commit, decision.transactions)
     if lost:
         raise RowsLost(
             f"batch {decision.batch_id} of query {query_id} was decided, but transactions of it "
@@ -293,8 +287,24 @@ async def _commit_all(cluster: SinkCluster, query_id: str, decision: Decision) -
 
 
 async def _abort_all(cluster: SinkCluster, transactions: Collection[PreparedTransaction]) -> None:
-    for each in transactions:
-        await end_quietly(cluster, each, commit=False)
+    await all_at_once(partial(end_quietly, cluster, commit=False), transactions)
+
+
+async def all_at_once(
+    end: Callable[[PreparedTransaction], Awaitable[None]],
+    transactions: Collection[PreparedTransaction],
+) -> None:
+    """End each, though others fail; raise what went wrong."""
+    limit = asyncio.Semaphore(_ENDS_AT_ONCE)
+
+    async def end_one(transaction: PreparedTransaction) -> None:
+        async with limit:
+            await end(transaction)
+
+    outcomes = await asyncio.gather(*map(end_one, transactions), return_exceptions=True)
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
 
 
 async def end_quietly(

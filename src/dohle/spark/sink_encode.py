@@ -4,11 +4,14 @@ Each record is put together from pieces: what comes before its key, the key, the
 value, the value, the headers. The numbers among them are varints, which are computed for all rows
 at once; then Arrow joins the pieces of each row, and the joined column's memory is the records of
 all batches, one after the other.
+
+Numbers pass between Arrow and numpy as memory: Arrow's own conversions import pandas, which would
+double the time that a worker process takes to start.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +22,6 @@ from dohle.records.builder import encode_headers
 
 Ints = npt.NDArray[np.int64]
 
-_EMPTY = pa.scalar(b"", pa.binary())
-_NO_HEADERS = pa.scalar(b"\x00", pa.binary())
 _GROUP_BITS = 7
 _MORE = 0x80
 _NULL_LENGTH = -1
@@ -30,8 +31,35 @@ _SEED = 0x9747B28C
 
 def lengths_of(column: pa.Array) -> Ints:
     """Return the length of each value of a binary column, -1 for null."""
-    found = pc.fill_null(pc.binary_length(column), _NULL_LENGTH)
-    return cast("Ints", found.to_numpy(zero_copy_only=False).astype(np.int64))
+    return numbers_of(pc.binary_length(column), _NULL_LENGTH)
+
+
+def numbers_of(column: pa.Array, for_null: int = 0) -> Ints:
+    """Return the numbers of a column of whole numbers or of truths, which cannot be written to."""
+    column = column.cast(pa.int64())
+    rows = len(column)
+    if not rows:
+        return np.zeros(0, dtype=np.int64)
+    found = np.frombuffer(column.buffers()[1], dtype=np.int64)[column.offset : column.offset + rows]
+    if column.null_count:
+        found = np.where(numbers_of(pc.is_null(column)), for_null, found)
+    return found
+
+
+def column_of(numbers: Ints) -> pa.Array:
+    """Return numbers as a column."""
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def _text(value: bytes) -> pa.Scalar:
+    offsets = np.array([0, len(value)], dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(value)]
+    )[0]
+
+
+_EMPTY = _text(b"")
+_NO_HEADERS = _text(b"\x00")
 
 
 def encode_records(

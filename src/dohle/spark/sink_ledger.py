@@ -6,6 +6,9 @@ Rules it keeps:
   instead of asking for read_committed: an open transaction of another query must not hide what
   this one has written.
 - What was read stays in memory, so that reading again costs one fetch of what is new.
+- A leader that was just elected may not know yet how far its log is committed, and gives out less
+  than its predecessor has promised. Who must not miss anything asks for the end first, which such
+  a leader does not tell (KIP-207).
 - A ledger that is shorter than what was read of it, or another topic by now, is read anew.
 """
 
@@ -15,8 +18,9 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping
 
-from dohle.client import Admin, Cluster, NewTopic
+from dohle.client import Admin, Cluster, End, NewTopic
 from dohle.client.errors import answered_error
+from dohle.client.offsets import list_offsets
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicName, TopicPartition
 from dohle.core.uuid import ZERO_UUID
@@ -45,7 +49,11 @@ _CONFIGS = {
 #: Right after its creation a broker may not know of a topic.
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
-Pending = list[tuple[str, bytes | None]]
+#: How long to wait for a marker before looking again.
+_MARKER_LOOK_S = 0.005
+
+#: Offset, key and value of records.
+Pending = list[tuple[int, str, bytes | None]]
 
 
 class LedgerReader:
@@ -97,14 +105,40 @@ class LedgerReader:
 
     async def read(self, key: str) -> bytes | None:
         """Read to the end, and return the last value of a key that is committed."""
+        await self._catch_up()
+        return self._values.get(key)
+
+    async def read_surely(self, key: str) -> bytes | None:
+        """Do the same, and miss nothing that was committed before, whoever leads by now."""
+        listed, _ = await asyncio.gather(
+            list_offsets(self._cluster, {self.partition: End()}), self._catch_up()
+        )
+        end = listed.ok()[self.partition].offset
+        if self._next_offset < end:
+            await self._catch_up(end)
+        return self._values.get(key)
+
+    async def wait_until_ended(self, offset: int) -> None:
+        """Wait until it is to be read how the transaction ended that wrote a record.
+
+        A coordinator answers when the end is decided, and has the marker written then.
+        """
+        await self._catch_up()
+        while any(each[0] == offset for some in self._pending.values() for each in some):
+            await asyncio.sleep(_MARKER_LOOK_S)
+            await self._catch_up()
+
+    async def _catch_up(self, end: int = 0) -> None:
         async with self._reading:
             await self._cluster.retry(
-                f"reading {self.partition}", self._read_to_end, topics=(self.partition.topic,)
+                f"reading {self.partition}",
+                lambda: self._read_to_end(end),
+                topics=(self.partition.topic,),
             )
-            return self._values.get(key)
 
-    async def _read_to_end(self) -> None:
+    async def _read_to_end(self, end: int) -> None:
         while True:
+            begin = self._next_offset
             try:
                 data = await self._fetch()
             except KafkaError as error:
@@ -115,8 +149,14 @@ class LedgerReader:
             for batch in _whole_batches(data):
                 if batch.next_offset > self._next_offset:
                     self._take(batch)
-            if self._next_offset >= data.high_watermark:
+            if self._next_offset >= max(end, data.high_watermark):
                 return
+            if self._next_offset == begin:
+                raise KafkaError(
+                    ErrorCode.OFFSET_NOT_AVAILABLE,
+                    f"{self.partition} gives out nothing from {begin} on, though it ends at "
+                    f"{max(end, data.high_watermark)}",
+                )
 
     def _take(self, batch: Batch) -> None:
         self._next_offset = batch.next_offset
@@ -127,13 +167,15 @@ class LedgerReader:
                     self._apply(pending)
         else:
             found: Pending = [
-                (record.key.decode(), record.value) for record in batch if record.key is not None
+                (record.offset, record.key.decode(), record.value)
+                for record in batch
+                if record.key is not None
             ]
             if batch.is_transactional:
                 self._pending.setdefault(batch.producer_id, []).extend(found)
 
     def _apply(self, written: Pending) -> None:
-        for key, value in written:
+        for _, key, value in written:
             if value is None:
                 self._values.pop(key, None)
             else:

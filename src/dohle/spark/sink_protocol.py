@@ -12,8 +12,8 @@ was decided last with the transactions that hold its rows. Rules:
   another id under which nothing is ever written, which is never given twice. Who has the claim
   that follows the last one known uses the task's usual id; anybody else has one of its own, and
   after a batch that such an attempt won, the usual ids are new.
-- The usual id is used again by the next batch but one: when the batch between them is decided,
-  nobody asks for the end of the first one any more, and would be told that it is unknown.
+- The usual id is used again when another batch was decided in between: then nobody asks for the
+  end of the first one any more, and would be told that it is unknown.
 - What is open under an id of the query and is not part of the decision is a stray: of this run, or
   of one before it. It is aborted before the decision, and once more after it, with those ids under
   which nothing is open yet. An attempt looks at the standing after it has its id: so it either
@@ -289,11 +289,24 @@ def is_first_claim(standing: Standing, task: int, claim: ProducerIdentity) -> bo
 
 
 def usual_id(prefix: str, standing: Standing, batch: Batch, task: int) -> TransactionalId:
-    """Return the id for who has the first claim: the same for every other batch."""
-    run, generation, turn = standing.run_number, standing.generation, batch.batch_id % 2
-    return TransactionalId(
-        f"{query_prefix(prefix, batch.query_id)}{run}/{generation}/{turn}/{task}"
-    )
+    """Return the id for who has the first claim: the same for every other batch with rows."""
+    begin = query_prefix(prefix, batch.query_id)
+    return TransactionalId(f"{_turn_prefix(begin, standing, _turn(begin, standing, batch))}{task}")
+
+
+def _turn_prefix(begin: str, standing: Standing, turn: int) -> str:
+    return f"{begin}{standing.run_number}/{standing.generation}/{turn}/"
+
+
+def _turn(begin: str, standing: Standing, batch: Batch) -> int:
+    """Return which usual ids are the batch's: not those that the decision names.
+
+    Every other batch would do, if those without rows were decided too.
+    """
+    turn = batch.batch_id % 2
+    decided = standing.decision.ids if standing.decision is not None else frozenset()
+    taken = _turn_prefix(begin, standing, turn)
+    return 1 - turn if any(each.startswith(taken) for each in decided) else turn
 
 
 def attempt_id(
@@ -314,12 +327,14 @@ def strays(
     """Return the ids, among those that are open or empty, that are to be shut out.
 
     Those with something open, of this run or one before; and those with nothing open yet, of this
-    batch or, when the run commits for the first time, of a run before. What was decided is kept in
-    any case, and what a newer run uses is not seen here.
+    batch or, when the run commits for the first time, of the runs since the one that has decided
+    last, which has shut out those before it. What was decided is kept in any case, and what a
+    newer run uses is not seen here.
     """
     decided = standing.decision.ids if standing.decision is not None else frozenset()
     begin = query_prefix(prefix, batch.query_id)
-    is_first_commit = not any(_run_number(begin, each) == standing.run_number for each in decided)
+    decider = max((_run_number(begin, each) or 0 for each in decided), default=0)
+    usual = _turn_prefix(begin, standing, _turn(begin, standing, batch))
     found = []
     for each, state in states.items():
         number = _run_number(begin, each)
@@ -328,9 +343,9 @@ def strays(
         if _CLAIM in each[len(begin) :]:
             continue
         if number < standing.run_number:
-            is_stray = state == ONGOING or is_first_commit
+            is_stray = state == ONGOING or decider <= number
         else:
-            is_stray = state == ONGOING or _is_of_batch(begin, each, batch)
+            is_stray = state == ONGOING or _is_of_batch(usual, each, batch)
         if is_stray:
             found.append(TransactionalId(each))
     return found
@@ -343,13 +358,12 @@ def _run_number(begin: str, transactional_id: str) -> int | None:
     return int(number) if number.isdecimal() else None
 
 
-def _is_of_batch(begin: str, transactional_id: str, batch: Batch) -> bool:
-    """Tell whether attempts of the batch may write under an id."""
-    _, _, turn, *rest = [*transactional_id[len(begin) :].split("/"), "", "", ""]
-    attempt = rest[1]
-    if attempt:
-        return attempt.split(".")[0] == str(batch.batch_id)
-    return turn == str(batch.batch_id % 2)
+def _is_of_batch(usual: str, transactional_id: str, batch: Batch) -> bool:
+    """Tell whether attempts of the batch may write under an id; those before it may no more."""
+    if not transactional_id.startswith(usual):
+        return False
+    _, _, attempt = transactional_id[len(usual) :].partition("/")
+    return not attempt or attempt.split(".")[0] == str(batch.batch_id)
 
 
 # As a record

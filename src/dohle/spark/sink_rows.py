@@ -19,9 +19,11 @@ from dohle.core.seams import Rng
 from dohle.spark.options import OptionError
 from dohle.spark.sink_encode import (
     Ints,
+    column_of,
     encode_header_column,
     encode_records,
     lengths_of,
+    numbers_of,
     partitions_of_keys,
 )
 from dohle.spark.sink_schema import Columns, WrongSchema
@@ -98,7 +100,7 @@ class RowEncoder:
         if order is not None:
             topics, partitions, sizes = topics[order], partitions[order], sizes[order]
             timestamps = timestamps[order]
-            places = pa.array(order)
+            places = column_of(order)
             values = values.take(places)
             keys = None if keys is None else keys.take(places)
             headers = None if headers is None else headers.take(places)
@@ -127,7 +129,7 @@ class RowEncoder:
             )
         found = column.dictionary_encode()
         return (
-            found.indices.to_numpy(zero_copy_only=False).astype(np.int64),
+            numbers_of(found.indices),
             [TopicName(name) for name in found.dictionary.to_pylist()],
         )
 
@@ -143,7 +145,7 @@ class RowEncoder:
         chosen = np.full(table.num_rows, -1, dtype=np.int64)
         if self._columns.partition is not None:
             given = _column(table, self._columns.partition)
-            chosen = pc.fill_null(given.cast(pa.int64()), -1).to_numpy(zero_copy_only=False).copy()
+            chosen = numbers_of(given, -1).copy()
         for number, name in enumerate(names):
             count = self._count_partitions(name)
             rows = np.flatnonzero((topics == number) & (chosen < 0))
@@ -151,9 +153,9 @@ class RowEncoder:
                 continue
             if keys is not None:
                 # The same keys of all topics may be hashed more than once: topics are few.
-                has_key = pc.is_valid(keys).to_numpy(zero_copy_only=False)[rows]
+                has_key = numbers_of(pc.is_valid(keys))[rows] != 0
                 with_key = rows[has_key]
-                chosen[with_key] = partitions_of_keys(keys.take(pa.array(with_key)), count)
+                chosen[with_key] = partitions_of_keys(keys.take(column_of(with_key)), count)
                 rows = rows[~has_key]
             chosen[rows] = self._sticky(sizes[rows], count)
         return cast("Ints", chosen)
@@ -205,8 +207,8 @@ def _timestamps(table: pa.Table, place: int | None, now_ms: int) -> Ints:
     """Return each row's time in milliseconds; those without one are written now."""
     if place is None:
         return np.full(table.num_rows, now_ms, dtype=np.int64)
-    times_us = _column(table, place).cast(pa.timestamp("us")).cast(pa.int64())
-    times_ms = pc.fill_null(times_us, now_ms * 1000).to_numpy(zero_copy_only=False) // 1000
+    times_us = _column(table, place).cast(pa.timestamp("us"))
+    times_ms = numbers_of(times_us, now_ms * 1000) // 1000
     if int(times_ms.min(initial=0)) < 0:
         raise WrongSchema("a row's timestamp is before 1970: no record can have it")
-    return cast("Ints", times_ms)
+    return times_ms

@@ -40,6 +40,8 @@ class RowWriter:
         self._clock = clock or SystemClock()
         self._producer: Producer | None = None
         self._sending: Future[None] | None = None
+        #: The same, as the loop sees it.
+        self._sending_task: asyncio.Task[None] | None = None
         #: What became of batches that no transaction stands for.
         self._outcomes: list[asyncio.Future[RecordMetadata]] = []
         self._encoder = RowEncoder(
@@ -72,14 +74,13 @@ class RowWriter:
 
     def abort(self) -> None:
         """Give up what was sent, as far as that can be done now."""
-        if self._producer is not None:
-            worker_loop.run(self._abort(self._producer))
+        if self._producer is not None or self._sending is not None:
+            worker_loop.run(self._abort())
 
     def close(self) -> None:
         """Close the producer, without waiting for anything."""
-        if self._producer is not None:
-            worker_loop.run(self._producer.close(flush=False))
-            self._producer = None
+        if self._producer is not None or self._sending is not None:
+            worker_loop.run(self._close())
 
     def _wait(self) -> None:
         if self._sending is not None:
@@ -87,6 +88,7 @@ class RowWriter:
             sending.result()
 
     async def _send(self, batches: Sequence[EncodedBatch]) -> None:
+        self._sending_task = asyncio.current_task()
         if self._producer is None:
             self._producer = await self._open_producer()
             if self._producer.config.transactional_id is not None:
@@ -108,13 +110,27 @@ class RowWriter:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _abort(self, producer: Producer) -> None:
+    async def _abort(self) -> None:
+        await self._stop_sending()
         for outcome in self._outcomes:
             outcome.cancel()
-        if producer.config.transactional_id is None:
+        if self._producer is None or self._producer.config.transactional_id is None:
             return
         async with asyncio.timeout(_ABORT_TIMEOUT_S):
-            await producer.abort_transaction()
+            await self._producer.abort_transaction()
+
+    async def _close(self) -> None:
+        await self._stop_sending()
+        if self._producer is not None:
+            producer, self._producer = self._producer, None
+            await producer.close(flush=False)
+
+    async def _stop_sending(self) -> None:
+        """Stop what still goes on when rows fail: else it would open a producer for nobody."""
+        self._sending = None
+        if self._sending_task is not None:
+            self._sending_task.cancel()
+            await asyncio.wait((self._sending_task,))
 
     def _count_partitions(self, topic: TopicName) -> int:
         known = self._cluster.metadata.topics.get(topic)

@@ -365,3 +365,4 @@ def _read(partition: spark.InputPartition, options: SourceOptions) -> Iterator[p
     # Where there is nothing to read Spark makes a task of its own, without a value.
     if isinstance(partition.value, OffsetRange):
         yield from read_range(partition.value, options)
+        worker_loop.task_done("read")

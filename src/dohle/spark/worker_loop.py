@@ -4,11 +4,15 @@ Spark calls our code from an ordinary thread, one call after the other, and uses
 again for later tasks. So the loop and its connections stay for as long as the process does: a task
 finds them open. A process that was forked off begins anew, since threads and sockets are not its
 own.
+
+After each task Spark lets the process collect garbage, and all that was imported is looked through:
+up to 50 ms each time. What is there when the first task is through is therefore left out of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 from collections.abc import Coroutine
@@ -22,6 +26,16 @@ _Result = TypeVar("_Result")
 _starting = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _clusters: dict[tuple[str, ClientConfig], Cluster] = {}
+#: What tasks have been through in this process: they import different things.
+_done: set[str] = set()
+
+
+def task_done(what: str) -> None:
+    """Say that a task has read or written its rows."""
+    if what not in _done:
+        _done.add(what)
+        gc.collect()
+        gc.freeze()
 
 
 def submit(call: Coroutine[Any, Any, _Result]) -> Future[_Result]:
