@@ -45,6 +45,7 @@ from tests.server.wire import Wire, create_topic, on_node
 
 VERSIONS = range(6, 11)
 TOPIC_IDS = 10
+_FIRST_WITH_TAGS = 8
 PARTITIONS = {"orders": 3, "payments": 5}
 PROPERTIES = {
     "offsets.topic.num.partitions": "1",
@@ -155,13 +156,16 @@ def test_a_commit_that_does_not_fit_is_left_to_the_general_way(
     on_ready_node(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("version", [2, 5])
-def test_versions_without_leader_epochs_have_no_template(tmp_path: Path, version: int) -> None:
-    async def scenario(node: Node, wire: Wire) -> None:
-        message = request()
-        assert template_of(message, version).handle(node.broker, frame_of(message, version)) is None
-
-    on_ready_node(tmp_path, scenario)
+@pytest.mark.parametrize(
+    ("version", "partitions", "has_one"),
+    [(2, 1, False), (5, 1, False), (9, 1, True), (9, 40_000, False)],
+)
+def test_there_is_no_template_of_versions_without_leader_epochs_and_of_very_large_commits(
+    version: int, partitions: int, has_one: bool
+) -> None:
+    frame = frame_of(request(indexes=tuple(range(partitions))), version)
+    template = CommitTemplate.of(frame, parse_request_header(frame)[4], version, None)
+    assert (template is not None) is has_one
 
 
 @pytest.mark.parametrize("version", [9, 10])
@@ -323,7 +327,16 @@ _SHAPES = _ACCEPTED | _ACCEPTED | _ANY
 _INT64, _INT32 = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
 
 
-def commit_of(shape: Shape, node: Node, numbers: st.DataObject) -> OffsetCommitRequest:
+#: Fields that nobody knows of, on the request, its topics and their partitions.
+Tags = tuple[tuple[int, bytes], ...]
+_TAGS: st.SearchStrategy[tuple[Tags, Tags, Tags]] = st.tuples(
+    *(st.sampled_from([(), (), ((7, b"?"),)]) for _ in range(3))
+)
+
+
+def commit_of(
+    shape: Shape, tags: tuple[Tags, Tags, Tags], node: Node, numbers: st.DataObject
+) -> OffsetCommitRequest:
     image = node.broker.image
     topics = []
     for name, partitions in shape.topics:
@@ -334,14 +347,17 @@ def commit_of(shape: Shape, node: Node, numbers: st.DataObject) -> OffsetCommitR
                 numbers.draw(_INT64),
                 committed_leader_epoch=numbers.draw(_INT32),
                 committed_metadata=metadata,
+                unknown_tags=tags[2],
             )
             for index, metadata in partitions
         )
         topic_id = Uuid(b"?" * 16) if found is None else found.id
         topics.append(
-            OffsetCommitRequestTopic(name=TopicName(name), topic_id=topic_id, partitions=asked)
+            OffsetCommitRequestTopic(
+                name=TopicName(name), topic_id=topic_id, partitions=asked, unknown_tags=tags[1]
+            )
         )
-    return OffsetCommitRequest(topics=tuple(topics))
+    return OffsetCommitRequest(topics=tuple(topics), unknown_tags=tags[0])
 
 
 def written_since(node: Node, offset: int) -> list[bytes]:
@@ -392,12 +408,21 @@ def test_commits_by_one_connection_come_to_the_same_as_by_many(tmp_path: Path) -
             version=st.sampled_from(VERSIONS),
             shapes=st.lists(_SHAPES, min_size=1, max_size=2),
             turns=st.lists(st.integers(0, 9), min_size=3, max_size=8),
+            tags=_TAGS,
         )
-        def check(data: st.DataObject, version: int, shapes: list[Shape], turns: list[int]) -> None:
+        def check(
+            data: st.DataObject,
+            version: int,
+            shapes: list[Shape],
+            turns: list[int],
+            tags: tuple[Tags, Tags, Tags],
+        ) -> None:
+            if version < _FIRST_WITH_TAGS:
+                tags = ((), (), ())
             number = next(numbers)
             # Mostly the first shape: only what comes again goes the short way.
             of_turns = [shapes[turn >= 7 and len(shapes) > 1] for turn in turns]
-            commits = [commit_of(shape, node, data) for shape in of_turns]
+            commits = [commit_of(shape, tags, node, data) for shape in of_turns]
             groups = (f"kept-{number}.", f"many-{number}.")
             runner.run(compare(node, groups, commits, version))
 

@@ -8,11 +8,11 @@ import socket
 import struct
 from asyncio import Future
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from dohle.server.connection import BUFFER_BYTES, BUFFER_BYTES_AT_FIRST, Connection
+from dohle.server.connection import BUFFER_BYTES, BUFFER_BYTES_AT_FIRST, Connection, Service
 from dohle.server.outcome import Frame
 from tests.server.faults import until
 
@@ -59,7 +59,7 @@ def framed(payload: bytes) -> bytes:
     return struct.pack(">i", len(payload)) + payload
 
 
-Scenario = Callable[[EchoService, Connection, "Peer"], Awaitable[None]]
+ServiceT = TypeVar("ServiceT", bound=Service)
 
 
 class Peer:
@@ -74,10 +74,11 @@ class Peer:
             return await self._reader.readexactly(size)
 
 
-def connected(scenario: Scenario) -> None:
+def connected(
+    scenario: Callable[[ServiceT, Connection, Peer], Awaitable[None]], service: ServiceT
+) -> None:
     async def run() -> None:
         ours, theirs = _tcp_pair()
-        service = EchoService()
         connection = Connection(
             asyncio.get_running_loop(),
             ours,
@@ -150,7 +151,7 @@ def test_what_arrives_while_a_request_waits_leaves_its_bytes_alone(size: int, be
         for payload in behind:
             assert await peer.answer() == payload
 
-    connected(scenario)
+    connected(scenario, EchoService())
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def test_large_requests_sent_at_once_are_answered_in_order(size: int) -> None:
         for request in requests:
             assert await peer.answer() == request
 
-    connected(scenario)
+    connected(scenario, EchoService())
 
 
 def test_requests_that_wait_again_and_again_are_each_answered_from_their_own_bytes() -> None:
@@ -179,7 +180,7 @@ def test_requests_that_wait_again_and_again_are_each_answered_from_their_own_byt
             service.answer()
             assert await peer.answer() == request
 
-    connected(scenario)
+    connected(scenario, EchoService())
 
 
 def test_a_client_that_leaves_while_its_request_waits_is_noticed() -> None:
@@ -190,7 +191,7 @@ def test_a_client_that_leaves_while_its_request_waits_is_noticed() -> None:
         await until(lambda: connection.is_closed)
         assert service.waiting[0][1].cancelled()
 
-    connected(scenario)
+    connected(scenario, EchoService())
 
 
 def test_what_stands_behind_a_request_that_waits_is_handled_though_its_client_is_gone() -> None:
@@ -206,7 +207,7 @@ def test_what_stands_behind_a_request_that_waits_is_handled_though_its_client_is
         await until(lambda: connection.is_closed)
         assert service.handled == 2
 
-    connected(scenario)
+    connected(scenario, EchoService())
 
 
 def test_a_client_that_sends_no_more_gets_the_answers_of_all_but_a_last_one_that_waits() -> None:
@@ -221,4 +222,4 @@ def test_a_client_that_sends_no_more_gets_the_answers_of_all_but_a_last_one_that
         await until(lambda: connection.is_closed)
         assert service.waiting[0][1].cancelled()
 
-    connected(scenario)
+    connected(scenario, EchoService())

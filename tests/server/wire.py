@@ -142,6 +142,10 @@ class Wire:
         self._writer.write(frame)
         await self._writer.drain()
 
+    def end(self) -> None:
+        """Say that nothing more is sent; answers may still come."""
+        self._writer.write_eof()
+
     async def answer(self, api_key: int, version: int) -> Any:
         """Read the next response, which must be to a request of this kind."""
         frame = await self.read_frame()
@@ -230,12 +234,19 @@ def batch(
     return bytes(builder.build())
 
 
+def produce_request(
+    topic: str, records: bytes, partition: int = 0, acks: int = -1
+) -> ProduceRequest:
+    """Make a request to append a batch."""
+    data = PartitionProduceData(index=partition, records=records)
+    topics = (TopicProduceData(name=TopicName(topic), partition_data=(data,)),)
+    return ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=topics)
+
+
 async def produce(
     wire: Wire, topic: str, records: bytes, partition: int = 0, acks: int = -1
 ) -> PartitionProduceResponse:
     """Append a batch, and return the answer for its partition. (v12 is the last with names.)"""
-    data = PartitionProduceData(index=partition, records=records)
-    topics = (TopicProduceData(name=TopicName(topic), partition_data=(data,)),)
-    response = await wire.send(ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=topics), 12)
+    response = await wire.send(produce_request(topic, records, partition, acks), 12)
     result: PartitionProduceResponse = response.responses[0].partition_responses[0]
     return result

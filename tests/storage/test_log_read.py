@@ -24,6 +24,8 @@ from tests.storage.logs import (
     PARTITION,
     Node,
     append,
+    append_marker,
+    append_transactional,
     batch,
     data,
     log_batches,
@@ -365,3 +367,50 @@ def test_a_timestamp_behind_all_records_is_not_found(timestamp: int) -> None:
     assert log.find_by_timestamp(timestamp) is None
     append(log, data(1))
     assert log.find_by_timestamp(timestamp) is None
+
+
+# What is soon told
+
+
+@property_test()
+@given(SENT, st.data())
+def test_what_is_read_soon_is_what_is_read_otherwise(
+    sent: list[tuple[int, int, int]], draw: st.DataObject
+) -> None:
+    """Whatever the reader may see, and wherever the log begins: None, or the same."""
+    log = log_of(sent, draw.draw(st.sampled_from([SMALL, LogConfig()])))
+    end = log.log_end_offset
+    log.update_high_watermark(draw.draw(st.just(end) | st.integers(0, end)))
+    log.increment_log_start_offset(draw.draw(st.integers(0, min(2, log.high_watermark))))
+    max_bytes = draw.draw(st.sampled_from([1, 150, 400, 1 << 20]))
+    isolation = draw.draw(st.sampled_from(Isolation))
+    for offset in range(-1, end + 1):
+        assert_read_soon_alike(log, offset, max_bytes, isolation)
+
+
+@property_test()
+@given(st.lists(st.sampled_from(["plain", "commit", "abort"]), max_size=8), st.booleans())
+def test_what_is_read_soon_knows_of_transactions(kinds: list[str], is_open: bool) -> None:
+    log = Node(LogConfig()).log
+    for pid, kind in enumerate(kinds):
+        if kind == "plain":
+            append(log, batch([NOW_MS]))
+        else:
+            append_transactional(log, pid, 0)
+            append_marker(log, pid, commit=kind == "commit")
+    if is_open:
+        append_transactional(log, 100, 0)
+    append(log, batch([NOW_MS]))
+    for isolation in Isolation:
+        for offset in range(log.log_end_offset + 1):
+            assert_read_soon_alike(log, offset, 1 << 20, isolation)
+
+
+def assert_read_soon_alike(log: Log, offset: int, max_bytes: int, isolation: Isolation) -> None:
+    soon = log.read_soon(offset, max_bytes, isolation)
+    if soon is None:
+        return
+    found = log.read(offset, max_bytes, isolation, min_one_batch=True)
+    assert found.slice is not None
+    assert soon == (found.slice.read() if isinstance(soon, bytes) else found.slice)
+    assert not found.aborted_transactions

@@ -17,7 +17,6 @@ from dohle.groups.offset_records import CommitRecords, is_too_long
 from dohle.groups.offset_store import NO_EXPIRE_TIMESTAMP
 from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitResponsePartition,
 )
 from dohle.protocol.pattern import find_pattern
@@ -110,12 +109,7 @@ def with_numbers(request: OffsetCommitRequest, number: int) -> OffsetCommitReque
         topics=tuple(
             topic.replace(
                 partitions=tuple(
-                    OffsetCommitRequestPartition(
-                        partition_index=each.partition_index,
-                        committed_offset=number,
-                        committed_leader_epoch=number,
-                        committed_metadata=each.committed_metadata,
-                    )
+                    each.replace(committed_offset=number, committed_leader_epoch=number)
                     for each in topic.partitions
                 )
             )

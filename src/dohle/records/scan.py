@@ -196,7 +196,7 @@ def scan_records(records: bytes | memoryview, count: int, base_timestamp: int) -
     if position != end:
         raise InvalidRecord(f"{end - position} bytes follow the {count} records of a batch")
     if size * count == total and is_consecutive and count in SHAPED:
-        remember_shape(bytes(records), count)
+        remember_shape(records, count)
     return _summary(low, high, base_timestamp, is_consecutive, has_null_key)
 
 

@@ -113,7 +113,8 @@ def find_shape(count: int, size: int) -> Shape | None:
 
 def forget_shape(count: int, size: int) -> None:
     """Let go of a shape that a batch did not have: there may be another one now."""
-    del _shapes[count, size]
+    # Another thread may have done so.
+    _shapes.pop((count, size), None)
 
 
 def forget_all() -> None:
@@ -126,11 +127,11 @@ def number_of_shapes() -> int:
     return len(_shapes)
 
 
-def remember_shape(records: bytes, count: int) -> None:
-    """Take note of a good batch of records of one size, whose offset deltas count from zero."""
+def remember_shape(records: bytes | memoryview, count: int) -> None:
+    """Take note of a good batch, most likely of records of one size, with deltas from zero on."""
     place = count, len(records)
     if place in _shapes:
-        _shapes[place] = Shape.of(records, count)
+        _shapes[place] = Shape.of(bytes(records), count)
         return
     if len(_shapes) >= SHAPES_MAX:
         forget_all()

@@ -225,6 +225,11 @@ class Broker:
             except KafkaError:
                 # The directory is offline now, and its produce requests are told so.
                 written = False
+            except Exception as error:
+                # What nobody thought of must not look like a success to whoever has sent it.
+                logger.exception("%s cannot be written", partition.key)
+                log.owner.failed(f"appending to {partition.key}", OSError(str(error)))
+                written = False
             if partition.on_written is not None:
                 told.append((partition.on_written, written))
         # Not before all is written: whoever is told may append, and the buffers that hold the

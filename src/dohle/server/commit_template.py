@@ -39,6 +39,8 @@ _HEAD_END, _PREFIX_START = 4, 8
 _NUMBERS = {12: "qi"}
 # Where they are among the fields of a request, with a constant between any two pairs.
 _CONSTANTS, _OFFSETS, _LEADER_EPOCHS = slice(2, None, 3), slice(3, None, 3), slice(4, None, 3)
+# Larger commits, of ten thousand partitions and more, are not kept in memory.
+_FRAME_BYTES_MAX = 512 * 1024
 # How many commits are not prepared for after it was in vain.
 _REST_COMMITS = 16
 
@@ -48,10 +50,19 @@ class CommitTemplate:
 
     __slots__ = ("_body_offset", "_common", "_first", "_has_fitted", "_is_prepared", "_rest")
 
+    @classmethod
+    def of(
+        cls, frame: memoryview, body_offset: int, version: int, previous: CommitTemplate | None
+    ) -> CommitTemplate | None:
+        """Remember a commit that was accepted, if it may be of the common kind."""
+        if version not in _VERSIONS or len(frame) > _FRAME_BYTES_MAX:
+            return None
+        return cls(frame, body_offset, previous)
+
     def __init__(
         self, frame: memoryview, body_offset: int, previous: CommitTemplate | None
     ) -> None:
-        """Remember a commit that was accepted; ``previous`` is the one before it."""
+        """Remember a commit; ``previous`` is the one before it."""
         self._first = bytes(frame)
         self._body_offset = body_offset
         self._is_prepared = self._has_fitted = False
@@ -88,6 +99,7 @@ class _CommonCommit:
         "_topics",
         "_unpack",
         "_version",
+        "size",
     )
 
     def __init__(
@@ -110,7 +122,8 @@ class _CommonCommit:
         pattern = find_pattern(
             prefix + zeros.encode(version), prefix + ones.encode(version), _NUMBERS
         )
-        self._unpack = struct.Struct(f">{_HEAD_END}si{pattern.format}").unpack
+        fields = struct.Struct(f">{_HEAD_END}si{pattern.format}")
+        self._unpack, self.size = fields.unpack, fields.size
         self._pattern = (frame[:_HEAD_END], pattern.constants)
         answer = b"".join(encode_response(commit_answer(request, ErrorCode.NONE), version, 0))
         self._answer_size, self._answer = answer[:4], answer[8:]
@@ -161,8 +174,6 @@ class _CommonCommit:
 def _common_commit(image: ClusterImage, frame: bytes, body_offset: int) -> _CommonCommit | None:
     """Prepare for commits like this one, if it is of the common kind."""
     version = int.from_bytes(frame[2:_HEAD_END], "big")
-    if version not in _VERSIONS:
-        return None
     request, _ = OffsetCommitRequest.decode(version, frame, body_offset)
     if request.encode(version) != frame[body_offset:]:
         return None
@@ -172,7 +183,8 @@ def _common_commit(image: ClusterImage, frame: bytes, body_offset: int) -> _Comm
         return None
     named = [topic.replace(name=at.name) for topic, at in zip(request.topics, known, strict=True)]
     request = request.replace(topics=tuple(named))
-    return _CommonCommit(frame, body_offset, request, tuple(known))
+    common = _CommonCommit(frame, body_offset, request, tuple(known))
+    return common if common.size == len(frame) else None
 
 
 def _topic_image(

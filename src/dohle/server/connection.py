@@ -180,7 +180,7 @@ class Connection:
     def _close_if_done(self) -> None:
         """Close after the client's end, unless there is something left to handle or to send."""
         is_waiting = self._awaited is not None and self._end > self._start
-        if not (is_waiting or self._blocked or self._resuming):
+        if not (is_waiting or self._blocked or self._resuming or self._unsettled):
             self.close()
 
     def _make_room(self) -> bool:
@@ -280,8 +280,13 @@ class Connection:
     def settle(self) -> None:
         """Have written what was appended for this connection and others, and go on."""
         unsettled, self._unsettled = self._unsettled, None
-        if unsettled is not None and not self.is_closed:
+        if self.is_closed:
+            # What it has sent counts, though it has gone.
+            self._service.settle()
+        elif unsettled is not None:
             self._conclude(*unsettled)
+            if self._ended:
+                self._close_if_done()
 
     def _conclude(self, replies: list[Frame | Callable[[], Frame]], has_more: bool) -> None:
         """Answer the frames that were handled, and see to it that others are."""
@@ -308,10 +313,11 @@ class Connection:
             self._fail(reason)
 
     def _finish(self, replies: list[Frame | Callable[[], Frame]]) -> None:
+        # Should anything fail, those that are left are not told that it has not.
+        answered, replies[:] = list(replies), []
         self._service.settle()
         refused = None
         frames: list[Frame] = []
-        answered, replies[:] = list(replies), []
         for reply in answered:
             try:
                 frames.append(reply if isinstance(reply, list) else reply())

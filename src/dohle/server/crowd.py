@@ -9,8 +9,11 @@ now and then, and the rest of the time nobody waits.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Protocol
+
+logger = logging.getLogger("dohle.server")
 
 #: So many together are a crowd.
 _CROWD_MIN = 3
@@ -50,4 +53,7 @@ class Crowd:
         if len(members) < _CROWD_MIN:
             self._alone = _ALONE
         for member in members:
-            member.settle()
+            try:
+                member.settle()
+            except Exception:
+                logger.exception("a connection failed to go on; the others do")

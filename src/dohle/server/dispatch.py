@@ -146,8 +146,8 @@ class Dispatcher:
                 frame, request, version, context.client_id
             )
         elif isinstance(request, OffsetCommitRequest):
-            connection.commit_template = CommitTemplate(
-                frame, body_offset, connection.commit_template
+            connection.commit_template = CommitTemplate.of(
+                frame, body_offset, version, connection.commit_template
             )
         late = answer
         return lambda: _frame(late(), version, correlation_id)
