@@ -8,6 +8,7 @@ import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, Uuid
+from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from dohle.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -103,5 +104,30 @@ def test_a_directory_that_is_lost_is_told_even_where_nothing_is_new(
         partition.log.owner.failed("the test", OSError("gone"))
         codes = {one.error_code for one in (await session.fetch()).values()}
         assert codes == {ErrorCode.KAFKA_STORAGE_ERROR}
+
+    on_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", [12, 16])
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_topic_that_is_deleted_is_told_even_where_nothing_is_new(
+    tmp_path: Path, version: int, is_made_anew: bool
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        session = await begin(wire, version)
+        assert await session.fetch() == {}
+        deleted = DeleteTopicState(name=TopicName(TOPIC))
+        await wire.send(DeleteTopicsRequest(topics=(deleted,), timeout_ms=5_000), 6)
+        if is_made_anew:
+            await create_topic(wire, TOPIC, PARTITIONS)
+        codes = {index: one.error_code for index, one in (await session.fetch()).items()}
+        if not is_made_anew:
+            expected = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif version >= 13:
+            expected = ErrorCode.INCONSISTENT_TOPIC_ID
+        else:
+            # By its name the new one is found, and has nothing at the offset.
+            expected = ErrorCode.OFFSET_OUT_OF_RANGE
+        assert codes == dict.fromkeys(range(PARTITIONS), expected)
 
     on_node(tmp_path, scenario)

@@ -257,6 +257,10 @@ async def a_transaction_that_somebody_else_has_ended_is_told(world: World) -> No
     with pytest.raises(RowsLost, match=results[0].transaction.transactional_id):
         await commit_batch(world.brokers(), results)
     assert await world.seen() == ["rows"]
+    await commit_batch(world.brokers(), results, fail_on_data_loss=False)
+    following = await world.write(world.batch(1, run=2), 0, "more")
+    await commit_batch(world.brokers(), [following])
+    assert sorted(await world.seen()) == ["more", "rows"]
 
 
 Scenario = Callable[[World], Awaitable[None]]

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, Uuid
@@ -54,7 +55,15 @@ def next_epoch(epoch: int) -> int:
 class SessionPartition:
     """A partition that a fetch asks for, with what the fetcher was last told about it."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "partition", "request", "topic", "topic_id")
+    __slots__ = (
+        "high_watermark",
+        "hosted",
+        "log_start_offset",
+        "partition",
+        "request",
+        "topic",
+        "topic_id",
+    )
 
     def __init__(
         self, topic: TopicName | None, topic_id: Uuid, partition: int, request: FetchPartition
@@ -68,6 +77,8 @@ class SessionPartition:
         self.request = request
         self.high_watermark = _NOT_SENT
         self.log_start_offset = _NOT_SENT
+        #: What the broker has it as, for the broker to remember.
+        self.hosted: Any = None
 
     def __repr__(self) -> str:
         return (

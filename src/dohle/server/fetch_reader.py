@@ -141,26 +141,33 @@ class FetchReader:
     def _is_quiet(self, part: SessionPartition) -> bool:
         """Tell of a partition that a consumer has read to its end, and of which nothing is new.
 
-        That is what ``_read_partition`` comes to as well, only sooner.
+        That is what ``_read_partition`` and ``may_omit`` come to as well, only sooner.
         """
-        if part.topic is None:
-            return False
-        partitions = self._broker.partitions
-        if self._version >= 13:
-            partition = partitions.get_by_id(part.topic_id, part.partition)
-        else:
-            partition = partitions.get(part.topic, part.partition)
-        if partition is None:
-            return False
+        partition: Partition | None = part.hosted
+        if partition is None or partition.is_gone:
+            partition = part.hosted = self._look_up(part)
+            if partition is None:
+                return False
         log, asked = partition.log, part.request
+        high_watermark = log.high_watermark
         if (
-            asked.fetch_offset != log.high_watermark
+            asked.fetch_offset != high_watermark
+            or part.high_watermark != high_watermark
+            or part.log_start_offset != log.log_start_offset
             or asked.last_fetched_epoch >= 0
-            or asked.current_leader_epoch not in (-1, partition.leader_epoch)
+            or asked.current_leader_epoch not in (-1, partition.image.leader_epoch)
         ):
             return False
         log.owner.ensure_online()
-        return self._context.may_omit(part, log.high_watermark, log.log_start_offset)
+        return True
+
+    def _look_up(self, part: SessionPartition) -> Partition | None:
+        partitions = self._broker.partitions
+        if part.topic is None:
+            return None
+        if self._version >= 13:
+            return partitions.get_by_id(part.topic_id, part.partition)
+        return partitions.get(part.topic, part.partition)
 
     def _find(self, part: SessionPartition) -> Partition:
         if part.topic is None:

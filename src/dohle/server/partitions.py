@@ -79,6 +79,7 @@ class Partition:
         "_min_insync_replicas",
         "_node_id",
         "image",
+        "is_gone",
         "key",
         "log",
         "on_written",
@@ -106,6 +107,8 @@ class Partition:
         self.on_written: Callable[[bool], None] | None = None
         #: Whether any client may append here, with any acks, and plain batches need no closer look.
         self.takes_plain = False
+        #: Whether it is not among this broker's partitions any more.
+        self.is_gone = False
 
     @property
     def leader_epoch(self) -> int:
@@ -195,6 +198,8 @@ class Partitions:
             known.follow(image)
         else:
             log = self._logs.get_or_create(key, topic_id, log_config(values), is_new=is_new)
+            if known is not None:
+                known.is_gone = True
             known = Partition(key, topic_id, image, log, self._node_id)
             known.configure(values)
             # A single replica has everything that every replica has.
@@ -206,8 +211,9 @@ class Partitions:
 
     def remove_topic(self, topic: TopicImage) -> None:
         """Delete a topic's logs, those that could not be served included."""
-        self._by_id.pop(topic.id, None)
-        self._by_name.pop(topic.name, None)
+        for by_index in (self._by_id.pop(topic.id, {}), self._by_name.pop(topic.name, {})):
+            for partition in by_index.values():
+                partition.is_gone = True
         logs = [self._logs.get(TopicPartition(topic.name, index)) for index in topic.partitions]
         ours = [log for log in logs if log is not None and log.topic_id in (None, topic.id)]
         self._logs.delete(*[log.partition for log in ours])

@@ -164,7 +164,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         results = _results(messages)
         if results:
             _tell_of_timeouts(results)
-            worker_loop.run(commit_batch(self.cluster(), results))
+            fail = self.options.fail_on_data_loss
+            worker_loop.run(commit_batch(self.cluster(), results, fail_on_data_loss=fail))
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         """Have none of the rows written, unless it is decided that they are."""

@@ -192,8 +192,10 @@ async def _take_over(cluster: SinkCluster, batch: Batch) -> Standing:
         return held.standing
 
 
-async def commit_batch(cluster: SinkCluster, results: Collection[TaskResult]) -> None:
-    """Have all rows of a batch written, once."""
+async def commit_batch(
+    cluster: SinkCluster, results: Collection[TaskResult], *, fail_on_data_loss: bool = True
+) -> None:
+    """Have all rows of a batch written, once; or, if so told, go on where some are lost."""
     if not any(each.transaction is not None or each.is_skipped for each in results):
         return  # there were no rows
     batch = next(iter(results)).batch
@@ -210,7 +212,9 @@ async def commit_batch(cluster: SinkCluster, results: Collection[TaskResult]) ->
         else:
             _log.info("batch %d of %s was decided before", batch.batch_id, batch.query_id)
             await _abort_all(cluster, turn.abort)
-        await _commit_all(cluster, batch.query_id, turn.decision)
+        lost = await _commit_all(cluster, turn.decision)
+        if lost:
+            _tell_of_loss(batch, lost, fail=fail_on_data_loss)
         await _sweep(cluster, batch, before, turn.decision.ids)
 
 
@@ -262,8 +266,11 @@ async def _sweep(
         await cluster.fence(found)
 
 
-async def _commit_all(cluster: SinkCluster, query_id: str, decision: Decision) -> None:
-    """Commit each transaction of a decision, though others fail; raise what went wrong."""
+async def _commit_all(cluster: SinkCluster, decision: Decision) -> list[TransactionalId]:
+    """Commit each transaction of a decision, though others fail; raise what went wrong.
+
+    Returned are those that somebody else has ended.
+    """
     lost: list[TransactionalId] = []
 
     async def commit(transaction: PreparedTransaction) -> None:
@@ -277,13 +284,22 @@ async def _commit_all(cluster: SinkCluster, query_id: str, decision: Decision) -
                 lost.append(transaction.transactional_id)
 
     await all_at_once(commit, decision.transactions)
-    if lost:
+    return lost
+
+
+def _tell_of_loss(batch: Batch, lost: Collection[TransactionalId], *, fail: bool) -> None:
+    what = (
+        f"batch {batch.batch_id} of query {batch.query_id} was decided, but transactions of it "
+        f"were ended by somebody else: {', '.join(lost)}. Their rows are lost if the time for "
+        "them (transaction.timeout.ms) was up before they could be committed. Brokers with "
+        "transaction.two.phase.commit.enable let them wait for ever"
+    )
+    if fail:
         raise RowsLost(
-            f"batch {decision.batch_id} of query {query_id} was decided, but transactions of it "
-            f"were ended by somebody else: {', '.join(lost)}. Their rows are lost if the time for "
-            "them (transaction.timeout.ms) was up before they could be committed. Brokers with "
-            "transaction.two.phase.commit.enable let them wait for ever"
+            f"{what}. Set the option failOnDataLoss to false, for one start of the query, to go on "
+            "without them"
         )
+    _log.warning("%s; the query goes on, since failOnDataLoss is false", what)
 
 
 async def _abort_all(cluster: SinkCluster, transactions: Collection[PreparedTransaction]) -> None:

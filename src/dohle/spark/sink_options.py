@@ -20,6 +20,7 @@ from dohle.spark.options import (
     check_names,
     client_config,
     one_of,
+    truth,
     whole_number,
 )
 
@@ -29,6 +30,7 @@ TRANSACTIONAL_ID_PREFIX = "dohle-spark"
 SINK_OPTIONS = (
     Option("topic", "the topic of all rows, whatever their column topic says"),
     Option("delivery", "exactly-once or at-least-once"),
+    Option("failOnDataLoss", "whether rows of a decided batch that are lost fail the query (true)"),
     Option("includeHeaders", "without effect: a column of headers is always written"),
     Option("commitsTopic", f"where it is kept what queries have written: {COMMITS_TOPIC}"),
     Option("transactionalIdPrefix", "what transactional ids begin with"),
@@ -87,6 +89,7 @@ class SinkOptions:
     transaction_timeout_ms: int | None
     commits_topic: str
     transactional_id_prefix: str
+    fail_on_data_loss: bool = True
 
 
 def parse_sink_options(options: Options) -> SinkOptions:
@@ -112,6 +115,7 @@ def parse_sink_options(options: Options) -> SinkOptions:
         else None,
         commits_topic=_name(options, "commitsTopic") or COMMITS_TOPIC,
         transactional_id_prefix=_name(options, "transactionalIdPrefix") or TRANSACTIONAL_ID_PREFIX,
+        fail_on_data_loss=truth(options, "failOnDataLoss", otherwise=True),
     )
 
 
