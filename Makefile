@@ -40,10 +40,10 @@ format: $(VENV)/.installed-test
 bench: $(VENV)/.installed-test  ## Measure codecs, the log, the broker and the coordinators beside their peers (about 8 minutes)
 	$(BIN)/python -m bench
 
-bench-versus: $(VENV)/.installed-test  ## Measure dohle beside Apache Kafka, into bench/results (about 25 minutes); needs Java 17 and Maven
+bench-versus: $(VENV)/.installed-test  ## Measure dohle beside Apache Kafka, into bench/results (about 35 minutes); needs Java 17 and Maven
 	$(BIN)/python -m bench.versus
 
-bench-spark: $(VENV)/.installed-test  ## Measure dohle on Spark beside Spark's own connector, into bench/results; needs Java 17 and Maven
+bench-spark: $(VENV)/.installed-test  ## Measure dohle on Spark beside Spark's own connector, into bench/results (about 13 minutes); needs Java 17 and Maven
 	$(BIN)/python -m bench.spark
 
 clean:
