@@ -9,12 +9,12 @@ import argparse
 import signal
 import sys
 import time
-from pathlib import Path
 
 from tests.jvm import spark_connector
 from tests.jvm.kept import Unavailable
 
 from bench.comparison.figures import Comparison
+from bench.comparison.options import parse_options
 from bench.comparison.results import Report
 from bench.comparison.table import show
 from bench.spark.cases import PARTS, SINK, SOURCE, cases
@@ -90,25 +90,7 @@ def _turn(case: Case, kinds: tuple[str, str], when: str) -> dict[str, float]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.spark", description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], metavar="|".join(PARTS))
-    parser.add_argument("--rounds", type=int, help=f"default: {ROUNDS}, quick: {ROUNDS_QUICK}")
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer cases and shorter, rougher figures"
-    )
-    parser.add_argument(
-        "--json",
-        type=Path,
-        metavar="FILE",
-        help=f"where results are kept, with .md and .svg beside; default: {REPORT.path.name} of"
-        " bench/results, and nowhere if it is quick",
-    )
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 if a figure to be reached was missed"
-    )
-    options = parser.parse_args()
-    options.rounds = options.rounds or (ROUNDS_QUICK if options.quick else ROUNDS)
-    if options.json is None and not options.quick:
-        options.json = REPORT.path
-    return options
+    return parse_options(parser, REPORT, rounds=ROUNDS, rounds_quick=ROUNDS_QUICK)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from pathlib import Path
 
 from tests.jvm import oracle
 
+from bench.comparison.options import parse_options
 from bench.comparison.results import Report
 from bench.comparison.table import show
 from bench.processes import touch_memory
@@ -56,15 +56,6 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.versus", description=__doc__)
     known = [*PARTS, *PARTS.values()]
     parser.add_argument("parts", nargs="*", choices=[[], *known], metavar="|".join(PARTS.values()))
-    parser.add_argument("--rounds", type=int, help=f"default: {ROUNDS}, quick: {ROUNDS_QUICK}")
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter, rougher figures")
-    parser.add_argument(
-        "--json",
-        type=Path,
-        metavar="FILE",
-        help=f"where results are kept, with .md and .svg beside; default: {REPORT.path.name} of"
-        " bench/results, and nowhere if it is quick",
-    )
     parser.add_argument(
         "--warm-up",
         type=float,
@@ -76,15 +67,9 @@ def _options() -> argparse.Namespace:
         action="store_true",
         help="run dohle alone, under py-spy, and name what takes most of its time",
     )
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 if a figure to be reached was missed"
-    )
-    options = parser.parse_args()
-    options.rounds = options.rounds or (ROUNDS_QUICK if options.quick else ROUNDS)
+    options = parse_options(parser, REPORT, rounds=ROUNDS, rounds_quick=ROUNDS_QUICK)
     if options.warm_up is None:
         options.warm_up = WARM_UP_QUICK_S if options.quick else WARM_UP_S
-    if options.json is None and not options.quick:
-        options.json = REPORT.path
     return options
 
 

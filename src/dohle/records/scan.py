@@ -71,17 +71,33 @@ _Template = tuple[int, int, int, int, int, int, int, int]
 
 
 def scan_records(records: bytes | memoryview, count: int, base_timestamp: int) -> Summary:
-    """Go through ``count`` records, which must fill ``records``; InvalidRecord if they do not.
-
-    This is written out like ``decode_records``, and for the same reason: calls cost too much. Here
-    varints of two bytes are read in place as well: records of mixed sizes are full of them.
-    """
+    """Go through ``count`` records, which must fill ``records``; InvalidRecord if they do not."""
     total = len(records)
-    if (shape := find_shape(count, total)) is not None:
-        if (deltas := shape.timestamp_deltas(records)) is not None:
-            low, high = deltas
-            return _summary(low, high, base_timestamp, True, shape.has_null_key)
-        forget_shape(count, total)
+    shape = find_shape(count, total)
+    deltas = None if shape is None else shape.timestamp_deltas(records)
+    if shape is not None and deltas is not None:
+        low, high = deltas
+        is_consecutive, has_null_key = True, shape.has_null_key
+    else:
+        if shape is not None:
+            forget_shape(count, total)
+        low, high, is_consecutive, has_null_key, last_size = _follow_records(records, count)
+        if last_size * count == total and is_consecutive and count in SHAPED:
+            remember_shape(records, count)
+    low += base_timestamp
+    high += base_timestamp
+    if low < INT64_MIN or high > INT64_MAX:
+        raise InvalidRecord(f"{low} to {high} are not timestamps")
+    return Summary(low, high, is_consecutive, has_null_key)
+
+
+def _follow_records(records: bytes | memoryview, count: int) -> tuple[int, int, bool, bool, int]:
+    """Follow all lengths; return what a ``Summary`` needs, and the size of the last record.
+
+    Instead of timestamps there are the smallest and the largest delta. This is written out like
+    ``decode_records``, and for the same reason: calls cost too much. Here varints of two bytes are
+    read in place as well: records of mixed sizes are full of them.
+    """
     data, begin, end = _memory(records)
     position = begin
     index = alike = try_at = previous_size = size = 0
@@ -195,19 +211,7 @@ def scan_records(records: bytes | memoryview, count: int, base_timestamp: int) -
         try_at = index if is_cut else index + pause
     if position != end:
         raise InvalidRecord(f"{end - position} bytes follow the {count} records of a batch")
-    if size * count == total and is_consecutive and count in SHAPED:
-        remember_shape(records, count)
-    return _summary(low, high, base_timestamp, is_consecutive, has_null_key)
-
-
-def _summary(
-    low: int, high: int, base_timestamp: int, is_consecutive: bool, has_null_key: bool
-) -> Summary:
-    low += base_timestamp
-    high += base_timestamp
-    if low < INT64_MIN or high > INT64_MAX:
-        raise InvalidRecord(f"{low} to {high} are not timestamps")
-    return Summary(low, high, is_consecutive, has_null_key)
+    return low, high, is_consecutive, has_null_key, size
 
 
 def scan_frames(records: bytes | memoryview, count: int) -> int:
