@@ -20,6 +20,7 @@ from dohle.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from dohle.protocol.pattern import find_pattern
 from dohle.protocol.varint import uvarint
 from dohle.server.fetch_reader import SENDFILE_BYTES_MIN, fetching_replica, isolation_of
 from dohle.server.outcome import FileRecords, Frame
@@ -93,19 +94,13 @@ class FetchTemplate:
         asked = request.topics[0].partitions[0]
         if asked.last_fetched_epoch != -1 or request.encode(version) != frame[body_offset:]:
             return None
-        # The offset stands where two requests that differ in nothing else begin to differ.
-        zero, ones = (
+        zeros, ones = (
             _with_partition(request, asked.replace(fetch_offset=offset)).encode(version)
             for offset in (0, -1)
         )
-        at = body_offset + next(i for i, byte in enumerate(zero) if byte != ones[i])
-        return cls(
-            broker,
-            bytes(frame[:_HEAD_END]),
-            bytes(frame[_PREFIX_START:at]),
-            bytes(frame[at + _OFFSET_SIZE :]),
-            request,
-        )
+        before, behind = find_pattern(zeros, ones, {_OFFSET_SIZE: "q"}).constants
+        prefix = bytes(frame[_PREFIX_START:body_offset]) + before
+        return cls(broker, bytes(frame[:_HEAD_END]), prefix, behind, request)
 
     def handle(self, broker: Broker, frame: memoryview) -> Frame | None:
         """Answer a request that fits and finds enough; None if it has to go the general way."""
