@@ -1,4 +1,4 @@
-"""``python -m bench [--quick] [--json] [codec|log|broker|coordinators|spark-decode ...]``."""
+"""``python -m bench [--quick] [--json] [codec|log|broker|coordinators|columnar ...]``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from importlib import import_module
 
 from bench.report import show
 
-SECTIONS = ("codec", "log", "broker", "coordinators", "spark-decode")
+SECTIONS = {
+    "codec": "bench.codec",
+    "log": "bench.log",
+    "broker": "bench.broker.section",
+    "coordinators": "bench.coordinators.section",
+    "columnar": "bench.columnar",
+}
 
 
 def main() -> int:
@@ -22,7 +28,7 @@ def main() -> int:
     options = parser.parse_args()
     rows = []
     for section in options.sections or SECTIONS:
-        rows += import_module(f"bench.{section.replace('-', '_')}").run(quick=options.quick)
+        rows += import_module(SECTIONS[section]).run(quick=options.quick)
     show(rows, as_json=options.json)
     return int(options.strict and any("MISSED" in row.verdict for row in rows))
 

@@ -21,9 +21,9 @@ from dohle.core.seams import SystemClock
 from dohle.core.uuid import random_uuid
 from dohle.records.builder import BatchBuilder
 from dohle.storage.config import LogConfig
+from dohle.storage.directory.manager import Identity, LogManager
 from dohle.storage.files import OsFileSystem
 from dohle.storage.log import Log
-from dohle.storage.log_manager import Identity, LogManager
 
 #: (name, bytes of one batch's records, records, appends a round, most ratio to reach)
 APPEND_CASES = (

@@ -176,7 +176,7 @@ def broker_in(path: str, *, ends_cleanly: bool = True, **settings: str) -> Proce
 @contextmanager
 def ceiling() -> Iterator[Process]:
     """Run the bare loops."""
-    with folder() as path, Process("bench.ceiling", f"{path}/file") as found:
+    with folder() as path, Process("bench.broker.ceiling", f"{path}/file") as found:
         yield found
 
 

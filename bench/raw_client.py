@@ -15,7 +15,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from bench.ceiling import APPEND, BARE_ANSWER, COMMAND, READ, RELAY, SENDFILE, WRITE
+from bench.broker.ceiling import APPEND, BARE_ANSWER, COMMAND, READ, RELAY, SENDFILE, WRITE
 from bench.pacing import unpaced
 from dohle.core.ids import TopicName, Uuid
 from dohle.protocol.framing import encode_request, parse_response_header

@@ -12,7 +12,7 @@ import signal
 import sys
 
 from bench.pacing import unpaced_listeners
-from dohle.core.static_config import SINGLE_NODE, BrokerConfig
+from dohle.core.config.static import SINGLE_NODE, BrokerConfig
 from dohle.server.node import Node
 from dohle.server.run import run_loop, serve
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from bench.comparison.figures import Measure
-from bench.coordinators_client import connect_many
+from bench.coordinators.client import connect_many
 from bench.raw_client import build_batch, call, fetch_frame, ping_pong, produce_frame
 from bench.versus.figures import Figure
 from bench.versus.topics import create_topic

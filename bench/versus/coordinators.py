@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from bench.comparison.figures import Measure
-from bench.coordinators_client import (
+from bench.coordinators.client import (
     Conversation,
     again,
     answer_of,
@@ -26,7 +26,7 @@ from bench.coordinators_client import (
     expect,
     find_coordinators,
 )
-from bench.coordinators_transactions import (
+from bench.coordinators.transactions import (
     END_VERSION,
     PRODUCE_VERSION,
     TOPIC,

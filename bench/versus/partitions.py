@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from bench.comparison.figures import Measure
-from bench.coordinators_client import Conversation, answer_of, connect_many, converse, expect
+from bench.coordinators.client import Conversation, answer_of, connect_many, converse, expect
 from bench.raw_client import (
     FETCH_VERSION,
     PRODUCE_VERSION,

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from bench.comparison.figures import Measure
-from bench.coordinators_client import connect_many
+from bench.coordinators.client import connect_many
 from bench.processes import Sample
 from bench.raw_client import (
     Load,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from bench.coordinators_client import answer_of
+from bench.coordinators.client import answer_of
 from bench.raw_client import METADATA_VERSION, call, connect, frame
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, Uuid

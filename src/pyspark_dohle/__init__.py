@@ -52,7 +52,7 @@ class DefaultSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Write rows to topics, once. What is there stays; another mode is refused."""
         from dohle.spark.options import OptionError
-        from dohle.spark.sink import batch_writer
+        from dohle.spark.sink.sink import batch_writer
 
         if overwrite:
             raise OptionError('topics are not overwritten: use mode("append")')
@@ -60,6 +60,6 @@ class DefaultSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Write the rows of a stream to topics."""
-        from dohle.spark.sink import stream_writer
+        from dohle.spark.sink.sink import stream_writer
 
         return stream_writer(self.options, schema)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dohle.testing.broker import Broker
-from tests.cli.commands import Command
+from tests.cli.running import Command
 
 
 @pytest.fixture(scope="package")

@@ -11,7 +11,7 @@ import pytest
 
 from dohle import __version__
 from dohle.cli.main import build_parser, main
-from tests.cli.files import SEGMENT, batch, orders, write_segment
+from tests.cli.dump.files import SEGMENT, batch, orders, write_segment
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from dohle.cli.log_lines import JsonFormatter, TextFormatter
 from dohle.cli.output import print_fields, print_json, print_table
-from tests.cli.commands import Command, lines
+from tests.cli.running import Command, lines
 from tests.cli.terminals import run_on_terminal
 
 ROWS: list[dict[str, object]] = [

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple, Self, TypeVar
 
-from dohle.client.addresses import Address
+from dohle.client.net.addresses import Address
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, TopicName, Uuid
 from dohle.protocol.apis import ApiKey, find_api

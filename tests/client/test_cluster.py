@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dohle.client.backoff import Backoff
 from dohle.client.cluster import Cluster
 from dohle.client.config import ClientConfig
 from dohle.client.errors import ClientClosed, ConnectionClosed, TimedOut
 from dohle.client.metadata import Broker, ClusterMetadata
+from dohle.client.net.backoff import Backoff
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
 from dohle.protocol.apis import ApiKey

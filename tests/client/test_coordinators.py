@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dohle.client.admin import Admin
+from dohle.client.admin.admin import Admin
 from dohle.client.cluster import Cluster
 from dohle.client.config import ClientConfig
 from dohle.client.coordinators import CoordinatorKind

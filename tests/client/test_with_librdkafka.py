@@ -21,9 +21,9 @@ from dohle.client import (
     ProducerConfig,
     run,
 )
-from dohle.client.partitioner import partition_of_key
+from dohle.client.producer.partitioner import partition_of_key
 from dohle.core.ids import TopicName, TopicPartition
-from dohle.records.compression import Codec
+from dohle.records.compression.codecs import Codec
 from dohle.records.record import Header, Record
 
 NOW_MS = 1_700_000_000_000

@@ -28,7 +28,7 @@ from dohle.protocol.messages.metadata import (
 from dohle.protocol.messages.produce import ProduceResponse
 from dohle.records.batch import batches
 from dohle.records.builder import BatchBuilder
-from dohle.records.compression import Codec
+from dohle.records.compression.codecs import Codec
 from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import Record
 from dohle.testing import Broker

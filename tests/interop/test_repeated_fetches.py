@@ -24,7 +24,7 @@ from dohle.protocol.messages.metadata import (
     MetadataResponse,
 )
 from dohle.records.batch import batches
-from dohle.records.compression import Codec
+from dohle.records.compression.codecs import Codec
 from dohle.testing import Broker
 from tests.interop.conftest import NewTopic
 from tests.interop.wire import Wire, batch_of, fetch_request

@@ -37,7 +37,7 @@ from dohle.protocol.messages.produce import (
 from dohle.protocol.schema import Request, Response
 from dohle.records.batch import Batch, batches
 from dohle.records.builder import BatchBuilder
-from dohle.records.compression import Codec
+from dohle.records.compression.codecs import Codec
 
 DEADLINE_S = 20.0
 FETCH_BYTES_MAX = 64 * 1024 * 1024

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.test_transactions import set_transaction_version
+from tests.client.transactions.test_transactions import set_transaction_version
 from tests.interop.quick_broker import QUICK
 from tests.jvm.apache_kafka import ApacheKafka
 from tests.jvm.jvm import Jvm
-from tests.spark.sink_scenarios import SCENARIOS, Scenario, World, play
+from tests.spark.sink.sink_scenarios import SCENARIOS, Scenario, World, play
 
 
 @pytest.fixture(params=[2, 1])

@@ -13,7 +13,7 @@ from dohle.client import Admin, NewTopic
 from tests.interop.waiting import wait_until
 from tests.jvm.apache_kafka import ApacheKafka
 from tests.jvm.jvm import Jvm
-from tests.spark.reading import (
+from tests.spark.source.reading import (
     Engine,
     Seen,
     ask,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from dohle.core.config.static import SINGLE_NODE, BrokerConfig
 from dohle.core.ids import BrokerId, TopicName, Uuid
 from dohle.core.seams import Rng
-from dohle.core.static_config import SINGLE_NODE, BrokerConfig
 from dohle.metadata.bootstrap import activation_records, default_bootstrap_records
 from dohle.metadata.brokers import register_broker, unfence_broker
 from dohle.metadata.context import ControllerContext

@@ -11,7 +11,7 @@ from typing import Any
 
 from dohle.protocol.apis import APIS, Api
 from dohle.protocol.schema import Request, Struct
-from dohle.server.handlers.registry import all_handlers
+from dohle.server.registry import all_handlers
 
 _BY_NAME = {api.name: api for api in APIS.values()}
 

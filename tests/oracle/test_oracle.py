@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dohle.protocol.apis import APIS
-from dohle.server.handlers.registry import all_handlers
+from dohle.server.registry import all_handlers
 from tests.oracle import transcripts
 from tests.oracle.areas import CONFIG, all_areas
 from tests.oracle.bodies import versions_of

@@ -131,9 +131,9 @@ def loaded():
     prefix = "dohle.protocol.messages."
     return sorted(name.removeprefix(prefix) for name in sys.modules if name.startswith(prefix))
 assert loaded() == ["index"], loaded()
-assert "dohle.protocol.compiler" not in sys.modules
+assert "dohle.protocol.codec.compiler" not in sys.modules
 apis.find_api(12).request()
 assert loaded() == ["heartbeat", "index"], loaded()
-assert "dohle.protocol.compiler" not in sys.modules
+assert "dohle.protocol.codec.compiler" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], check=True)

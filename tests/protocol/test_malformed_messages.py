@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dohle.core.ids import Uuid
+from dohle.protocol.codec.unsigned_varint import RecordsElsewhere, uvarint
 from dohle.protocol.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
 from dohle.protocol.fields import array, int8, int16, int32, string, uuid
 from dohle.protocol.messages.api_versions import ApiVersionsResponse
@@ -20,7 +21,6 @@ from dohle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from dohle.protocol.messages.produce import ProduceRequest
 from dohle.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from dohle.protocol.schema import Data, Message, Struct
-from dohle.protocol.varint import RecordsElsewhere, uvarint
 from tests.protocol.random_messages import MESSAGES, PAIRS, messages
 
 

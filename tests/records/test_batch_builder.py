@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.records.batch import Batch, RecordBatch, read_batch
 from dohle.records.builder import BatchBuilder, build_empty_batch, record_size_max
-from dohle.records.compression import Codec
+from dohle.records.compression.codecs import Codec
 from dohle.records.errors import InvalidRecord
 from dohle.records.record import Record, TimestampType
 

@@ -18,12 +18,12 @@ from kafka.record.memory_records import MemoryRecordsBuilder as KafkaPythonBuild
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.records.batch import Batch, RecordBatch, batches, read_batch
 from dohle.records.builder import BatchBuilder
-from dohle.records.compression import Codec, compress
+from dohle.records.checking.validation import RecordErrors, ValidationRules, validate_batch
+from dohle.records.compression.codecs import Codec, compress
 from dohle.records.control import build_txn_marker
 from dohle.records.conversion import down_convert, magic_of, to_v2
 from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import Record, TimestampType
-from dohle.records.validation import RecordErrors, ValidationRules, validate_batch
 
 NOW_MS = 1_700_000_000_000
 LEGACY_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dohle.core.errors import KafkaError
 from dohle.records.batch import Batch, CorruptBatch, IncompleteBatch, batches, read_batch
-from dohle.records.compression import Codec, compress
+from dohle.records.compression.codecs import Codec, compress
 from dohle.records.errors import DecompressedTooLarge, InvalidRecord
 from dohle.records.legacy import LegacyBatch, Message, build_message_set
 from dohle.records.record import Record, TimestampType

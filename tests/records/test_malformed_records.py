@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.records.batch import HEADER_SIZE, batches, read_batch
 from dohle.records.builder import BatchBuilder
-from dohle.records.compression import Codec, compress
+from dohle.records.compression.codecs import Codec, compress
 from dohle.records.errors import DecompressedTooLarge, InvalidRecord
 from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import Record, decode_records

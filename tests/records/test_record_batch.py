@@ -22,7 +22,7 @@ from dohle.records.batch import (
     stamp_log_append_time,
 )
 from dohle.records.builder import BatchBuilder
-from dohle.records.compression import Codec
+from dohle.records.compression.codecs import Codec
 from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import TimestampType
 

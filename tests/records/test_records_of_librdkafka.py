@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from dohle.records.batch import batches
 from dohle.records.builder import BatchBuilder
-from dohle.records.compression import Codec
+from dohle.records.compression.codecs import Codec
 from dohle.records.control import build_txn_marker
 from dohle.records.record import Record
 

@@ -20,7 +20,7 @@ from kafka.record.memory_records import MemoryRecordsBuilder as KafkaPythonBuild
 
 from dohle.records.batch import batches
 from dohle.records.builder import BatchBuilder
-from dohle.records.compression import Codec
+from dohle.records.compression.codecs import Codec
 from dohle.records.control import build_txn_marker
 from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import Record

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dohle.cli.storage_format import Formatter
+from dohle.cli.commands.storage_format import Formatter
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, Uuid
 from dohle.metadata.controller import delete_topics
@@ -23,9 +23,9 @@ from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from dohle.protocol.messages.records.cluster_metadata import RemoveTopicRecord
 from dohle.records.batch import batches
 from dohle.server.node import Node
+from dohle.storage.directory.directory import LogDirectoryInUse
+from dohle.storage.directory.meta_properties import InvalidMetaProperties
 from dohle.storage.files import OsFileSystem
-from dohle.storage.log_directory import LogDirectoryInUse
-from dohle.storage.meta_properties import InvalidMetaProperties
 from tests.server.faults import DEADLINE_S, FaultyFileSystem, until, watched_node
 from tests.server.wire import (
     UnsyncedFileSystem,

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dohle.core.config.static import SINGLE_NODE, BrokerConfig
 from dohle.core.ids import ProducerId, TopicName
-from dohle.core.static_config import SINGLE_NODE, BrokerConfig
 from dohle.protocol.apis import find_api
 from dohle.protocol.framing import encode_request, parse_response_header
 from dohle.protocol.messages.create_topics import (

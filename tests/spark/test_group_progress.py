@@ -18,7 +18,7 @@ from dohle.protocol.messages.find_coordinator import (
 from dohle.spark.group_progress import GroupProgress
 from dohle.testing import Broker
 from tests.client.scripted_broker import ScriptedCluster, within
-from tests.spark.reading import ask
+from tests.spark.source.reading import ask
 
 PARTITION = TopicPartition(TopicName("t"), 0)
 

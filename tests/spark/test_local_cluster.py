@@ -24,7 +24,7 @@ from dohle.spark import find_java
 from dohle.spark.pipelines.project import make_project
 from dohle.testing import Broker
 from tests.spark.conftest import NewTopicName
-from tests.spark.reading import ask, consume, produce
+from tests.spark.source.reading import ask, consume, produce
 
 _ROOT = Path(__file__).parents[2]
 _PROGRAM = Path(__file__).with_name("local_cluster_program.py")

@@ -15,14 +15,14 @@ from dohle.records.batch import Batch, Codec, Record, batches
 from dohle.records.builder import BatchBuilder
 from dohle.records.control import build_txn_marker
 from dohle.storage.config import LogConfig, LogManagerConfig
+from dohle.storage.directory.manager import Identity, LogManager
 from dohle.storage.files import FileSystem, join
-from dohle.storage.index import IndexMemory
 from dohle.storage.log import Log
-from dohle.storage.log_manager import Identity, LogManager
 from dohle.storage.log_values import AppendInfo, Isolation
-from dohle.storage.producer_state import AppendOrigin
-from dohle.storage.replica_places import AssignmentOf
-from dohle.testing.simulated_files import SimulatedFileSystem
+from dohle.storage.moves.places import AssignmentOf
+from dohle.storage.producers.state import AppendOrigin
+from dohle.storage.segment.index import IndexMemory
+from dohle.testing.simulation.files import SimulatedFileSystem
 
 NOW_MS = 1_700_000_000_000
 PARTITION = TopicPartition(TopicName("orders"), 0)

@@ -23,11 +23,11 @@ from dohle.records.batch import batches
 from dohle.records.builder import BatchBuilder
 from dohle.records.control import build_txn_marker
 from dohle.storage.config import LogConfig
+from dohle.storage.directory.manager import Identity, LogManager
+from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.log import Log
-from dohle.storage.log_manager import Identity, LogManager
-from dohle.storage.producer_state import AppendOrigin
-from dohle.storage.retention import delete_old_segments
-from dohle.testing.simulated_files import SimulatedCrash, SimulatedFileSystem
+from dohle.storage.producers.state import AppendOrigin
+from dohle.testing.simulation.files import SimulatedCrash, SimulatedFileSystem
 
 PARTITION = TopicPartition(TopicName("t"), 0)
 IDENTITY = Identity("cluster", BrokerId(1))

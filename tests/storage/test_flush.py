@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.storage.config import LogConfig
+from dohle.storage.directory.manager import DueFlush
+from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.flush import FlushSchedule
-from dohle.storage.log_manager import DueFlush
-from dohle.storage.retention import delete_old_segments
-from dohle.testing.simulated_faults import Operation
-from dohle.testing.simulated_files import SimulatedCrash
+from dohle.testing.simulation.disk_faults import Operation
+from dohle.testing.simulation.files import SimulatedCrash
 from tests.storage.logs import (
     BATCH_SIZE,
     LEADER_EPOCH,

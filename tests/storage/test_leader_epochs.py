@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dohle.storage.checkpoints import CorruptCheckpoint
+from dohle.storage.directory.checkpoints import CorruptCheckpoint
 from dohle.storage.leader_epochs import (
     UNDEFINED_END_OFFSET,
     EpochEndOffset,
@@ -15,8 +15,8 @@ from dohle.storage.leader_epochs import (
     LeaderEpochs,
     parse_leader_epochs,
 )
-from dohle.testing.simulated_faults import Operation
-from dohle.testing.simulated_files import SimulatedCrash, SimulatedFileSystem
+from dohle.testing.simulation.disk_faults import Operation
+from dohle.testing.simulation.files import SimulatedCrash, SimulatedFileSystem
 
 FOLDER = "/data/orders-0"
 PATH = f"{FOLDER}/leader-epoch-checkpoint"

@@ -14,7 +14,7 @@ from dohle.records.legacy import Message, build_message_set
 from dohle.storage.config import LogConfig
 from dohle.storage.files import OsFileSystem
 from dohle.storage.leader_epochs import EpochEntry
-from dohle.storage.producer_state import AppendOrigin
+from dohle.storage.producers.state import AppendOrigin
 from tests.storage.logs import (
     LEADER_EPOCH,
     NOW_MS,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dohle.core.errors import ErrorCode
 from dohle.storage.config import LogConfig
 from dohle.storage.log import Log
-from dohle.testing.simulated_faults import Operation
+from dohle.testing.simulation.disk_faults import Operation
 from tests.storage.logs import (
     BATCH_SIZE,
     LEADER_EPOCH,

@@ -18,11 +18,11 @@ from dohle.core.uuid import random_uuid
 from dohle.records.batch import Codec, batches
 from dohle.records.builder import BatchBuilder
 from dohle.storage.config import LogConfig
+from dohle.storage.directory.manager import Identity, LogManager
+from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.log import Log
-from dohle.storage.log_manager import Identity, LogManager
 from dohle.storage.log_values import Isolation
-from dohle.storage.retention import delete_old_segments
-from dohle.testing.simulated_files import SimulatedFileSystem
+from dohle.testing.simulation.files import SimulatedFileSystem
 
 PARTITION = TopicPartition(TopicName("model"), 3)
 TOPIC_ID = random_uuid(random.Random(1))

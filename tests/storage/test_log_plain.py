@@ -10,12 +10,12 @@ import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.records.batch import RecordBatch
-from dohle.records.plain import plain_batch
-from dohle.records.validation import ValidationRules
+from dohle.records.checking.fast_check import plain_batch
+from dohle.records.checking.validation import ValidationRules
 from dohle.storage.config import LogConfig
 from dohle.storage.log import Log
 from dohle.storage.log_values import AppendInfo
-from dohle.testing.simulated_faults import Operation
+from dohle.testing.simulation.disk_faults import Operation
 from tests.storage.logs import (
     BATCH_SIZE,
     LEADER_EPOCH,

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from dohle.core.errors import ErrorCode
 from dohle.records.batch import Batch, Codec, Record, batches
 from dohle.storage.config import LogConfig
+from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.files import OsFileSystem
-from dohle.storage.index import IndexMemory
 from dohle.storage.log import Log
 from dohle.storage.log_values import Isolation
-from dohle.storage.retention import delete_old_segments
+from dohle.storage.segment.index import IndexMemory
 from tests.storage.logs import (
     BATCH_SIZE,
     LEADER_EPOCH,

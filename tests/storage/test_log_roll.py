@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dohle.storage.config import LogConfig
-from dohle.storage.index import OffsetPosition, TimestampOffset
 from dohle.storage.log import Log
+from dohle.storage.segment.index import OffsetPosition, TimestampOffset
 from tests.storage.logs import (
     BATCH_SIZE,
     LEADER_EPOCH,

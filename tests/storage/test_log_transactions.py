@@ -14,7 +14,7 @@ from dohle.records.control import parse_txn_marker
 from dohle.storage.config import LogConfig
 from dohle.storage.log import Log
 from dohle.storage.log_values import Isolation
-from dohle.storage.transaction_index import AbortedTransaction
+from dohle.storage.segment.transaction_index import AbortedTransaction
 from tests.storage.logs import (
     LEADER_EPOCH,
     NOW_MS,

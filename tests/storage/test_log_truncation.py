@@ -9,12 +9,12 @@ import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicPartition
-from dohle.storage.checkpoints import read_offsets
 from dohle.storage.config import LogConfig
+from dohle.storage.directory.checkpoints import read_offsets
 from dohle.storage.leader_epochs import EpochEntry
 from dohle.storage.log import Log
-from dohle.testing.simulated_faults import Operation
-from dohle.testing.simulated_files import SimulatedCrash
+from dohle.testing.simulation.disk_faults import Operation
+from dohle.testing.simulation.files import SimulatedCrash
 from tests.storage.logs import (
     BATCH_SIZE,
     LEADER_EPOCH,

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from dohle.storage.files import write_atomically
-from dohle.testing.simulated_faults import Operation
-from dohle.testing.simulated_files import SimulatedCrash, SimulatedFileSystem
+from dohle.testing.simulation.disk_faults import Operation
+from dohle.testing.simulation.files import SimulatedCrash, SimulatedFileSystem
 
 PATH = "/data/replication-offset-checkpoint"
 OLD = b"old " * 500

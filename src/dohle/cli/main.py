@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 
 from dohle import __version__
-from dohle.cli import (
+from dohle.cli.commands import (
     cluster,
     configs,
     consume,

@@ -10,8 +10,18 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from dohle.client.admin import Admin
-from dohle.client.admin_values import (
+from dohle.client.admin.admin import Admin
+from dohle.client.admin.group_values import (
+    GroupDescription,
+    GroupListing,
+    GroupMemberDescription,
+    GroupType,
+    ProducerDescription,
+    TransactionDescription,
+    TransactionListing,
+)
+from dohle.client.admin.results import Results
+from dohle.client.admin.values import (
     AlterOp,
     BrokerDescription,
     ClusterDescription,
@@ -33,28 +43,18 @@ from dohle.client.config import (
     OffsetReset,
     ProducerConfig,
 )
-from dohle.client.consumer import Consumer
+from dohle.client.consumer.consumer import Consumer
+from dohle.client.consumer.fetched import ConsumedRecord
+from dohle.client.consumer.offsets import OffsetInfo
+from dohle.client.consumer.starts import At, Beginning, End, MaxTimestamp, Since, Start, Tail
 from dohle.client.errors import ClientClosed, ConnectionClosed, TimedOut
-from dohle.client.fetched import ConsumedRecord
-from dohle.client.group_membership import GroupMetadata
-from dohle.client.group_offsets import OffsetAndMetadata
-from dohle.client.group_values import (
-    GroupDescription,
-    GroupListing,
-    GroupMemberDescription,
-    GroupType,
-    ProducerDescription,
-    TransactionDescription,
-    TransactionListing,
-)
+from dohle.client.group.membership import GroupMetadata
+from dohle.client.group.offsets import OffsetAndMetadata
+from dohle.client.group.rebalance_listener import RebalanceListener
 from dohle.client.metadata import Broker, ClusterMetadata, PartitionInfo, TopicInfo
-from dohle.client.offsets import OffsetInfo
-from dohle.client.producer import Producer
-from dohle.client.producer_batch import RecordMetadata
-from dohle.client.rebalance_listener import RebalanceListener
-from dohle.client.results import Results
-from dohle.client.starts import At, Beginning, End, MaxTimestamp, Since, Start, Tail
-from dohle.client.transaction_ends import PreparedTransaction, end_transaction
+from dohle.client.producer.batch import RecordMetadata
+from dohle.client.producer.producer import Producer
+from dohle.client.transactions.ends import PreparedTransaction, end_transaction
 
 __all__ = [
     "Admin",

@@ -20,10 +20,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Self, TypeVar
 
-from dohle.client.addresses import Address, parse_bootstrap
-from dohle.client.backoff import Backoff
 from dohle.client.config import ClientConfig
-from dohle.client.connection import SHARED, Channel, Connection
 from dohle.client.coordinators import Coordinators
 from dohle.client.errors import (
     ClientClosed,
@@ -33,6 +30,9 @@ from dohle.client.errors import (
     is_retriable,
 )
 from dohle.client.metadata import Broker, ClusterMetadata, PartitionInfo, TopicInfo
+from dohle.client.net.addresses import Address, parse_bootstrap
+from dohle.client.net.backoff import Backoff
+from dohle.client.net.connection import SHARED, Channel, Connection
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition
 from dohle.core.seams import Rng, system_rng

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from dohle.client.assignors import ASSIGNORS
-from dohle.records.compression import Codec
+from dohle.client.group.assignors import ASSIGNORS
+from dohle.records.compression.codecs import Codec
 
 #: Batches of one producer and partition that a broker remembers, and so can tell from repeats.
 IDEMPOTENT_IN_FLIGHT_MAX = 5

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from dohle.client.connection import SHARED, Channel, Connection
+from dohle.client.admin.results import Results
 from dohle.client.errors import answered_error
+from dohle.client.net.connection import SHARED, Channel, Connection
 from dohle.client.node_requests import ask_nodes
-from dohle.client.results import Results
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
 from dohle.protocol.messages.find_coordinator import (

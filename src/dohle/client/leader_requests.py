@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
+from dohle.client.admin.results import Results
 from dohle.client.cluster import Cluster
-from dohle.client.connection import Connection
 from dohle.client.metadata import PartitionInfo
+from dohle.client.net.connection import Connection
 from dohle.client.node_requests import ask_nodes
-from dohle.client.results import Results
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicPartition
 

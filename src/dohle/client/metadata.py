@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dohle.client.addresses import Address
 from dohle.client.errors import answered_error
+from dohle.client.net.addresses import Address
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
 from dohle.core.uuid import ZERO_UUID

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from dohle.client.connection import Connection
+from dohle.client.admin.results import Results
 from dohle.client.errors import is_retriable
-from dohle.client.results import Results
+from dohle.client.net.connection import Connection
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName
 

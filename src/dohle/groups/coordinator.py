@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterator, Set
 from dohle.coordination.effects import Effects, Ticket, TransactionalProducer
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import GroupId
-from dohle.groups.classic import ClassicGroups
-from dohle.groups.classic_group import ClassicGroup, ClassicState
-from dohle.groups.consumer import ConsumerGroups
+from dohle.groups.classic.commands import ClassicGroups
+from dohle.groups.classic.group import ClassicGroup, ClassicState
+from dohle.groups.consumer.commands import ConsumerGroups
 from dohle.groups.context import GroupContext
 from dohle.groups.group import Group
-from dohle.groups.offsets import Offsets
+from dohle.groups.offsets.commands import Offsets
 from dohle.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from dohle.protocol.messages.list_groups import ListedGroup
 from dohle.protocol.record_framing import CoordinatorRecord

@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
-from dohle.core.broker_configs import BROKER_CONFIGS
-from dohle.core.config import ConfigKey, ConfigType
+from dohle.core.config.broker import BROKER_CONFIGS
+from dohle.core.config.definition import ConfigKey, ConfigType
+from dohle.core.config.group import GROUP_CONFIGS, validate_group_overrides
+from dohle.core.config.static import validate_broker_overrides
+from dohle.core.config.topic import TOPIC_CONFIGS, validate_topic_overrides
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.group_configs import GROUP_CONFIGS, validate_group_overrides
 from dohle.core.ids import TopicName
-from dohle.core.static_config import validate_broker_overrides
-from dohle.core.topic_configs import TOPIC_CONFIGS, validate_topic_overrides
 from dohle.metadata.context import MIN_INSYNC_REPLICAS, ControllerContext
 from dohle.metadata.decision import (
     NO_ERROR,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dohle.core.config.static import BrokerConfig
 from dohle.core.ids import BrokerId, TopicName
 from dohle.core.seams import Rng
-from dohle.core.static_config import BrokerConfig
 from dohle.metadata.image import ClusterImage
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from dohle.core.describe_configs import describe_topic
+from dohle.core.config.describe import describe_topic
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, Uuid
 from dohle.core.uuid import random_uuid

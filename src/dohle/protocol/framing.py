@@ -12,9 +12,9 @@ import struct
 from typing import NamedTuple
 
 from dohle.protocol.apis import find_api
+from dohle.protocol.codec.unsigned_varint import STRING_BYTES_MAX, read_unknown_tags
 from dohle.protocol.errors import MalformedMessage, UnencodableMessage
 from dohle.protocol.schema import Buffer, Records, Request, Response
-from dohle.protocol.varint import STRING_BYTES_MAX, read_unknown_tags
 
 _SIZE = struct.Struct(">i")
 _REQUEST_HEAD = struct.Struct(">hhi")

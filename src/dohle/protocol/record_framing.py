@@ -18,9 +18,9 @@ from dohle.protocol.apis import (
     coordinator_record,
     remote_log_metadata_record,
 )
+from dohle.protocol.codec.unsigned_varint import read_uvarint, uvarint
 from dohle.protocol.errors import MalformedMessage
 from dohle.protocol.schema import Buffer, CoordinatorKey, CoordinatorValue, Message, MetadataRecord
-from dohle.protocol.varint import read_uvarint, uvarint
 
 FRAME_VERSION = 1
 

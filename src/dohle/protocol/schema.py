@@ -117,7 +117,7 @@ class StructMeta(type):
 
 def _first_init(self: Struct, **values: Any) -> None:
     """Give the class of its first instance the real constructor."""
-    from dohle.protocol.compiler import compile_init
+    from dohle.protocol.codec.compiler import compile_init
 
     init = compile_init(type(self))
     type.__setattr__(type(self), "__init__", init)
@@ -262,7 +262,7 @@ class Message(Struct):
 
     @classmethod
     def _encoder(cls, version: int) -> Encoder:
-        from dohle.protocol.compiler import compile_encoder
+        from dohle.protocol.codec.compiler import compile_encoder
 
         cls._check_version(version)
         encoder = cls._encoders[version] = compile_encoder(cls, version)
@@ -270,7 +270,7 @@ class Message(Struct):
 
     @classmethod
     def _decoder(cls, version: int, *, view: bool) -> Decoder:
-        from dohle.protocol.compiler import compile_decoder
+        from dohle.protocol.codec.compiler import compile_decoder
 
         cls._check_version(version)
         decoder = compile_decoder(cls, version, view=view)

@@ -18,7 +18,7 @@ from typing import Protocol
 import crc32c
 
 from dohle.core.ids import NO_PRODUCER_ID, ProducerId
-from dohle.records.compression import DECOMPRESSED_BYTES_MAX, Codec, codec_of, decompress
+from dohle.records.compression.codecs import DECOMPRESSED_BYTES_MAX, Codec, codec_of, decompress
 from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord
 from dohle.records.legacy import MESSAGE_SIZE_MIN, LegacyBatch
 from dohle.records.record import Record, TimestampType, decode_records

@@ -28,7 +28,7 @@ from dohle.records.batch import (
     NO_SEQUENCE,
     TRANSACTIONAL_FLAG,
 )
-from dohle.records.compression import Codec, compress
+from dohle.records.compression.codecs import Codec, compress
 from dohle.records.errors import InvalidRecord
 from dohle.records.record import NO_TIMESTAMP, Header, TimestampType
 from dohle.records.varint import INT32_MAX, INT64_MAX, SHORT_VARINTS, encode_varint

@@ -3,7 +3,8 @@
 Up: the whole message set of a Produce request before version 3 becomes one batch with offsets from
 zero. Format 0 has no timestamps, so its records get -1. What only messages have is checked here
 (their checksums, their formats, who set the time); everything else is for
-:func:`dohle.records.validation.validate_batch`, which the new batch has to pass like any other.
+:func:`dohle.records.checking.validation.validate_batch`, which the new batch has to pass
+like any other.
 
 Down: Fetch before version 4 knows only formats 0 and 1. Headers and control batches do not exist
 there and are left out, records of aborted transactions are not recognised and stay, and zstd cannot
@@ -16,11 +17,11 @@ from __future__ import annotations
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.records.batch import Batch, batches
 from dohle.records.builder import BatchBuilder
-from dohle.records.compression import DECOMPRESSED_BYTES_MAX, Codec
+from dohle.records.checking.validation import RecordErrors
+from dohle.records.compression.codecs import DECOMPRESSED_BYTES_MAX, Codec
 from dohle.records.errors import InvalidRecord
 from dohle.records.legacy import LegacyBatch, Message, build_message_set
 from dohle.records.record import TimestampType
-from dohle.records.validation import RecordErrors
 
 _MAGIC_AT = 16
 

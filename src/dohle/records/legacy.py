@@ -15,7 +15,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dohle.core.ids import NO_PRODUCER_ID
-from dohle.records.compression import DECOMPRESSED_BYTES_MAX, Codec, codec_of, compress, decompress
+from dohle.records.compression.codecs import (
+    DECOMPRESSED_BYTES_MAX,
+    Codec,
+    codec_of,
+    compress,
+    decompress,
+)
 from dohle.records.errors import CorruptBatch, InvalidRecord
 from dohle.records.record import NO_TIMESTAMP, Record, TimestampType
 

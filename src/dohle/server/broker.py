@@ -10,30 +10,30 @@ import logging
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable, Mapping, Sequence
 
-from dohle.core.config import ConfigValues
+from dohle.core.config.definition import ConfigValues
+from dohle.core.config.static import BrokerConfig, effective_broker_config
+from dohle.core.config.topic import effective_topic_config
 from dohle.core.errors import KafkaError
 from dohle.core.ids import TopicName, TopicPartition, Uuid
 from dohle.core.seams import Clock, Rng
-from dohle.core.static_config import BrokerConfig, effective_broker_config
-from dohle.core.topic_configs import effective_topic_config
 from dohle.metadata.delta import Delta, PartitionChange
 from dohle.metadata.image import ClusterImage, ResourceType, TopicImage
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.api_versions import ApiVersionsResponse
 from dohle.replication.fetch_sessions import FetchSessionCache
 from dohle.replication.waiting import Waiting
-from dohle.server.controller import Controller
 from dohle.server.coordinators.setup import Coordinators
-from dohle.server.dispatch import Handler
 from dohle.server.handlers.api_versions import unsupported_version_response
-from dohle.server.parked_fetch import ParkedFetch
-from dohle.server.partitions import Partition, Partitions
-from dohle.server.producer_ids import ProducerIds
-from dohle.server.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
-from dohle.server.slices import Slices
-from dohle.server.txn_markers import TxnMarkers
-from dohle.server.txn_verification import LocalCoordinators, TxnVerification
-from dohle.storage.log_manager import LogManager
+from dohle.server.net.dispatch import Handler
+from dohle.server.net.slices import Slices
+from dohle.server.partitions.delayed_fetch import ParkedFetch
+from dohle.server.partitions.partitions import Partition, Partitions
+from dohle.server.partitions.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
+from dohle.server.quorum.controller import Controller
+from dohle.server.transactions.markers import TxnMarkers
+from dohle.server.transactions.producer_ids import ProducerIds
+from dohle.server.transactions.verification import LocalCoordinators, TxnVerification
+from dohle.storage.directory.manager import LogManager
 
 logger = logging.getLogger("dohle.server")
 

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from os.path import abspath
 
-from dohle.core.config import ConfigValues
+from dohle.core.config.definition import ConfigValues
+from dohle.core.config.listeners import Listener
+from dohle.core.config.static import BrokerConfig
+from dohle.core.config.topic import effective_topic_config
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition, Uuid
-from dohle.core.listeners import Listener
 from dohle.core.seams import Clock, Rng, SystemClock, system_rng
-from dohle.core.static_config import BrokerConfig
-from dohle.core.topic_configs import effective_topic_config
 from dohle.core.uuid import is_reserved, random_uuid, uuid_to_text
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.controller import (
@@ -37,18 +37,18 @@ from dohle.protocol.messages.broker_registration import (
     Listener as RegisteredListener,
 )
 from dohle.server.broker import Broker
-from dohle.server.controller import Controller
-from dohle.server.dispatch import Dispatcher
-from dohle.server.handlers.registry import all_handlers
-from dohle.server.listener import ConnectionLimits, ListeningSocket
-from dohle.server.metadata_log import MetadataLog
-from dohle.server.partitions import log_config
+from dohle.server.net.dispatch import Dispatcher
+from dohle.server.net.listener import ConnectionLimits, ListeningSocket
+from dohle.server.partitions.partitions import log_config
+from dohle.server.quorum.controller import Controller
+from dohle.server.quorum.metadata_log import MetadataLog
+from dohle.server.registry import all_handlers
 from dohle.storage.config import LogConfig, LogManagerConfig
+from dohle.storage.directory.directory import LogDirectory
+from dohle.storage.directory.manager import DueFlush, Identity, LogManager
+from dohle.storage.directory.meta_properties import InvalidMetaProperties, load_ensemble
 from dohle.storage.files import FileSystem, OsFileSystem
-from dohle.storage.log_directory import LogDirectory
-from dohle.storage.log_manager import DueFlush, Identity, LogManager
-from dohle.storage.meta_properties import InvalidMetaProperties, load_ensemble
-from dohle.storage.replica_places import Assignment
+from dohle.storage.moves.places import Assignment
 
 logger = logging.getLogger("dohle.server")
 

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from dohle.core.static_config import BrokerConfig
+from dohle.core.config.static import BrokerConfig
 from dohle.server.node import Node
 
 logger = logging.getLogger("dohle.server")

@@ -7,8 +7,8 @@ dohle[spark]``.
 
 from __future__ import annotations
 
-from dohle.spark.java import Java, JavaOrigin, JavaUnavailable, find_java
 from dohle.spark.session import session
+from dohle.spark.setup.java import Java, JavaOrigin, JavaUnavailable, find_java
 from dohle.spark.streams import stream
 
 __all__ = ["Java", "JavaOrigin", "JavaUnavailable", "find_java", "session", "stream"]

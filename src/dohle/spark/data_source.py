@@ -6,13 +6,13 @@ from pyspark.sql import types
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
 from dohle.spark.options import OptionError, Options
-from dohle.spark.source import BatchReader, StreamReader
-from dohle.spark.source_options import (
+from dohle.spark.source.options import (
     Query,
     check_source_names,
     parse_source_options,
     wants_headers,
 )
+from dohle.spark.source.source import BatchReader, StreamReader
 
 #: The columns of Spark's Kafka source.
 _COLUMNS: tuple[tuple[str, types.DataType], ...] = (

@@ -14,7 +14,7 @@ import logging
 
 from dohle.client import Admin, Cluster, OffsetAndMetadata
 from dohle.core.errors import KafkaError
-from dohle.spark.offsets import Positions
+from dohle.spark.source.offsets import Positions
 
 _log = logging.getLogger("dohle.spark")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from dohle.client import ClientConfig
-from dohle.client.addresses import parse_bootstrap
+from dohle.client.net.addresses import parse_bootstrap
 
 #: Names are lower-case: Spark hands them over like that.
 Options = Mapping[str, str]

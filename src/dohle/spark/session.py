@@ -14,9 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dohle.spark import launchers
-from dohle.spark.java import Java, JavaUnavailable, find_java
-from dohle.spark.python_launcher import make_python_launcher
+from dohle.spark.setup import launchers
+from dohle.spark.setup.java import Java, JavaUnavailable, find_java
+from dohle.spark.setup.python_launcher import make_python_launcher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.records.batch import RecordBatch, read_batch
 from dohle.storage.config import LogConfig
-from dohle.storage.producer_append import AppendOrigin
+from dohle.storage.producers.append import AppendOrigin
 
 
 def check_batches(

@@ -1,7 +1,7 @@
 """The file-system seam: every byte that storage reads or writes goes through here.
 
 Storage sees paths as plain strings and files without a cursor: each read and write names its
-position. ``OsFileSystem`` is the machine's own; ``dohle.testing.simulated_files`` is one in memory
+position. ``OsFileSystem`` is the machine's own; ``dohle.testing.simulation.files`` is one in memory
 that loses unsynced writes, tears them, fills up and flips bits.
 
 What a caller may rely on, and no more:

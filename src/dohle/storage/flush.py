@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from dohle.storage.files import FileSystem, sync_file
 from dohle.storage.leader_epochs import EpochEntry, write_leader_epochs
-from dohle.storage.segments import Segments
+from dohle.storage.segment.segments import Segments
 
 logger = logging.getLogger("dohle.storage")
 

@@ -22,7 +22,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from dohle.storage.checkpoints import (
+from dohle.storage.directory.checkpoints import (
     INT32_MAX,
     INT64_MAX,
     CorruptCheckpoint,

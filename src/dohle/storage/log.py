@@ -28,23 +28,23 @@ from dohle.records.batch import (
     set_base_offset_and_epoch,
     stamp_log_append_time,
 )
-from dohle.records.plain import PlainBatch
+from dohle.records.checking.fast_check import PlainBatch
 from dohle.storage.append_checks import check_batches
 from dohle.storage.config import LogConfig
 from dohle.storage.files import Buffer
-from dohle.storage.index import MAX_RELATIVE_OFFSET
 from dohle.storage.leader_epochs import LeaderEpochs
 from dohle.storage.log_context import LogContext
 from dohle.storage.log_files import LogFiles
 from dohle.storage.log_read import aborted_transactions, read_segments
 from dohle.storage.log_values import AppendInfo, FetchData, Isolation
-from dohle.storage.producer_append import NO_VERIFICATION, TV_UNKNOWN, VerificationGuard
-from dohle.storage.producer_replay import rebuild_producer_state
-from dohle.storage.producer_state import AppendOrigin, ProducerState
-from dohle.storage.segment import LogSegment, LogSlice, TimestampedOffset
-from dohle.storage.segment_files import DELETED_SUFFIX
-from dohle.storage.segments import Segments
-from dohle.storage.transaction_index import AbortedTransaction
+from dohle.storage.producers.append import NO_VERIFICATION, TV_UNKNOWN, VerificationGuard
+from dohle.storage.producers.replay import rebuild_producer_state
+from dohle.storage.producers.state import AppendOrigin, ProducerState
+from dohle.storage.segment.file_names import DELETED_SUFFIX
+from dohle.storage.segment.index import MAX_RELATIVE_OFFSET
+from dohle.storage.segment.segment import LogSegment, LogSlice, TimestampedOffset
+from dohle.storage.segment.segments import Segments
+from dohle.storage.segment.transaction_index import AbortedTransaction
 
 logger = logging.getLogger("dohle.storage")
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 from dohle.core.errors import KafkaError
 from dohle.core.seams import Clock, Rng
 from dohle.storage.files import FileSystem
-from dohle.storage.index import IndexMemory
-from dohle.storage.producer_state import ProducerStateConfig
+from dohle.storage.producers.state import ProducerStateConfig
+from dohle.storage.segment.index import IndexMemory
 
 if TYPE_CHECKING:
     from dohle.storage.log_files import LogFiles

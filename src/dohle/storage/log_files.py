@@ -15,14 +15,14 @@ import logging
 
 from dohle.core.ids import TopicPartition, Uuid
 from dohle.storage.config import NEVER, LogConfig
+from dohle.storage.directory.partition_dirs import PARTITION_METADATA
 from dohle.storage.files import join, parent
 from dohle.storage.flush import FlushJob, files_to_sync
 from dohle.storage.leader_epochs import LeaderEpochs
 from dohle.storage.log_context import LogContext
-from dohle.storage.partition_dirs import PARTITION_METADATA
-from dohle.storage.producer_state import ProducerState
-from dohle.storage.segment import LogSegment
-from dohle.storage.segments import Segments
+from dohle.storage.producers.state import ProducerState
+from dohle.storage.segment.segment import LogSegment
+from dohle.storage.segment.segments import Segments
 
 logger = logging.getLogger("dohle.storage")
 

@@ -7,9 +7,9 @@ of the first batch, the same again the position of the first that the reader may
 from __future__ import annotations
 
 from dohle.storage.log_values import FetchData
-from dohle.storage.segment import LogSegment, LogSlice
-from dohle.storage.segments import Segments
-from dohle.storage.transaction_index import AbortedTransaction
+from dohle.storage.segment.segment import LogSegment, LogSlice
+from dohle.storage.segment.segments import Segments
+from dohle.storage.segment.transaction_index import AbortedTransaction
 
 
 def read_segments(

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from dohle.storage.segment import LogSlice
-from dohle.storage.transaction_index import AbortedTransaction
+from dohle.storage.segment.segment import LogSlice
+from dohle.storage.segment.transaction_index import AbortedTransaction
 
 
 class Isolation(Enum):

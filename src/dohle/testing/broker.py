@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from dohle.core.static_config import SINGLE_NODE, BrokerConfig
+from dohle.core.config.static import SINGLE_NODE, BrokerConfig
 from dohle.server.node import Node
 
 _START_TIMEOUT_S = 30

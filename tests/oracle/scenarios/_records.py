@@ -8,7 +8,7 @@ from typing import Any
 import crc32c
 
 from dohle.records.builder import BatchBuilder
-from dohle.records.compression import Codec
+from dohle.records.compression.codecs import Codec
 from tests.oracle.scenario import Client, Topic
 
 TIME_MS = 1_600_000_000_000

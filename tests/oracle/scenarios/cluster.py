@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dohle.metadata.features import SUPPORTED_FEATURES
-from dohle.server.handlers.registry import all_handlers
+from dohle.server.registry import all_handlers
 from tests.oracle.bodies import versions_of
 from tests.oracle.scenario import Run
 from tests.oracle.scenarios._records import batch, produce

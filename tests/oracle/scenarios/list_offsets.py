@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dohle.records.compression import Codec
+from dohle.records.compression.codecs import Codec
 from tests.oracle.bodies import versions_of
 from tests.oracle.scenario import Run
 from tests.oracle.scenarios._records import TIME_MS, batch, produce

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dohle.records.builder import BatchBuilder
-from dohle.records.compression import Codec
+from dohle.records.compression.codecs import Codec
 from tests.oracle.bodies import versions_of
 from tests.oracle.scenario import Run, Topic
 from tests.oracle.scenarios._records import CODECS, TIME_MS, batch, changed, fetch, fetched, produce

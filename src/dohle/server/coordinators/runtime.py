@@ -24,12 +24,12 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, Uuid
 from dohle.protocol.apis import Coordinator
 from dohle.protocol.schema import Response
-from dohle.records.compression import Codec
+from dohle.records.compression.codecs import Codec
 from dohle.server.coordinators.loading import SLICE_S, load
 from dohle.server.coordinators.shard import Shard, ShardState, gone
-from dohle.server.outcome import Answer
-from dohle.server.partitions import Partition
-from dohle.storage.producer_append import NO_VERIFICATION, VerificationGuard
+from dohle.server.net.outcome import Answer
+from dohle.server.partitions.partitions import Partition
+from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker

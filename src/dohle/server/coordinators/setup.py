@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from dohle.core.config.static import BrokerConfig
 from dohle.core.ids import TopicName, Uuid
-from dohle.core.static_config import BrokerConfig
 from dohle.groups.context import GroupContext, Turns
 from dohle.groups.coordinator import GroupCoordinator
 from dohle.groups.settings import GroupSettings
 from dohle.metadata.delta import Delta
 from dohle.protocol.apis import Coordinator
-from dohle.records.compression import Codec
+from dohle.records.compression.codecs import Codec
 from dohle.server.coordinators.runtime import CoordinatorRuntime
 from dohle.server.coordinators.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, InternalTopics
 from dohle.txn.context import TransactionContext

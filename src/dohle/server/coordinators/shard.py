@@ -22,11 +22,11 @@ from dohle.protocol.record_framing import (
 )
 from dohle.records.batch import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from dohle.records.builder import RECORD_OVERHEAD_MAX, BatchBuilder
-from dohle.records.compression import Codec
+from dohle.records.checking.fast_check import PlainBatch
+from dohle.records.compression.codecs import Codec
 from dohle.records.control import build_txn_marker
-from dohle.records.plain import PlainBatch
-from dohle.server.partitions import Partition
-from dohle.storage.producer_append import (
+from dohle.server.partitions.partitions import Partition
+from dohle.storage.producers.append import (
     NO_VERIFICATION,
     TV_UNKNOWN,
     AppendOrigin,

@@ -27,7 +27,7 @@ from dohle.protocol.messages.api_versions import (
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import Handler, RequestContext
+    from dohle.server.net.dispatch import Handler, RequestContext
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -1,6 +1,6 @@
 """JoinGroup (11) v0-9, SyncGroup (14) v0-5, Heartbeat (12) v0-4 and LeaveGroup (13) v0-5.
 
-What a group does with them is in :mod:`dohle.groups.classic`; here are their refusals.
+What a group does with them is in :mod:`dohle.groups.classic.commands`; here are their refusals.
 
 - No group id: 24.
 - SyncGroup v5 without the protocol's type or name: 23, before anything else.
@@ -17,7 +17,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.groups.classic_leave import leave_response, members_leaving
+from dohle.groups.classic.leave import leave_response, members_leaving
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from dohle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -28,14 +28,14 @@ from dohle.protocol.messages.leave_group import (
 )
 from dohle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from dohle.protocol.schema import Response
-from dohle.server.dispatch import Handler, serves
-from dohle.server.handlers.callers import caller_of
-from dohle.server.handlers.coordinator_errors import said_of_coordinator
+from dohle.server.coordinators.errors import said_of_coordinator
+from dohle.server.net.callers import caller_of
+from dohle.server.net.dispatch import Handler, serves
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
-    from dohle.server.outcome import Answer
+    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.outcome import Answer
 
 #: The first JoinGroup answered without a protocol, and the first SyncGroup that needs one.
 _NULL_PROTOCOL_VERSION = 7

@@ -33,12 +33,12 @@ from dohle.protocol.messages.describe_quorum import (
     ReplicaState,
 )
 from dohle.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from dohle.server.dispatch import Handler, serves
-from dohle.server.metadata_log import METADATA_PARTITION
+from dohle.server.net.dispatch import Handler, serves
+from dohle.server.quorum.metadata_log import METADATA_PARTITION
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
+    from dohle.server.net.dispatch import RequestContext
 
 #: Create, alter, describe, cluster action, describe and alter configs, idempotent write: one bit
 #: each, at the operation's code in Kafka's ACLs.

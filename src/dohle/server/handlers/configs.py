@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from dohle.core.describe_configs import (
+from dohle.core.config.describe import (
     DescribedConfig,
     describe_broker,
     describe_cluster_default,
@@ -50,12 +50,12 @@ from dohle.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from dohle.server.dispatch import Handler, serves
-from dohle.server.handlers.broker_loggers import alter_loggers, describe_loggers
+from dohle.server.broker_loggers import alter_loggers, describe_loggers
+from dohle.server.net.dispatch import Handler, serves
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
+    from dohle.server.net.dispatch import RequestContext
 
 _DESCRIBABLE = frozenset(ResourceType) - {ResourceType.UNKNOWN}
 _ID_DIGITS_MAX = 10

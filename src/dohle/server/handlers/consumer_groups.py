@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (68) v0-1 and ConsumerGroupDescribe (69) v0-1 (KIP-848).
 
-What a group does with them is in :mod:`dohle.groups.consumer`; here is what is wrong with a request
-whatever the group.
+What a group does with them is in :mod:`dohle.groups.consumer.commands`; here is what is wrong
+with a request whatever the group.
 
 - Without ``consumer`` in ``group.coordinator.rebalance.protocols``, or with ``group.version``
   finalized below 1: 35.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from dohle.coordination.effects import Effects
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import GroupId
-from dohle.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
+from dohle.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from dohle.metadata.metadata_version import GROUP_VERSION
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.consumer_group_describe import (
@@ -31,15 +31,15 @@ from dohle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from dohle.server.dispatch import Handler, serves
-from dohle.server.handlers.callers import caller_of
-from dohle.server.handlers.coordinator_errors import said_of_coordinator
+from dohle.server.coordinators.errors import said_of_coordinator
 from dohle.server.handlers.group_admin import GROUP_OPERATIONS
+from dohle.server.net.callers import caller_of
+from dohle.server.net.dispatch import Handler, serves
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
-    from dohle.server.outcome import Answer
+    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.outcome import Answer
 
 _MEMBER_ID_REQUIRED_VERSION = 1
 _NO_TIMEOUT = -1

@@ -23,12 +23,12 @@ from dohle.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from dohle.server.dispatch import Handler, serves
-from dohle.server.handlers.hosted import led_partition
+from dohle.server.net.dispatch import Handler, serves
+from dohle.server.partitions.lookup import led_partition
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
+    from dohle.server.net.dispatch import RequestContext
 
 _NO_LOW_WATERMARK = -1
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode
 from dohle.protocol.messages.fetch import FetchRequest, FetchResponse
-from dohle.server.fetch_reader import FetchReader
-from dohle.server.parked_fetch import ParkedFetch
+from dohle.server.partitions.delayed_fetch import ParkedFetch
+from dohle.server.partitions.fetch_reader import FetchReader
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
+    from dohle.server.net.dispatch import RequestContext
 
 
 def handle_fetch(

@@ -26,12 +26,12 @@ from dohle.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from dohle.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from dohle.server.dispatch import Handler, serves
-from dohle.server.handlers.coordinator_errors import said_of_coordinator
+from dohle.server.coordinators.errors import said_of_coordinator
+from dohle.server.net.dispatch import Handler, serves
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
+    from dohle.server.net.dispatch import RequestContext
 
 #: Read, delete, describe, describe and alter configs, as the bits of their codes.
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))

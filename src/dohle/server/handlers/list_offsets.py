@@ -30,13 +30,13 @@ from dohle.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from dohle.server.handlers.hosted import hosted_partition
+from dohle.server.partitions.lookup import hosted_partition
 from dohle.storage.log import Log
-from dohle.storage.segment import TimestampedOffset
+from dohle.storage.segment.segment import TimestampedOffset
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
+    from dohle.server.net.dispatch import RequestContext
 
 LATEST = -1
 EARLIEST = -2

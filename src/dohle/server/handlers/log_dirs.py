@@ -38,13 +38,13 @@ from dohle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from dohle.server.dispatch import Handler, serves
-from dohle.server.slices import Slices
-from dohle.storage.log_directory import LogDirectory
+from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.slices import Slices
+from dohle.storage.directory.directory import LogDirectory
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
+    from dohle.server.net.dispatch import RequestContext
 
 logger = logging.getLogger("dohle.server")
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from dohle.coordination.effects import Effects, Ticket
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.groups.offsets import FetchedTopic, TopicAsked
+from dohle.groups.offsets.commands import FetchedTopic, TopicAsked
 from dohle.metadata.image import ClusterImage
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.offset_fetch import (
@@ -34,14 +34,14 @@ from dohle.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from dohle.protocol.schema import Response
-from dohle.server.dispatch import Handler, serves
-from dohle.server.handlers.coordinator_errors import said_of_coordinator
-from dohle.server.outcome import Answer
+from dohle.server.coordinators.errors import said_of_coordinator
+from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.outcome import Answer
 
 if TYPE_CHECKING:
     from dohle.groups.coordinator import GroupCoordinator
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
+    from dohle.server.net.dispatch import RequestContext
 
 _GROUP_ERROR = 2
 _BATCHED = 8

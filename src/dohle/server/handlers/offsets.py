@@ -39,14 +39,14 @@ from dohle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from dohle.server.dispatch import Handler, serves
-from dohle.server.handlers.coordinator_errors import said_of_coordinator
-from dohle.server.handlers.offset_commit_answers import commit_refused, commit_topic
-from dohle.server.outcome import Answer
+from dohle.server.coordinators.errors import said_of_coordinator
+from dohle.server.coordinators.offset_commit_answers import commit_refused, commit_topic
+from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.outcome import Answer
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
+    from dohle.server.net.dispatch import RequestContext
 
 _TOPIC_IDS = 10
 _KNOWS_LOADING = 2

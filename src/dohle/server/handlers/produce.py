@@ -34,13 +34,13 @@ from dohle.protocol.messages.produce import (
 )
 from dohle.protocol.schema import Records
 from dohle.records.batch import ATTRIBUTES_AT, TRANSACTIONAL_FLAG, RecordBatch
+from dohle.records.checking.fast_check import plain_batch
+from dohle.records.checking.validation import RecordErrors, produced_batch, validate_batch
 from dohle.records.conversion import to_v2
-from dohle.records.plain import plain_batch
-from dohle.records.validation import RecordErrors, produced_batch, validate_batch
-from dohle.server.handlers.hosted import hosted_partition
-from dohle.server.outcome import CloseConnection
-from dohle.server.partitions import Partition
-from dohle.server.txn_verification import (
+from dohle.server.net.outcome import CloseConnection
+from dohle.server.partitions.lookup import hosted_partition
+from dohle.server.partitions.partitions import Partition
+from dohle.server.transactions.verification import (
     ClientSupport,
     FirstAppend,
     Transaction,
@@ -49,11 +49,11 @@ from dohle.server.txn_verification import (
     transactional_head,
 )
 from dohle.storage.log_values import AppendInfo
-from dohle.storage.producer_append import NO_VERIFICATION, VerificationGuard
+from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
+    from dohle.server.net.dispatch import RequestContext
 
 _ADMIN_CLIENT = "__admin_client"
 #: The first version with record batches.

@@ -18,12 +18,12 @@ from dohle.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from dohle.server.dispatch import Handler, serves
-from dohle.server.handlers.hosted import hosted_partition
+from dohle.server.net.dispatch import Handler, serves
+from dohle.server.partitions.lookup import hosted_partition
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
+    from dohle.server.net.dispatch import RequestContext
 
 
 def handle_describe_producers(

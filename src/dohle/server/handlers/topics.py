@@ -36,11 +36,11 @@ from dohle.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from dohle.server.dispatch import Handler, serves
+from dohle.server.net.dispatch import Handler, serves
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
+    from dohle.server.net.dispatch import RequestContext
 
 
 async def handle_create_topics(

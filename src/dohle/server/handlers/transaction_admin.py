@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dohle.coordination.effects import Effects
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TransactionalId
-from dohle.groups.regex import compile_regex
+from dohle.groups.regex.pattern import compile_regex
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -27,15 +27,15 @@ from dohle.protocol.messages.list_transactions import (
     ListTransactionsResponse,
 )
 from dohle.protocol.messages.list_transactions import TransactionState as ListedTransaction
-from dohle.server.dispatch import Handler, serves
-from dohle.server.handlers.coordinator_errors import said_of_coordinator
+from dohle.server.coordinators.errors import said_of_coordinator
+from dohle.server.net.dispatch import Handler, serves
 from dohle.txn.listing import TransactionFilters
 from dohle.txn.state import STATES_BY_NAME
 from dohle.txn.transaction import Transaction
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
+    from dohle.server.net.dispatch import RequestContext
 
 
 async def handle_describe_transactions(

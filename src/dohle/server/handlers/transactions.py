@@ -49,16 +49,16 @@ from dohle.protocol.messages.init_producer_id import (
 )
 from dohle.protocol.schema import Response
 from dohle.records.batch import NO_PRODUCER_EPOCH
+from dohle.server.coordinators.errors import said_of_coordinator
 from dohle.server.coordinators.topics import CONSUMER_OFFSETS
-from dohle.server.dispatch import Handler, serves
-from dohle.server.handlers.coordinator_errors import said_of_coordinator
+from dohle.server.net.dispatch import Handler, serves
 from dohle.txn.coordinator import TransactionCoordinator
 from dohle.txn.errors import ProducerIdNeeded
 from dohle.txn.transaction import TV_2, Incarnation, ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from dohle.server.broker import Broker
-    from dohle.server.dispatch import RequestContext
+    from dohle.server.net.dispatch import RequestContext
 
 logger = logging.getLogger("dohle.server")
 

@@ -1,0 +1,310 @@
+"""``dohle consume``: print the records of a topic, from wherever one likes.
+
+Partitions are read by hand, or as a member of a group. Output is bytes as they are: what a record
+holds reaches the pipe unchanged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from dohle.cli.errors import UsageError
+from dohle.cli.options import Commands, add_client_options, add_command, escaped, natural, positive
+from dohle.cli.session import find_partitions, with_cluster
+
+if TYPE_CHECKING:
+    from dohle.client import Cluster, ConsumedRecord, Consumer, Start
+    from dohle.core.ids import TopicPartition
+
+_DESCRIPTION = """\
+Print the records of a topic. Without -o reading begins at the first record that
+is still there; without -e, -c or -o e@... it goes on until Ctrl-C.
+
+With --group the topic is shared with the other members of the group, reading
+begins where the group was, and what was printed is committed. -o beginning (the
+default) or -o end then says where to begin where the group has not been yet, and
+-e ends when all partitions that were assigned have been read.
+
+Where to begin and to end (-o, once for each):
+  beginning, end   the first record; behind the last one
+  OFFSET           this offset of each partition
+  -N               N records before the end of each partition
+  s@TIMESTAMP      the first record of this time (in ms since 1970) or later
+  e@TIMESTAMP      end before the first record of this time or later
+"""
+_EPILOG = """\
+Formats (-f), as in kcat:
+  %t topic    %p partition    %o offset    %T timestamp in ms
+  %k key      %K its length   %s value     %S its length   %R as 4 bytes
+  %h headers as name=value,name=value      %% a percent sign
+  \\n \\r \\t \\\\ \\xFF               A length of -1 means null.
+
+JSON: one object a record. Keys, values and headers are {"utf8": "..."} or, if
+they are not UTF-8, {"base64": "..."}, or null.
+
+examples:
+  dohle consume orders
+  dohle consume orders -e -o -10
+  dohle consume orders -p 0 -o 1000 -c 5 -f '%p:%o %k=%s\\n'
+  dohle consume orders --group billing
+  dohle consume orders -e -o s@1700000000000 -o e@1700003600000 --json
+"""
+_LEVELS = ("read_committed", "read_uncommitted")
+_NEAR, _FAR = "s@", "e@"
+_POLL_MS = 200
+_POLL_RECORDS = 500
+
+
+class Place(NamedTuple):
+    """What one ``-o`` says: a place to begin at, or (``is_stop``) a time to end at."""
+
+    kind: str
+    number: int = 0
+
+    @property
+    def is_stop(self) -> bool:
+        """Whether it is where to end."""
+        return self.kind == _FAR
+
+
+def add_parser(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(commands, "consume", "print the records of a topic", _DESCRIPTION, _EPILOG)
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument(
+        "-o",
+        "--offset",
+        type=parse_place,
+        action="append",
+        default=[],
+        metavar="PLACE",
+        help="where to begin or to end, see above (default: beginning)",
+    )
+    parser.add_argument(
+        "-p",
+        "--partition",
+        type=natural,
+        action="append",
+        metavar="N",
+        help="only this partition; may be given more than once",
+    )
+    parser.add_argument(
+        "-G",
+        "--group",
+        metavar="GROUP",
+        help="read as a member of this group, and commit what was printed",
+    )
+    parser.add_argument("-c", "--count", type=positive, metavar="N", help="end after N records")
+    parser.add_argument(
+        "-e", "--exit", action="store_true", help="end where the partitions end now"
+    )
+    parser.add_argument(
+        "-f",
+        "--format",
+        metavar="FORMAT",
+        help="how a record is shown, see below (default: %%s\\n)",
+    )
+    parser.add_argument(
+        "-K",
+        "-k",
+        "--key-separator",
+        type=escaped,
+        metavar="SEP",
+        help="show the key too, and SEP between key and value",
+    )
+    parser.add_argument(
+        "-Z", "--null", action="store_true", help="show NULL for a key or value that is null"
+    )
+    parser.add_argument(
+        "--isolation-level",
+        choices=_LEVELS,
+        default=_LEVELS[1],
+        help=f"whether records of open and aborted transactions are shown (default: {_LEVELS[1]})",
+    )
+    add_client_options(parser)
+    parser.set_defaults(run=run)
+
+
+def parse_place(text: str) -> Place:
+    """Read the value of ``-o``."""
+    if text in ("beginning", "end"):
+        return Place(text)
+    kind, digits = "at", text
+    if text.startswith("-"):
+        kind, digits = "tail", text[1:]
+    elif text.startswith((_NEAR, _FAR)):
+        kind, digits = text[:2], text[2:]
+    if digits.isascii() and digits.isdigit() and int(digits) < 1 << 63:
+        return Place(kind, int(digits))
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is no place: beginning, end, OFFSET, -N, s@TIMESTAMP or e@TIMESTAMP is"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read and print."""
+    begin, stop_ms = _places(args)
+    show = _shower(args)
+    if args.group is not None:
+        return with_cluster(args, lambda cluster: _consume_group(cluster, args, begin, show))
+
+    async def work(cluster: Cluster) -> int:
+        from dohle.client import Admin, Consumer, ConsumerConfig, IsolationLevel, OffsetReset
+
+        partitions = await find_partitions(Admin(cluster), args.topic, args.partition)
+        stops = await _stops(cluster, partitions, stop_ms)
+        config = ConsumerConfig(
+            isolation_level=IsolationLevel[args.isolation_level.upper()],
+            # An offset that was asked for and is not there is an error; one that retention took
+            # away meanwhile is not.
+            auto_offset_reset=OffsetReset.NONE if begin.kind == "at" else OffsetReset.EARLIEST,
+        )
+        async with Consumer(cluster, config) as consumer:
+            await consumer.assign(
+                dict.fromkeys(partitions, _start(begin)),
+                stop_at_end=args.exit or stop_ms is not None,
+            )
+            await _print_all(consumer, show, stops, args.count)
+        return 0
+
+    return with_cluster(args, work)
+
+
+def _places(args: argparse.Namespace) -> tuple[Place, int | None]:
+    """Return where to begin and, if told, the time to end at."""
+    begins = [place for place in args.offset if not place.is_stop]
+    stops = [place.number for place in args.offset if place.is_stop]
+    if len(begins) > 1 or len(stops) > 1:
+        raise UsageError("-o can be given once for where to begin and once (e@...) for the end")
+    begin = begins[0] if begins else Place("beginning")
+    if args.group is not None:
+        if args.group == "":
+            raise UsageError("--group is empty: give the group a name")
+        if args.partition is not None:
+            raise UsageError("the group assigns the partitions: leave -p out, or --group")
+        if stops or begin.kind not in ("beginning", "end"):
+            raise UsageError(
+                "with --group -o is beginning or end, for partitions where the group has not been; "
+                "`dohle group reset-offsets` lets it go on from another place"
+            )
+    return begin, stops[0] if stops else None
+
+
+async def _consume_group(
+    cluster: Cluster,
+    args: argparse.Namespace,
+    begin: Place,
+    show: Callable[[ConsumedRecord], bytes],
+) -> int:
+    import asyncio
+
+    from dohle.client import Admin, Consumer, ConsumerConfig, IsolationLevel, OffsetReset
+
+    await find_partitions(Admin(cluster), args.topic, None)
+    config = ConsumerConfig(
+        group_id=args.group,
+        isolation_level=IsolationLevel[args.isolation_level.upper()],
+        auto_offset_reset=OffsetReset.LATEST if begin.kind == "end" else OffsetReset.EARLIEST,
+    )
+    async with Consumer(cluster, config) as consumer:
+        await consumer.subscribe([args.topic], stop_at_end=args.exit)
+        try:
+            await _print_all(consumer, show, {}, args.count)
+        except asyncio.CancelledError:
+            # Ctrl-C: whatever was read has been printed, so it counts.
+            await consumer.close(commit=True)
+            raise
+    return 0
+
+
+def _start(place: Place) -> Start:
+    from dohle.client import At, Beginning, End, Since, Tail
+
+    match place.kind:
+        case "beginning":
+            return Beginning()
+        case "end":
+            return End()
+        case "tail":
+            return Tail(place.number)
+        case "at":
+            return At(place.number)
+    return Since(place.number)
+
+
+def _shower(args: argparse.Namespace) -> Callable[[ConsumedRecord], bytes]:
+    """Return what turns a record into what is written."""
+    from dohle.cli.commands.record_format import compile_format, to_fields
+
+    if args.json:
+        if args.format is not None or args.key_separator is not None:
+            raise UsageError("--json has a format of its own: leave -f and -K out")
+        from dohle.cli.output import json_line
+
+        return lambda item: json_line(to_fields(item)).encode()
+    null = b"NULL" if args.null else b""
+    if args.format is not None:
+        if args.key_separator is not None:
+            raise UsageError("-f says how keys are shown: leave -K out")
+        try:
+            return compile_format(args.format, null=null)
+        except ValueError as error:
+            raise UsageError(f"-f {args.format}: {error}") from None
+    whole_line = compile_format("%s\\n", null=null)
+    separator: bytes | None = args.key_separator
+    if separator is None:
+        return whole_line
+    key = compile_format("%k", null=null)
+    return lambda item: key(item) + separator + whole_line(item)
+
+
+async def _stops(
+    cluster: Cluster, partitions: list[TopicPartition], stop_ms: int | None
+) -> dict[TopicPartition, int]:
+    """Return before which offsets reading ends; what has none ends where the partition does."""
+    from dohle.client import Admin, Since
+
+    if stop_ms is None:
+        return {}
+    found = await Admin(cluster).list_offsets(dict.fromkeys(partitions, Since(stop_ms)))
+    return {partition: place.offset for partition, place in found.ok().items() if place.offset >= 0}
+
+
+async def _print_all(
+    consumer: Consumer,
+    show: Callable[[ConsumedRecord], bytes],
+    stops: dict[TopicPartition, int],
+    count: int | None,
+) -> None:
+    from dohle.cli.progress import Progress
+    from dohle.core.ids import TopicPartition
+
+    progress = Progress(is_shown=not sys.stdout.isatty())
+    output = sys.stdout.buffer
+    left = sys.maxsize if count is None else count
+    while left and not _is_done(consumer, stops):
+        items = await consumer.poll(timeout_ms=_POLL_MS, max_records=min(left, _POLL_RECORDS))
+        if stops:
+            ends = {one: stops.get(one, sys.maxsize) for one in consumer.assignment}
+            items = [
+                item
+                for item in items
+                if item.record.offset < ends[TopicPartition(item.topic, item.partition)]
+            ]
+        shown = b"".join([show(item) for item in items])
+        left -= len(items)
+        output.write(shown)
+        output.flush()
+        progress.add(len(items), len(shown))
+    progress.end()
+
+
+def _is_done(consumer: Consumer, stops: dict[TopicPartition, int]) -> bool:
+    if not stops:
+        return consumer.is_done
+    return consumer.is_done or all(
+        one in stops and consumer.position(one) >= stops[one] for one in consumer.assignment
+    )

@@ -1,0 +1,93 @@
+"""From a file and options to the properties of a node: what is laid over what.
+
+The least are the defaults of the command line, then comes the file, then the options, of which
+``-X`` wins over all. An option that names one thing takes away what the file said of the same thing
+in other words: ``--listener`` goes with the advertised addresses of the file, ``--data`` with its
+``log.dir`` and ``metadata.log.dir``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dohle.cli.errors import CliError, UsageError, describe_os_error
+from dohle.core.config.static import SINGLE_NODE, BrokerConfig, Notice
+from dohle.core.errors import KafkaError
+from dohle.storage.directory.java_properties import parse_properties
+from dohle.storage.directory.meta_properties import load_ensemble
+from dohle.storage.files import OsFileSystem
+
+DATA_DEFAULT = "./data"
+LISTENER_DEFAULT = "127.0.0.1:9092"
+
+_LISTENER_NAME = "PLAINTEXT"
+_NODE_ID_NAMES = ("node.id", "broker.id")
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """Read a ``server.properties``."""
+    try:
+        return parse_properties(OsFileSystem().read(path))
+    except OSError as error:
+        raise CliError(describe_os_error(error)) from None
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def lay_over(
+    file: Mapping[str, str],
+    *,
+    data: Sequence[str] | None = None,
+    listener: str | None = None,
+    node_id: int | None = None,
+    more: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the properties of a node."""
+    found = dict(file)
+    if data is None and found.keys().isdisjoint(("log.dirs", "log.dir")):
+        data = [DATA_DEFAULT]
+    if data is not None:
+        found.pop("log.dir", None)
+        found.pop("metadata.log.dir", None)
+        found["log.dirs"] = ",".join(data)
+    if listener is None and "listeners" not in found:
+        listener = LISTENER_DEFAULT
+    if listener is not None:
+        found["listeners"] = _with_listener(found, listener)
+        found.pop("advertised.listeners", None)
+    if node_id is not None:
+        found.pop("broker.id", None)
+        found["node.id"] = str(node_id)
+    found |= more or {}
+    return found
+
+
+def _with_listener(found: Mapping[str, str], listener: str) -> str:
+    """Return the listeners with another one for clients; those of the controller stay."""
+    names = {name.strip().upper() for name in found.get("controller.listener.names", "").split(",")}
+    entries = [entry.strip() for entry in found.get("listeners", "").split(",") if entry.strip()]
+    kept = [entry for entry in entries if entry.partition(":")[0].upper() in names]
+    name = found.get("inter.broker.listener.name") or _LISTENER_NAME
+    return ",".join([f"{name}://{listener}", *kept])
+
+
+def load_config(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[Notice]]:
+    """Check the properties; a node id that nobody gave is that of the data directories."""
+    try:
+        config, notices = BrokerConfig.from_properties(_completed(properties))
+        if properties.keys().isdisjoint(_NODE_ID_NAMES):
+            found = load_ensemble(OsFileSystem(), config.log_dirs).node_id
+            if found is not None and found != config.node_id:
+                named = {**properties, "node.id": str(found)}
+                config, notices = BrokerConfig.from_properties(_completed(named))
+    except KafkaError as error:
+        raise UsageError(str(error.args[0])) from None
+    return config, notices
+
+
+def _completed(properties: Mapping[str, str]) -> dict[str, str]:
+    """Add what a node that is alone needs not be told."""
+    completed = {**SINGLE_NODE, **properties}
+    if "broker.id" in properties and "node.id" not in properties:
+        del completed["node.id"]
+    return completed

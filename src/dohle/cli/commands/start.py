@@ -1,0 +1,218 @@
+"""``dohle start``: run a broker in the foreground until SIGTERM or Ctrl-C.
+
+Stdout gets what a person, or a program that waits for the broker, wants to know once; the last of
+it is the line ``Kafka Server started``, when clients are served. Stderr gets the log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dohle.cli.errors import (
+    CliError,
+    UsageError,
+    describe_os_error,
+    report_note,
+    report_warning,
+)
+from dohle.cli.options import (
+    BOOTSTRAP_DEFAULT,
+    Commands,
+    add_command,
+    add_data_option,
+    as_dict,
+    node_id,
+    pair,
+)
+
+if TYPE_CHECKING:
+    from dohle.core.config.static import BrokerConfig, Notice
+    from dohle.server.node import Node
+
+_DESCRIPTION = """\
+Run a broker: a node that is a whole Kafka cluster by itself. It needs no
+configuration; the server.properties of a Kafka in KRaft mode is taken as it is.
+Data directories are formatted if they are empty, and recovered if the last stop
+was not a clean one. SIGTERM or Ctrl-C stops it cleanly.
+"""
+_EXAMPLES = """\
+examples:
+  dohle start
+  dohle start --ephemeral --listener 127.0.0.1:0
+  dohle start --config server.properties --data /disk1/kafka --data /disk2/kafka
+  dohle start -X num.partitions=3 -X auto.create.topics.enable=false
+  dohle start --log-format json --request-log
+
+exit codes: 0 stopped as asked, 1 could not start or failed, 2 wrong command line
+or configuration
+"""
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+def add_parser(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(commands, "start", "run a broker", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("--config", metavar="FILE", help="a server.properties")
+    add_data_option(parser, "the file's, or ./data")
+    parser.add_argument(
+        "--listener",
+        metavar="HOST:PORT",
+        help="where to listen; port 0 takes a free one, no host means all addresses "
+        "(default: the file's, or 127.0.0.1:9092)",
+    )
+    parser.add_argument(
+        "--node-id",
+        type=node_id,
+        metavar="ID",
+        help="this node's id (default: the file's, or that of the data directory, or 1)",
+    )
+    parser.add_argument(
+        "-X",
+        dest="properties",
+        type=pair,
+        action="append",
+        metavar="NAME=VALUE",
+        help="a config as in the file, above the file and the options; may be given more than once",
+    )
+    parser.add_argument(
+        "--ephemeral",
+        action="store_true",
+        help="keep the data in a temporary directory that is removed at the end",
+    )
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="name also the configs that Kafka has and that do nothing here",
+    )
+    parser.add_argument(
+        "--log-level", choices=_LEVELS, default="info", help="what is logged (default: info)"
+    )
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="default: text"
+    )
+    parser.add_argument("--request-log", action="store_true", help="log each request too")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the broker, in a directory of its own if it is an ephemeral one."""
+    if not args.ephemeral:
+        return _run(args, args.data)
+    if args.data:
+        raise UsageError("--ephemeral has a directory of its own: leave --data out")
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="dohle-", ignore_cleanup_errors=True) as folder:
+        return _run(args, [folder])
+
+
+def _run(args: argparse.Namespace, data: list[str] | None) -> int:
+    from dohle.cli.commands.node_properties import lay_over, load_config, read_properties
+    from dohle.cli.log_lines import start_logging
+
+    file = {} if args.config is None else read_properties(args.config)
+    properties = lay_over(
+        file,
+        data=data,
+        listener=args.listener,
+        node_id=args.node_id,
+        more=as_dict(args.properties),
+    )
+    config, notices = load_config(properties)
+    _report(notices, verbose=args.verbose)
+    _check_directories(config.log_dirs)
+    start_logging(
+        level=args.log_level, as_json=args.log_format == "json", requests=args.request_log
+    )
+    return _serve(config, is_ephemeral=args.ephemeral)
+
+
+def _report(notices: list[Notice], *, verbose: bool) -> None:
+    from dohle.core.config.static import NoticeLevel
+
+    for notice in notices:
+        if notice.level is NoticeLevel.WARNING:
+            report_warning(notice.message)
+        elif verbose:
+            report_note(notice.message)
+
+
+def _check_directories(paths: Sequence[str]) -> None:
+    """Refuse to start if no directory can be used; the node does without some of them."""
+    problems = [problem for path in paths if (problem := _problem_of(path)) is not None]
+    if len(problems) == len(paths):
+        raise CliError(f"no data directory can be used: {'; '.join(problems)}")
+
+
+def _problem_of(path: str) -> str | None:
+    """Return what keeps a directory from being written to, or made; nothing is made here."""
+    found = os.path.abspath(path)
+    while not os.path.lexists(found):
+        found = os.path.dirname(found)
+    if not os.path.isdir(found):
+        return f"{path}: {os.strerror(errno.ENOTDIR)}"
+    if not os.access(found, os.W_OK | os.X_OK):
+        return f"{path}: {os.strerror(errno.EACCES)}"
+    return None
+
+
+def _serve(config: BrokerConfig, *, is_ephemeral: bool) -> int:
+    import logging
+
+    from dohle.core.errors import KafkaError
+    from dohle.server.quorum.metadata_log import CorruptMetadataLog
+    from dohle.server.run import run_loop, serve
+    from dohle.storage.directory.directory import LogDirectoryInUse
+    from dohle.storage.directory.meta_properties import InvalidMetaProperties
+
+    has_started = False
+
+    def on_started(node: Node) -> None:
+        nonlocal has_started
+        has_started = True
+        _greet(node, is_ephemeral=is_ephemeral)
+
+    try:
+        return run_loop(serve(config, on_started))
+    except (InvalidMetaProperties, LogDirectoryInUse, CorruptMetadataLog, KafkaError) as error:
+        raise CliError(str(error.args[0])) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CliError(describe_os_error(error)) from None
+    except Exception as error:
+        if has_started:
+            raise
+        logging.getLogger("dohle.server").debug("the start failed", exc_info=True)
+        raise CliError(
+            f"could not start: {error} ({type(error).__name__}; --log-level debug shows where)"
+        ) from None
+
+
+def _greet(node: Node, *, is_ephemeral: bool) -> None:
+    """Tell where the broker is and what to try, then that it serves."""
+    from dohle import __version__
+
+    data = ", ".join(node.config.log_dirs) + (" (removed at the end)" if is_ephemeral else "")
+    option = "" if _is_default(node.bootstrap) else f" -b {node.bootstrap}"
+    print(
+        f"dohle {__version__}, node {node.config.node_id} of cluster {node.cluster_id}\n"
+        f"bootstrap: {node.bootstrap}\n"
+        f"data:      {data}\n"
+        "\n"
+        "try in another terminal:\n"
+        f"  echo hello | dohle produce greetings{option}\n"
+        f"  dohle consume greetings -e{option}\n"
+        "\n"
+        "Kafka Server started",
+        flush=True,
+    )
+
+
+def _is_default(bootstrap: str) -> bool:
+    return bootstrap in (BOOTSTRAP_DEFAULT, BOOTSTRAP_DEFAULT.replace("localhost", "127.0.0.1"))

@@ -1,0 +1,178 @@
+"""``dohle storage``: format data directories, and look at them without changing anything."""
+
+from __future__ import annotations
+
+import argparse
+from os.path import abspath
+from typing import TYPE_CHECKING, NamedTuple
+
+from dohle.cli.errors import CliError, UsageError
+from dohle.cli.options import (
+    Commands,
+    add_command,
+    add_data_option,
+    add_family,
+    add_json_option,
+    node_id,
+)
+
+if TYPE_CHECKING:
+    from dohle.storage.directory.meta_properties import MetaPropertiesEnsemble
+
+_FORMAT = """\
+Give data directories their identity: the cluster and the node they belong to.
+`dohle start` does so by itself; this is for those who want to choose the ids.
+"""
+_FORMAT_EXAMPLES = """\
+examples:
+  dohle storage format
+  dohle storage format --data /disk1/kafka --data /disk2/kafka --node-id 3
+  dohle storage format --config server.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qg
+"""
+_INFO = """\
+Show whose data directories are, what lies in them, and whether they were closed
+cleanly. It only reads, and may be used while a node runs.
+"""
+_INFO_EXAMPLES = """\
+examples:
+  dohle storage info
+  dohle storage info --config server.properties
+  dohle storage info --data /disk1/kafka --json | jq .partitions
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Declare the ``storage`` family."""
+    family = add_family(
+        commands, "storage", "format and look at data directories", "Data directories."
+    )
+    parser = add_command(
+        family, "format", "give directories their identity", _FORMAT, _FORMAT_EXAMPLES
+    )
+    _add_where(parser)
+    parser.add_argument(
+        "-t", "--cluster-id", type=_cluster_id, metavar="ID", help="default: a new random one"
+    )
+    parser.add_argument(
+        "--node-id", type=node_id, metavar="ID", help="default: the file's node.id, or 1"
+    )
+    parser.add_argument(
+        "-g",
+        "--ignore-formatted",
+        action="store_true",
+        help="leave directories that are formatted as they are",
+    )
+    add_json_option(parser)
+    parser.set_defaults(run=run_format)
+    help = "show identity, partitions and sizes"
+    parser = add_command(family, "info", help, _INFO, _INFO_EXAMPLES)
+    _add_where(parser)
+    add_json_option(parser)
+    parser.set_defaults(run=run_info)
+
+
+def _add_where(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-c", "--config", metavar="FILE", help="a server.properties")
+    add_data_option(parser, "the file's, or ./data")
+
+
+def _cluster_id(text: str) -> str:
+    if not text or text != text.strip() or not text.isprintable():
+        raise argparse.ArgumentTypeError(f"{text!r} is no cluster id")
+    return text
+
+
+class _Directories(NamedTuple):
+    paths: list[str]
+    #: The one of the metadata log, which is among them.
+    metadata_path: str
+    #: What the file has, if it has one.
+    node_id: int | None
+
+
+def _directories(args: argparse.Namespace) -> _Directories:
+    """Return what the command is about."""
+    from dohle.cli.commands.node_properties import (
+        DATA_DEFAULT,
+        lay_over,
+        load_config,
+        read_properties,
+    )
+
+    if args.config is None:
+        paths = args.data or [DATA_DEFAULT]
+        return _Directories(paths, paths[0], None)
+    properties = lay_over(read_properties(args.config), data=args.data)
+    config, _ = load_config(properties)
+    is_named = not properties.keys().isdisjoint(("node.id", "broker.id"))
+    paths = list(config.log_dirs)
+    same = [each for each in paths if abspath(each) == abspath(config.metadata_log_dir)]
+    if not same:
+        same = [config.metadata_log_dir]
+        paths += same
+    return _Directories(paths, same[0], config.node_id if is_named else None)
+
+
+def run_format(args: argparse.Namespace) -> int:
+    """Format what is not formatted."""
+    from dohle.cli.commands.storage_format import Formatter
+    from dohle.cli.output import print_json
+    from dohle.core.ids import BrokerId
+    from dohle.storage.directory.meta_properties import InvalidMetaProperties, load_ensemble
+    from dohle.storage.files import OsFileSystem
+
+    paths, metadata_path, file_node_id = _directories(args)
+    if len(set(paths)) < len(paths):
+        raise UsageError("a directory is given twice")
+    fs = OsFileSystem()
+    found = load_ensemble(fs, paths)
+    _refuse_unreadable(found)
+    if found.properties and not args.ignore_formatted:
+        raise CliError(
+            f"{', '.join(found.properties)}: formatted already; --ignore-formatted leaves such "
+            "directories as they are"
+        )
+    wanted = file_node_id if args.node_id is None else args.node_id
+    node = found.node_id if wanted is None else BrokerId(wanted)
+    formatter = Formatter(fs, args.cluster_id or found.cluster_id, node)
+    try:
+        found.verify(formatter.cluster_id, formatter.node_id)
+    except InvalidMetaProperties as error:
+        raise CliError(str(error)) from None
+    for path in paths:
+        is_new = path in found.empty_dirs
+        if is_new:
+            formatter.format(path, has_metadata=path == metadata_path)
+        fields = {
+            "directory": path,
+            "result": "formatted" if is_new else "left as it was",
+            "clusterId": formatter.cluster_id,
+            "nodeId": formatter.node_id,
+        }
+        if args.json:
+            print_json(fields)
+        else:
+            print(
+                f"{path}: {fields['result']} (cluster {formatter.cluster_id}, "
+                f"node {formatter.node_id})"
+            )
+    return 0
+
+
+def _refuse_unreadable(found: MetaPropertiesEnsemble) -> None:
+    for path, error in found.failed_dirs.items():
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise CliError(f"{path}: {reason}" if reason else str(error))
+
+
+def run_info(args: argparse.Namespace) -> int:
+    """Show each directory."""
+    from dohle.cli.commands.storage_info import describe_directory, print_directory
+
+    paths = _directories(args).paths
+    in_order = True
+    for number, path in enumerate(paths):
+        found = describe_directory(path)
+        in_order &= found["problem"] is None
+        print_directory(found, as_json=args.json, is_first=number == 0)
+    return 0 if in_order else 1

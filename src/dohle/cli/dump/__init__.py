@@ -1,0 +1,1 @@
+"""What ``dohle log dump`` shows of each kind of file."""

@@ -1,0 +1,27 @@
+"""Zeros at the end of a file: room that was preallocated, or what a crash left of a write."""
+
+from __future__ import annotations
+
+from dohle.cli.dump.items import Note
+from dohle.storage.files import File
+
+_CHUNK = 1 << 20
+
+
+def end_of_data(file: File) -> int:
+    """Return the position behind the last byte that is not zero."""
+    end = file.size()
+    while end > 0:
+        start = max(0, end - _CHUNK)
+        data = file.read_at(start, end - start).rstrip(b"\0")
+        if data:
+            return start + len(data)
+        end = start
+    return 0
+
+
+def zero_tail_note(position: int, size: int) -> Note:
+    """Say that there is nothing from a position on."""
+    return Note(
+        f"{size - position} zero bytes up to the end: preallocated, or left by a crash", position
+    )

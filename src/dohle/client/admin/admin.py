@@ -1,0 +1,357 @@
+"""Administration: topics, partitions, offsets, the cluster itself.
+
+Configs, groups and transactions are parts of their own.
+
+Where an operation concerns several things, each has its own result: one bad name does not spoil the
+rest. Requests for the controller go to the broker that metadata names as such, and again to another
+if that was wrong; what concerns one broker or one partition goes to that broker or its leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from dohle.client.admin.configs import ConfigAdmin, entry_source
+from dohle.client.admin.groups import GroupAdmin
+from dohle.client.admin.requests import sort_out
+from dohle.client.admin.results import Results
+from dohle.client.admin.transactions import TransactionAdmin
+from dohle.client.admin.values import (
+    BrokerDescription,
+    ClusterDescription,
+    ConfigEntry,
+    CreatedTopic,
+    Features,
+    LogDirDescription,
+    NewTopic,
+    ReplicaDescription,
+)
+from dohle.client.config import IsolationLevel
+from dohle.client.consumer.offsets import OffsetInfo, list_offsets
+from dohle.client.consumer.starts import EndStart
+from dohle.client.errors import answered_error
+from dohle.client.leader_requests import ask_leaders
+from dohle.client.metadata import PartitionInfo, TopicInfo
+from dohle.client.net.connection import Connection
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId, TopicName, TopicPartition
+from dohle.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from dohle.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from dohle.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from dohle.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from dohle.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from dohle.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+
+_DELETE_TOPICS_BY_STATE = 6
+
+
+class Admin(ConfigAdmin, GroupAdmin, TransactionAdmin):
+    """Asks the cluster to change, and tells how it is."""
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> Results[TopicName, CreatedTopic]:
+        """Create topics, or only check whether they could be created."""
+        request = CreateTopicsRequest(
+            topics=tuple(map(_creatable, topics)),
+            timeout_ms=self._cluster.config.request_timeout_ms,
+            validate_only=validate_only,
+        )
+
+        async def ask(connection: Connection) -> Results[TopicName, CreatedTopic]:
+            answer = await connection.request(request, CreateTopicsResponse)
+            return sort_out(
+                (
+                    each.name,
+                    each.error_code,
+                    f"topic {each.name}",
+                    each.error_message,
+                    _created(each),
+                )
+                for each in answer.topics
+            )
+
+        return await self._ask_controller("create topics", ask)
+
+    async def delete_topics(self, names: Iterable[str]) -> Results[TopicName, None]:
+        """Delete topics with all their records."""
+        topics = tuple(map(TopicName, names))
+        timeout_ms = self._cluster.config.request_timeout_ms
+
+        async def ask(connection: Connection) -> Results[TopicName, None]:
+            if connection.version_of(DeleteTopicsRequest) >= _DELETE_TOPICS_BY_STATE:
+                states = tuple(DeleteTopicState(name=name) for name in topics)
+                request = DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
+            else:
+                request = DeleteTopicsRequest(topic_names=topics, timeout_ms=timeout_ms)
+            answer = await connection.request(request, DeleteTopicsResponse)
+            return sort_out(
+                (each.name, each.error_code, f"topic {each.name}", each.error_message, None)
+                for each in answer.responses
+                if each.name is not None
+            )
+
+        return await self._ask_controller("delete topics", ask)
+
+    async def list_topics(self) -> Mapping[TopicName, TopicInfo]:
+        """Return all topics, the internal ones among them."""
+        metadata = await self._cluster.retry("list topics", lambda: self._cluster.refresh(None))
+        return metadata.topics
+
+    async def describe_topics(self, names: Iterable[str]) -> Results[TopicName, TopicInfo]:
+        """Return some topics as they are now; none is created by asking for it."""
+        topics = tuple(map(TopicName, names))
+        metadata = await self._cluster.retry(
+            "describe topics", lambda: self._cluster.refresh(topics)
+        )
+        unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the broker did not mention it")
+        return Results(
+            {name: metadata.topics[name] for name in topics if name in metadata.topics},
+            {
+                name: metadata.errors.get(name, unknown)
+                for name in topics
+                if name not in metadata.topics
+            },
+        )
+
+    async def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+    ) -> Results[TopicName, None]:
+        """Raise the numbers of partitions to these counts.
+
+        ``assignments`` gives the brokers of each new partition of a topic.
+        """
+        request = CreatePartitionsRequest(
+            topics=tuple(
+                CreatePartitionsTopic(
+                    name=TopicName(name),
+                    count=count,
+                    assignments=_new_assignments((assignments or {}).get(name)),
+                )
+                for name, count in counts.items()
+            ),
+            timeout_ms=self._cluster.config.request_timeout_ms,
+            validate_only=validate_only,
+        )
+
+        async def ask(connection: Connection) -> Results[TopicName, None]:
+            answer = await connection.request(request, CreatePartitionsResponse)
+            return sort_out(
+                (each.name, each.error_code, f"topic {each.name}", each.error_message, None)
+                for each in answer.results
+            )
+
+        return await self._ask_controller("create partitions", ask)
+
+    async def list_offsets(
+        self,
+        starts: Mapping[TopicPartition, EndStart],
+        *,
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> Results[TopicPartition, OffsetInfo]:
+        """Look up offsets; one that no record has, as after the last time, is -1."""
+        return await list_offsets(self._cluster, starts, isolation_level)
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> Results[TopicPartition, int]:
+        """Delete all records before these offsets (-1: all there are); return where logs start."""
+        timeout_ms = self._cluster.config.request_timeout_ms
+
+        async def ask(
+            connection: Connection, group: Mapping[TopicPartition, PartitionInfo]
+        ) -> dict[TopicPartition, int | KafkaError]:
+            topics: dict[TopicName, list[DeleteRecordsPartition]] = {}
+            for partition in group:
+                entry = DeleteRecordsPartition(
+                    partition_index=partition.partition, offset=before[partition]
+                )
+                topics.setdefault(partition.topic, []).append(entry)
+            request = DeleteRecordsRequest(
+                topics=tuple(
+                    DeleteRecordsTopic(name=name, partitions=tuple(entries))
+                    for name, entries in topics.items()
+                ),
+                timeout_ms=timeout_ms,
+            )
+            answer = await connection.request(request, DeleteRecordsResponse)
+            found: dict[TopicPartition, int | KafkaError] = {}
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    partition = TopicPartition(topic.name, each.partition_index)
+                    error = answered_error(each.error_code, f"records of {partition}")
+                    found[partition] = error if each.error_code else each.low_watermark
+            return found
+
+        return await ask_leaders(self._cluster, "delete records", before, ask)
+
+    async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
+        """Return the cluster's id, controller and brokers."""
+
+        async def ask(connection: Connection) -> ClusterDescription:
+            if not connection.serves(DescribeClusterRequest):
+                return await self._describe_by_metadata()
+            fenced = include_fenced and connection.version_of(DescribeClusterRequest) >= 2
+            answer = await connection.request(
+                DescribeClusterRequest(include_fenced_brokers=fenced), DescribeClusterResponse
+            )
+            if answer.error_code:
+                raise answered_error(
+                    answer.error_code, "the cluster cannot be described", answer.error_message
+                )
+            brokers = tuple(
+                BrokerDescription(each.broker_id, each.host, each.port, each.rack, each.is_fenced)
+                for each in sorted(answer.brokers, key=lambda broker: broker.broker_id)
+            )
+            return ClusterDescription(answer.cluster_id, answer.controller_id, brokers)
+
+        return await self._ask_any("describe cluster", ask)
+
+    async def describe_log_dirs(
+        self,
+        broker_ids: Iterable[int] | None = None,
+        *,
+        topics: Mapping[str, Iterable[int]] | None = None,
+    ) -> Results[BrokerId, tuple[LogDirDescription, ...]]:
+        """Return the log directories of brokers, by default of all, with what lies in them."""
+        if broker_ids is None:
+            broker_ids = [broker.node_id for broker in await self._cluster.brokers()]
+        nodes = [BrokerId(node_id) for node_id in broker_ids]
+        request = DescribeLogDirsRequest(
+            topics=None
+            if topics is None
+            else tuple(
+                DescribableLogDirTopic(topic=TopicName(name), partitions=tuple(partitions))
+                for name, partitions in topics.items()
+            )
+        )
+
+        async def ask(connection: Connection) -> tuple[LogDirDescription, ...]:
+            answer = await connection.request(request, DescribeLogDirsResponse)
+            if answer.error_code:
+                raise answered_error(answer.error_code, f"log dirs of {connection.address}")
+            return tuple(map(_log_dir, answer.results))
+
+        return await self._ask_brokers(nodes, "describe log dirs", ask)
+
+    async def describe_features(self) -> Features:
+        """Return which features the cluster could use and which it does."""
+
+        async def ask(connection: Connection) -> Features:
+            answer = await connection.ask_versions()
+            return Features(
+                {
+                    each.name: (each.min_version, each.max_version)
+                    for each in answer.supported_features
+                },
+                {
+                    each.name: (each.min_version_level, each.max_version_level)
+                    for each in answer.finalized_features
+                },
+                answer.finalized_features_epoch,
+            )
+
+        return await self._ask_any("describe features", ask)
+
+    async def _describe_by_metadata(self) -> ClusterDescription:
+        """Describe the cluster with what brokers before 2.8 tell."""
+        metadata = await self._cluster.refresh(())
+        brokers = tuple(
+            BrokerDescription(each.node_id, each.host, each.port, each.rack)
+            for each in metadata.brokers.values()
+        )
+        return ClusterDescription(metadata.cluster_id, metadata.controller_id, brokers)
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        name=TopicName(topic.name),
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple(
+            CreatableReplicaAssignment(
+                partition_index=partition, broker_ids=tuple(map(BrokerId, brokers))
+            )
+            for partition, brokers in topic.assignments.items()
+        ),
+        configs=tuple(
+            CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+        ),
+    )
+
+
+def _created(result: CreatableTopicResult) -> CreatedTopic:
+    configs = tuple(
+        ConfigEntry(
+            each.name,
+            each.value,
+            entry_source(each.config_source),
+            is_read_only=each.read_only,
+            is_sensitive=each.is_sensitive,
+        )
+        for each in result.configs or ()
+    )
+    return CreatedTopic(
+        result.name, result.topic_id, result.num_partitions, result.replication_factor, configs
+    )
+
+
+def _new_assignments(
+    assignments: Sequence[Sequence[int]] | None,
+) -> tuple[CreatePartitionsAssignment, ...] | None:
+    if assignments is None:
+        return None
+    return tuple(
+        CreatePartitionsAssignment(broker_ids=tuple(map(BrokerId, brokers)))
+        for brokers in assignments
+    )
+
+
+def _log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
+    replicas = tuple(
+        ReplicaDescription(
+            TopicPartition(topic.name, each.partition_index),
+            each.partition_size,
+            each.offset_lag,
+            each.is_future_key,
+        )
+        for topic in result.topics
+        for each in topic.partitions
+    )
+    error = answered_error(result.error_code, result.log_dir) if result.error_code else None
+    return LogDirDescription(
+        result.log_dir, error, replicas, result.total_bytes, result.usable_bytes
+    )

@@ -1,0 +1,102 @@
+"""How an admin's requests reach a broker that can answer them, and how answers are sorted out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from dohle.client.admin.results import Results
+from dohle.client.cluster import Cluster
+from dohle.client.coordinators import CoordinatorKind
+from dohle.client.errors import answered_error
+from dohle.client.metadata import NO_LEADER
+from dohle.client.net.connection import Connection
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+_Result = TypeVar("_Result")
+
+Ask = Callable[[Connection], Awaitable[_Result]]
+#: Key, error code, what it is about, the broker's message, and the value if there is no error.
+Entry = tuple[_Key, int, str, str | None, _Value]
+
+
+def sort_out(entries: Iterable[Entry[_Key, _Value]]) -> Results[_Key, _Value]:
+    """Make results of an answer's entries.
+
+    That the broker asked is not the controller concerns all of them, and is raised.
+    """
+    done: dict[_Key, _Value] = {}
+    errors: dict[_Key, KafkaError] = {}
+    for key, code, about, message, value in entries:
+        if code == ErrorCode.NOT_CONTROLLER:
+            raise answered_error(code, about, message)
+        if code:
+            errors[key] = answered_error(code, about, message)
+        else:
+            done[key] = value
+    return Results(done, errors)
+
+
+class AdminRequests:
+    """Sends requests to the controller, to one broker or to any, and again while it may help."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def _ask_any(self, what: str, ask: Ask[_Result]) -> _Result:
+        async def attempt() -> _Result:
+            return await ask(await self._cluster.any_connection())
+
+        return await self._cluster.retry(what, attempt)
+
+    async def _ask_broker(self, node_id: BrokerId, what: str, ask: Ask[_Result]) -> _Result:
+        async def attempt() -> _Result:
+            known = self._cluster.metadata.brokers
+            if node_id not in known:
+                known = (await self._cluster.refresh(())).brokers
+            if node_id not in known:
+                raise KafkaError(
+                    ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node_id} is not in the cluster"
+                )
+            return await ask(await self._cluster.connection(node_id))
+
+        return await self._cluster.retry(what, attempt)
+
+    async def _ask_brokers(
+        self, node_ids: Iterable[BrokerId], what: str, ask: Ask[_Result]
+    ) -> Results[BrokerId, _Result]:
+        """Ask several brokers at once; each has its own result."""
+        nodes = tuple(node_ids)
+        found = await asyncio.gather(
+            *(self._ask_broker(node_id, what, ask) for node_id in nodes), return_exceptions=True
+        )
+        done: dict[BrokerId, _Result] = {}
+        errors: dict[BrokerId, KafkaError] = {}
+        for node_id, result in zip(nodes, found, strict=True):
+            if isinstance(result, KafkaError):
+                errors[node_id] = result
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                done[node_id] = result
+        return Results(done, errors)
+
+    def _coordinator_of(self, kind: CoordinatorKind, key: str) -> BrokerId:
+        """Return the broker that was just asked as a coordinator."""
+        known = self._cluster.coordinators.known(kind, key)
+        return NO_LEADER if known is None else known
+
+    async def _ask_controller(self, what: str, ask: Ask[_Result]) -> _Result:
+        async def attempt() -> _Result:
+            try:
+                return await ask(await self._cluster.controller_connection())
+            except KafkaError as error:
+                if error.code is ErrorCode.NOT_CONTROLLER:
+                    await self._cluster.refresh(())
+                raise
+
+        return await self._cluster.retry(what, attempt)

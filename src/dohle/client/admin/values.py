@@ -1,0 +1,165 @@
+"""What an admin asks for and gets, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from dohle.core.config.definition import ConfigType
+from dohle.core.errors import KafkaError
+from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
+
+#: Lets the broker choose, by ``num.partitions`` or ``default.replication.factor``.
+BROKER_DEFAULT = -1
+
+
+class ResourceType(IntEnum):
+    """What can have configs, by the number in requests."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    """A topic, a broker or another thing with configs; the broker "" is the cluster's default."""
+
+    type: ResourceType
+    name: str
+
+
+class ConfigSource(IntEnum):
+    """Where a config's value comes from, by the number in requests; the first that is set wins."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+class AlterOp(IntEnum):
+    """What is done to a config; the last two are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One change of one config; to delete it no value is needed."""
+
+    name: str
+    op: AlterOp
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """A value that a config would have, or has, from one of its sources."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """A config and its value; the value of a sensitive one is None."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool = False
+    is_sensitive: bool = False
+    type: ConfigType = ConfigType.UNKNOWN
+    documentation: str | None = None
+    synonyms: tuple[ConfigSynonym, ...] = ()
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody has set it."""
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; with assignments, brokers by partition, counts are left out."""
+
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic that was created, or could be; counts are -1 where the broker does not tell."""
+
+    name: TopicName
+    topic_id: Uuid
+    partitions: int
+    replication_factor: int
+    configs: tuple[ConfigEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    """A broker of the cluster."""
+
+    node_id: BrokerId
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster, its controller and its brokers."""
+
+    cluster_id: str | None
+    controller_id: BrokerId
+    brokers: tuple[BrokerDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """A replica in a log directory; a future one is on its way there from another."""
+
+    partition: TopicPartition
+    size: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """A log directory of a broker; its bytes are -1 where the broker does not tell."""
+
+    path: str
+    error: KafkaError | None
+    replicas: tuple[ReplicaDescription, ...]
+    total_bytes: int
+    usable_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What the cluster can do and what it does, as ranges of levels by feature."""
+
+    supported: Mapping[str, tuple[int, int]]
+    finalized: Mapping[str, tuple[int, int]]
+    finalized_epoch: int

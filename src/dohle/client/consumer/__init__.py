@@ -1,0 +1,1 @@
+"""The consumer: fetching, positions, look-up of offsets."""

@@ -1,0 +1,395 @@
+"""The consumer: reads partitions that are assigned by hand, or that its group gives it.
+
+Rules it keeps, beside those of fetching (:mod:`dohle.client.consumer.fetcher`) and of being a
+member (:mod:`dohle.client.group.member`):
+
+- In a partition records come in order, each once between two seeks.
+- Who comes back for the next record has processed those before: only then partitions are handed
+  over and offsets committed by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping
+from typing import Self
+
+from dohle.client.cluster import Cluster
+from dohle.client.config import ConsumerConfig, OffsetReset
+from dohle.client.consumer.fetched import ConsumedRecord, PartitionReader
+from dohle.client.consumer.fetcher import Fetcher
+from dohle.client.consumer.offsets import resolve_starts
+from dohle.client.consumer.starts import Beginning, End, Start
+from dohle.client.errors import ClientClosed
+from dohle.client.group.assignors import ASSIGNORS
+from dohle.client.group.commits import Commits
+from dohle.client.group.member import GroupMember, Topics
+from dohle.client.group.membership import GroupMembership, GroupMetadata
+from dohle.client.group.offsets import OffsetAndMetadata
+from dohle.client.group.rebalance_listener import RebalanceListener
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import GroupId, TopicName, TopicPartition
+
+
+class Consumer:
+    """Reads partitions; made and used within a running loop, by one task at a time.
+
+    Leaving it as a context manager without an error commits what was read, if it is a consumer
+    of a group that commits by itself.
+    """
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig | None = None) -> None:
+        self.config = config or ConsumerConfig()
+        self._cluster = cluster
+        self._fetcher = Fetcher(cluster, self.config)
+        self._group_channel = cluster.new_channel("group")
+        self._commits: Commits | None = None
+        self._member: GroupMember | None = None
+        self._listener = RebalanceListener()
+        self._stop_at_end = False
+        self._is_closed = False
+        if self.config.group_id is not None:
+            self._commits = Commits(
+                cluster,
+                GroupId(self.config.group_id),
+                self._group_channel,
+                wake=self._on_commit_news,
+                report=self._fetcher.errors.append,
+            )
+            if self.config.enable_auto_commit:
+                self._commits.start(self.config.auto_commit_interval_ms)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        await self.close(commit=kind is None)
+
+    async def assign(
+        self, starts: Mapping[TopicPartition, Start], *, stop_at_end: bool = False
+    ) -> None:
+        """Read these partitions from these places on, instead of what was assigned before.
+
+        With ``stop_at_end`` reading ends where the partitions end now.
+        """
+        self._check_open()
+        if self._member is not None:
+            raise ValueError("the group assigns the partitions: unsubscribe first")
+        level = self.config.isolation_level
+        offsets = await resolve_starts(self._cluster, starts, level)
+        self._stop_at_end = stop_at_end
+        readers = await self._readers_at(offsets)
+        self._fetcher.remove([*self._fetcher.readers])
+        self._fetcher.errors.clear()
+        self._fetcher.add(readers)
+
+    async def subscribe(
+        self,
+        topics: Iterable[str] | re.Pattern[str],
+        listener: RebalanceListener | None = None,
+        *,
+        stop_at_end: bool = False,
+    ) -> None:
+        """Read, together with the other members of the group, these topics.
+
+        A pattern must match a topic's whole name; topics that are made later are found too. With
+        ``stop_at_end`` reading ends when all partitions that this member has were read up to
+        where they ended when it got them.
+        """
+        self._check_open()
+        if self._commits is None:
+            raise ValueError("to subscribe a consumer needs a group_id")
+        if isinstance(topics, str):
+            raise TypeError("topics is one text: give a list of topics")
+        wanted: Topics = topics if isinstance(topics, re.Pattern) else tuple(map(TopicName, topics))
+        self._listener = listener or RebalanceListener()
+        self._stop_at_end = stop_at_end
+        if self._member is not None:
+            self._member.topics = wanted
+            await self._member.look_at_topics()
+            return
+        self._fetcher.remove([*self._fetcher.readers])
+        member = self._new_member(self._commits.group_id, wanted)
+        await member.start()
+        self._member = member
+        self._commits.membership = member.membership
+
+    async def unsubscribe(self, *, commit: bool = True) -> None:
+        """Give up what the group assigned, and leave it."""
+        member, self._member = self._member, None
+        if member is None or self._commits is None:
+            return
+        await member.stop()
+        owned = member.membership.owned
+        try:
+            if owned:
+                is_lost = not member.membership.may_commit
+                await self._hand_back(owned, is_lost=is_lost, commit=commit)
+        finally:
+            self._commits.membership = None
+            await member.leave()
+
+    async def seek(self, partition: TopicPartition, start: Start) -> None:
+        """Go on reading a partition from another place."""
+        offsets = await resolve_starts(
+            self._cluster, {partition: start}, self.config.isolation_level
+        )
+        self._fetcher.readers[partition].go_to(offsets[partition])
+        self._fetcher.news.set()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give out no records of these partitions until they are resumed."""
+        for partition in partitions:
+            reader = self._fetcher.readers[partition]
+            reader.is_paused = True
+            reader.go_to(reader.position)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on with partitions that were paused."""
+        for partition in partitions:
+            self._fetcher.readers[partition].is_paused = False
+        self._fetcher.news.set()
+
+    @property
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are paused."""
+        readers = self._fetcher.readers.values()
+        return tuple(reader.partition for reader in readers if reader.is_paused)
+
+    def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the next record of a partition."""
+        return self._fetcher.readers[partition].position
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """Return the end of a partition as of the last fetch, if there was one."""
+        return self._fetcher.readers[partition].high_watermark
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are read."""
+        return tuple(self._fetcher.readers)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all partitions have been read up to where they are to stop."""
+        if self._member is not None and not (
+            self._stop_at_end and self._member.membership.is_stable
+        ):
+            return False
+        return all(reader.is_done for reader in self._fetcher.readers.values())
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return who this is in its group, for offsets that are part of a transaction."""
+        return self._group_commits().who
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
+    ) -> None:
+        """Commit offsets, by default behind all records that were given out."""
+        self._check_open()
+        commits = self._group_commits()
+        await commits.commit(self._positions() if offsets is None else offsets)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the group's committed offsets; a partition without one is left out."""
+        self._check_open()
+        return await self._group_commits().committed(partitions)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumedRecord:
+        """Return the next record of any partition; in a partition they come in order."""
+        fetcher = self._fetcher
+        while True:
+            if self._commits is not None:
+                await self._attend(self._commits)
+            item = fetcher.next_buffered()
+            if item is not None:
+                return item
+            if fetcher.has_answers:
+                # Between two answers others get their turn, the next fetch among them.
+                await asyncio.sleep(0)
+                fetcher.open_next()
+                continue
+            self._check_open()
+            if fetcher.errors:
+                raise fetcher.errors.popleft()
+            if self.is_done:
+                raise StopAsyncIteration
+            fetcher.news.clear()
+            fetcher.fetch_more()
+            await fetcher.news.wait()
+
+    async def poll(self, *, timeout_ms: int = 0, max_records: int = 500) -> list[ConsumedRecord]:
+        """Return the records that are there, waiting for the first one for a while.
+
+        An empty list means that none came in time, or that reading is done.
+        """
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                items = [await self.__anext__()]
+        except (TimeoutError, StopAsyncIteration):
+            return []
+        fetcher = self._fetcher
+        while len(items) < max_records:
+            item = fetcher.next_buffered()
+            if item is None:
+                if not fetcher.has_answers:
+                    break
+                fetcher.open_next()
+                continue
+            items.append(item)
+        return items
+
+    async def close(self, *, commit: bool = True) -> None:
+        """Stop reading, commit (if commits happen by themselves) and leave the group."""
+        if self._is_closed:
+            return
+        try:
+            if self._member is not None:
+                await self.unsubscribe(commit=commit)
+            elif self._commits is not None and commit and self.config.enable_auto_commit:
+                await self._commits.commit_quietly(self._positions())
+        finally:
+            self._is_closed = True
+            self._fetcher.news.set()
+            if self._commits is not None:
+                await self._commits.close()
+            await self._fetcher.close()
+            await self._cluster.close_channel(self._group_channel)
+
+    async def _attend(self, commits: Commits) -> None:
+        """Let happen what waits for the reader to come back."""
+        if commits.is_due:
+            commits.commit_by_itself(self._positions())
+        member = self._member
+        if member is None:
+            return
+        if member.is_reader_wanted:
+            await member.let_reader_in()
+        if member.failure is not None:
+            raise member.failure
+
+    async def _save(self) -> None:
+        """Commit what was read before a rebalance during which it is read on."""
+        assert self._commits is not None
+        if self.config.enable_auto_commit:
+            await self._commits.commit_quietly(self._positions())
+
+    async def _give_up(self, partitions: tuple[TopicPartition, ...], is_lost: bool) -> None:
+        """Hand partitions back to the group during a rebalance."""
+        try:
+            await self._hand_back(partitions, is_lost=is_lost, commit=True)
+        except Exception as error:
+            # A listener's: its caller is to see it, and the rebalance goes on.
+            self._fetcher.errors.append(error)
+
+    async def _hand_back(
+        self, partitions: tuple[TopicPartition, ...], *, is_lost: bool, commit: bool
+    ) -> None:
+        assert self._commits is not None
+        try:
+            if is_lost:
+                await self._listener.on_partitions_lost(partitions)
+                return
+            if commit and self.config.enable_auto_commit:
+                places = self._positions()
+                await self._commits.commit_quietly(
+                    {each: places[each] for each in partitions if each in places}
+                )
+            await self._listener.on_partitions_revoked(partitions)
+        finally:
+            self._fetcher.remove(partitions)
+            self._commits.forget(partitions)
+
+    async def _take(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Begin to read what the group assigned, from where the group was."""
+        assert self._commits is not None
+        if partitions:
+            found = await self._commits.committed(partitions)
+            offsets = {each: place.offset for each, place in found.items()}
+            missing = [each for each in partitions if each not in offsets]
+            if missing:
+                offsets |= await self._reset_offsets(missing)
+            readers = await self._readers_at(offsets)
+            for reader in readers:
+                if reader.partition in found:
+                    reader.position_epoch = found[reader.partition].leader_epoch
+            self._fetcher.add(readers)
+        try:
+            await self._listener.on_partitions_assigned(partitions)
+        except Exception as error:
+            self._fetcher.errors.append(error)
+
+    async def _reset_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        policy = self.config.auto_offset_reset
+        if policy is OffsetReset.NONE:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"group {self.config.group_id} has no committed offset for "
+                f"{', '.join(map(str, partitions))}, and auto_offset_reset is none",
+            )
+        start = Beginning() if policy is OffsetReset.EARLIEST else End()
+        return await resolve_starts(
+            self._cluster, dict.fromkeys(partitions, start), self.config.isolation_level
+        )
+
+    async def _readers_at(self, offsets: Mapping[TopicPartition, int]) -> list[PartitionReader]:
+        for topic in {partition.topic for partition in offsets}:
+            await self._cluster.topic(topic)
+        ends: Mapping[TopicPartition, int] = {}
+        if self._stop_at_end:
+            ends = await resolve_starts(
+                self._cluster, dict.fromkeys(offsets, End()), self.config.isolation_level
+            )
+        return [
+            PartitionReader(partition, offset, ends.get(partition))
+            for partition, offset in offsets.items()
+        ]
+
+    def _positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {
+            partition: OffsetAndMetadata(reader.position, reader.position_epoch)
+            for partition, reader in self._fetcher.readers.items()
+        }
+
+    def _new_member(self, group_id: GroupId, topics: Topics) -> GroupMember:
+        config = self.config
+        membership = GroupMembership(
+            group_id,
+            [ASSIGNORS[name] for name in config.partition_assignment_strategy],
+            group_instance_id=config.group_instance_id,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+        )
+        return GroupMember(
+            self._cluster,
+            membership,
+            topics,
+            self._group_channel,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            give_up=self._give_up,
+            save=self._save,
+            take=self._take,
+            wake_reader=self._fetcher.news.set,
+            report=self._fetcher.errors.append,
+        )
+
+    def _on_commit_news(self) -> None:
+        self._fetcher.news.set()
+        if self._member is not None:
+            self._member.wake()
+
+    def _group_commits(self) -> Commits:
+        if self._commits is None:
+            raise ValueError("offsets are kept for a group: this consumer has no group_id")
+        return self._commits
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("the consumer is closed")

@@ -1,0 +1,156 @@
+"""The state of reading one partition, and the records in one answer about it.
+
+An answer starts with the batch that holds the offset asked for, so the records before that are
+dropped here, like those of control batches and of aborted transactions. Positions move as records
+are given out, and over what is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dohle.client.config import ConsumerConfig
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName, TopicPartition
+from dohle.protocol.messages.fetch import PartitionData
+from dohle.records.aborted import AbortedTransactions
+from dohle.records.batch import Batch, batches
+from dohle.records.errors import CorruptBatch
+from dohle.records.record import Record, TimestampType
+
+NO_EPOCH = -1
+
+
+class ConsumedRecord(NamedTuple):
+    """A record and where it was read."""
+
+    topic: TopicName
+    partition: int
+    record: Record
+    leader_epoch: int
+    timestamp_type: TimestampType
+
+
+class PartitionReader:
+    """How far a partition has been read, and how far fetched."""
+
+    def __init__(self, partition: TopicPartition, offset: int, stop_at: int | None = None) -> None:
+        self.partition = partition
+        #: The offset of the next record to give out.
+        self.position = offset
+        #: The offset of the next fetch.
+        self.fetch_offset = offset
+        #: The leader epoch of the last batch that records were given out of.
+        self.position_epoch = NO_EPOCH
+        #: Whether nothing is to be fetched or given out for now.
+        self.is_paused = False
+        #: Reading ends before this offset.
+        self.stop_at = stop_at
+        #: The leader epoch of the last batch fetched: tells if the log was cut since (KIP-320).
+        self.last_fetched_epoch = NO_EPOCH
+        #: Answers that wait to be given out, or are.
+        self.buffered = 0
+        #: Grows when what was fetched, or is on its way, is not wanted any more.
+        self.generation = 0
+        self.is_fetching = False
+        self.failures = 0
+        self.failing_since: float | None = None
+        self.not_before = 0.0
+        self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+        self.log_start_offset: int | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that was wanted has been read."""
+        return self.stop_at is not None and self.position >= self.stop_at
+
+    def wants_more(self, buffered_max: int) -> bool:
+        """Tell whether another fetch makes sense, if so many answers may be held."""
+        return not (
+            self.is_fetching or self.is_paused or self.is_done or self.buffered >= buffered_max
+        )
+
+    def go_to(self, offset: int) -> None:
+        """Go on from another offset, and forget what was fetched."""
+        self.position = self.fetch_offset = offset
+        self.last_fetched_epoch = NO_EPOCH
+        self.buffered = 0
+        self.generation += 1
+        self.failures = 0
+        self.failing_since = None
+        self.not_before = 0.0
+
+
+class FetchedRecords:
+    """The batches of one answer about a partition, walked but not decoded."""
+
+    def __init__(self, reader: PartitionReader, data: PartitionData) -> None:
+        self.reader = reader
+        self.generation = reader.generation
+        self._aborted = AbortedTransactions(
+            (each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
+        )
+        self._batches: list[Batch] = []
+        self._error: KafkaError | None = None
+        records = data.records or b""
+        try:
+            self._batches.extend(batches(records))
+        except CorruptBatch as error:
+            self._error = error
+        if records and not self._batches and self._error is None:
+            self._error = KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the batch at offset {reader.fetch_offset} of {reader.partition} does not fit "
+                f"into {len(records)} bytes: raise max_partition_fetch_bytes",
+            )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it, not even an error."""
+        return not self._batches and self._error is None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the reader still wants it."""
+        return self.generation == self.reader.generation
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last batch."""
+        if not self._batches:
+            return self.reader.fetch_offset
+        return self._batches[-1].next_offset
+
+    @property
+    def last_leader_epoch(self) -> int:
+        """The leader epoch of the last batch."""
+        return self._batches[-1].partition_leader_epoch if self._batches else NO_EPOCH
+
+    def records(self, config: ConsumerConfig) -> Iterator[ConsumedRecord]:
+        """Give out the records and move the reader's position along."""
+        reader = self.reader
+        topic, partition = reader.partition
+        for batch in self._batches:
+            if config.check_crcs:
+                batch.ensure_valid()
+            skip = self._aborted.covers(batch) or batch.is_control
+            if not skip and batch.last_offset >= reader.position:
+                epoch, kind = batch.partition_leader_epoch, batch.timestamp_type
+                reader.position_epoch = epoch
+                stop_at = reader.stop_at
+                for record in batch.records(config.decompressed_bytes_max):
+                    offset = record.offset
+                    if offset < reader.position:
+                        continue
+                    if stop_at is not None and offset >= stop_at:
+                        break
+                    reader.position = offset + 1
+                    yield ConsumedRecord(topic, partition, record, epoch, kind)
+            reader.position = max(reader.position, batch.next_offset)
+            if reader.stop_at is not None and reader.position >= reader.stop_at:
+                reader.position = reader.stop_at
+                return
+        if self._error is not None:
+            raise self._error

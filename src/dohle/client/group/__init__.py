@@ -1,0 +1,1 @@
+"""Being a member of a group: assignors, membership, commits."""

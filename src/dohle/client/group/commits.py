@@ -1,0 +1,167 @@
+"""A consumer's commits: those that are asked for, and those that happen by themselves.
+
+Rules it keeps:
+
+- One commit at a time, so that an older one that had to be sent again never undoes a newer one.
+- What is committed by itself is what had been given out when the reader came back for more: only
+  then can it be taken for processed.
+- A commit that fails by itself is no news: all that comes of it is that records may be read twice.
+  Only an error that will not go away is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from dohle.client.cluster import Cluster
+from dohle.client.coordinators import CoordinatorKind
+from dohle.client.errors import is_retriable
+from dohle.client.group.membership import GroupMembership, GroupMetadata
+from dohle.client.group.offsets import OffsetAndMetadata, commit_offsets, fetch_offsets
+from dohle.client.net.connection import Channel, Connection
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import GroupId, TopicPartition
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+#: What a commit may tell a member about its membership.
+_OF_MEMBERS = frozenset(
+    {
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    }
+)
+
+
+class Commits:
+    """The committed offsets of one consumer's group."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group_id: GroupId,
+        channel: Channel,
+        *,
+        wake: Callable[[], None],
+        report: Callable[[KafkaError], None],
+    ) -> None:
+        self.group_id = group_id
+        #: The member on whose behalf is committed; without one it is done from outside the group.
+        self.membership: GroupMembership | None = None
+        #: Whether the reader should call :meth:`commit_by_itself` when it comes.
+        self.is_due = False
+        self._cluster = cluster
+        self._channel = channel
+        self._wake = wake
+        self._report = report
+        self._turn = asyncio.Lock()
+        self._last: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._interval_ms: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def who(self) -> GroupMetadata:
+        """Who commits."""
+        if self.membership is None:
+            return GroupMetadata(self.group_id)
+        return self.membership.metadata
+
+    async def commit(self, offsets: Offsets) -> None:
+        """Commit offsets, or raise why not."""
+        async with self._turn:
+            await self._commit(offsets)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what is committed; what is not is left out."""
+        wanted = tuple(partitions)
+
+        async def ask(connection: Connection) -> dict[TopicPartition, OffsetAndMetadata]:
+            found = await fetch_offsets(connection, self.group_id, wanted, require_stable=True)
+            return dict(found.ok())
+
+        return await self._cluster.coordinators.ask(
+            CoordinatorKind.GROUP,
+            self.group_id,
+            f"committed offsets of group {self.group_id}",
+            ask,
+            channel=self._channel,
+        )
+
+    def start(self, interval_ms: int) -> None:
+        """Let commits happen by themselves."""
+        self._interval_ms = interval_ms
+        self._set_timer()
+
+    def commit_by_itself(self, offsets: Offsets) -> None:
+        """Commit what has been read, if it was not before, without anybody waiting."""
+        self.is_due = False
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self.commit_quietly(offsets))
+        self._set_timer()
+
+    async def commit_quietly(self, offsets: Offsets) -> None:
+        """Commit what was not committed before; an error that may go away is no news."""
+        news = {each: place for each, place in offsets.items() if self._last.get(each) != place}
+        if not news:
+            return
+        try:
+            await self.commit(news)
+        except KafkaError as error:
+            if not is_retriable(error) and error.code not in _OF_MEMBERS:
+                self._report(error)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take no commit of these partitions for known: somebody else may commit them now."""
+        for partition in partitions:
+            self._last.pop(partition, None)
+
+    async def close(self) -> None:
+        """Stop; a commit that is on its way is given up."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _set_timer(self) -> None:
+        if self._interval_ms is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._interval_ms / 1000, self._become_due)
+
+    def _become_due(self) -> None:
+        self.is_due = True
+        self._wake()
+
+    async def _commit(self, offsets: Offsets) -> None:
+        membership = self.membership
+        who = self.who
+
+        async def ask(connection: Connection) -> None:
+            # In each try: a rebalance may have begun, and the join would hold the commit up.
+            if membership is not None and not membership.may_commit:
+                raise KafkaError(
+                    ErrorCode.REBALANCE_IN_PROGRESS,
+                    f"group {self.group_id} is being rebalanced: nothing can be committed until "
+                    "this consumer has what it is to read",
+                )
+            (await commit_offsets(connection, who, offsets)).ok()
+
+        try:
+            await self._cluster.coordinators.ask(
+                CoordinatorKind.GROUP,
+                self.group_id,
+                f"commit of group {self.group_id}",
+                ask,
+                channel=self._channel,
+            )
+        except KafkaError as error:
+            if membership is not None and error.code in _OF_MEMBERS:
+                membership.answered(who.generation_id, error.code, "committing")
+                self._wake()
+            raise
+        self._last.update(offsets)

@@ -1,0 +1,1 @@
+"""Connections of the client: frames, versions, addresses, back-off."""

@@ -1,0 +1,353 @@
+"""The producer: takes records, and gives for each of them a future with its offset.
+
+``send`` waits only for what it needs to accept a record: the topic's metadata and room in the
+buffer. From then on the record is on its way, and its future tells what became of it.
+
+With a ``transactional_id`` records are sent in transactions: readers with read_committed see all
+records of one that was committed, and none of one that was aborted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from dohle.client.cluster import Cluster
+from dohle.client.config import ProducerConfig
+from dohle.client.errors import ClientClosed, TimedOut
+from dohle.client.group.membership import GroupMetadata
+from dohle.client.group.offsets import OffsetAndMetadata
+from dohle.client.metadata import TopicInfo
+from dohle.client.net.connection import Channel
+from dohle.client.producer.accumulator import Accumulator, record_bytes_max
+from dohle.client.producer.batch import RecordMetadata
+from dohle.client.producer.buffer_memory import BufferMemory
+from dohle.client.producer.partitioner import StickyPartitioner, partition_of_key
+from dohle.client.producer.sender import Sender
+from dohle.client.transactions.ends import PreparedTransaction
+from dohle.client.transactions.requests import TransactionRequests
+from dohle.client.transactions.state import ProducerTransactions
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName, TopicPartition, TransactionalId
+from dohle.core.seams import Clock, SystemClock
+from dohle.records.builder import BatchBuilder
+from dohle.records.record import Header
+
+
+class Producer:
+    """Sends records to topics; made and used within a running loop.
+
+    Leaving it as a context manager flushes, unless it is left by a cancellation or an interrupt.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig | None = None,
+        *,
+        clock: Clock | None = None,
+        channel: Channel | None = None,
+    ) -> None:
+        """``channel`` is what coordinators are asked over, by default one of its own."""
+        self.config = config or ProducerConfig()
+        self._cluster = cluster
+        self._clock = clock or SystemClock()
+        self._memory = BufferMemory(self.config.buffer_memory)
+        self._accumulator = Accumulator(self.config)
+        self._transactions: TransactionRequests | None = None
+        if self.config.transactional_id is not None:
+            state = ProducerTransactions(TransactionalId(self.config.transactional_id))
+            self._transactions = TransactionRequests(cluster, self.config, state, channel)
+        self._sender = Sender(
+            cluster, self.config, self._accumulator, self._memory, self._transactions
+        )
+        #: What is left to be ended, if all its records are written.
+        self._prepared: PreparedTransaction | None = None
+        self._sticky = StickyPartitioner(cluster.rng)
+        #: The partitions with a leader, and the topic's metadata they were taken from.
+        self._available: dict[TopicName, tuple[TopicInfo, Sequence[int]]] = {}
+        self._should_yield = False
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        await self.close(flush=kind is None or issubclass(kind, Exception))
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Sequence[Header] = (),
+    ) -> asyncio.Future[RecordMetadata]:
+        """Accept a record and return the future of where it is written.
+
+        The partition is the one given, else that of the key, else one that gathers records
+        without keys. The timestamp is in milliseconds, by default now.
+        """
+        if self._should_yield:
+            # Without this a caller that never waits would keep full batches from being sent.
+            self._should_yield = False
+            await asyncio.sleep(0)
+        self._check_open()
+        if self._transactions is not None:
+            self._transactions.state.check_send()
+        name = TopicName(topic)
+        size = record_bytes_max(key, value, headers)
+        self._check_size(size)
+        info = self._cluster.known_topic(name)
+        is_known = info is not None and (partition is None or partition in info.partitions)
+        if info is None or not is_known or not self._memory.try_take(size):
+            info = await self._wait_for(name, partition, size)
+        # Nothing waits from here on: the room is taken and the order of calls is kept.
+        try:
+            self._check_open()
+            where = self._choose(info, key, partition, size)
+            if self._transactions is not None:
+                self._transactions.state.check_send()
+                self._transactions.state.add(where)
+            if timestamp is None:
+                timestamp = self._clock.now_ms()
+            now_ms = self._sender.now_ms()
+            future, look = self._accumulator.append(
+                where, timestamp, key, value, headers, size, now_ms
+            )
+        except BaseException:
+            self._memory.give(size)
+            raise
+        if look:
+            self._should_yield = True
+            self._sender.wake()
+        return future
+
+    def new_batch(self) -> BatchBuilder:
+        """Begin a batch to be filled by the caller and sent by :meth:`send_batch`."""
+        return self._accumulator.new_builder()
+
+    async def send_batch(
+        self, partition: TopicPartition, batch: BatchBuilder
+    ) -> asyncio.Future[RecordMetadata]:
+        """Accept a batch that is filled, and return the future of where its first record is.
+
+        It is sent as it is, however large: a broker takes up to ``max.message.bytes``.
+        """
+        await asyncio.sleep(0)  # a caller that never waits would keep batches from being sent
+        self._check_open()
+        size = batch.size
+        name, index = partition
+        info = self._cluster.known_topic(name)
+        if info is None or index not in info.partitions or not self._memory.try_take(size):
+            await self._wait_for(name, index, size)
+        try:
+            self._check_open()
+            if self._transactions is not None:
+                self._transactions.state.check_send()
+                self._transactions.state.add(partition)
+            future = self._accumulator.append_batch(partition, batch, self._sender.now_ms())
+        except BaseException:
+            self._memory.give(size)
+            raise
+        self._sender.wake()
+        return future
+
+    async def flush(self) -> None:
+        """Send all records without lingering and wait until each has its outcome.
+
+        What failed is told by the records' futures.
+        """
+        await self._sender.flush()
+
+    async def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
+        """Get ready for transactions; whoever used the transactional id before is fenced.
+
+        What it left open is aborted, what it was about to commit is committed first. With
+        ``keep_prepared`` what it left open is kept and returned (KIP-939): then there is nothing to
+        do but to commit it, abort it, or complete it.
+        """
+        transactions = self._transactional()
+        transactions.state.check_init()
+        if not keep_prepared:
+            is_v2, identity = await asyncio.gather(
+                transactions.is_v2(), transactions.init_producer_id(None)
+            )
+            transactions.state.initialized(identity, is_v2=is_v2)
+            return None
+        is_v2, (identity, ongoing) = await asyncio.gather(
+            transactions.is_v2(), transactions.take_over()
+        )
+        transactions.state.initialized(identity, is_v2=is_v2, has_kept=ongoing is not None)
+        if ongoing is not None:
+            self._prepared = PreparedTransaction(
+                transactions.state.transactional_id, ongoing, is_v2=is_v2
+            )
+        return self._prepared
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction; the brokers learn of it by its first record."""
+        self._check_open()
+        self._transactional().state.begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Let offsets of a group be committed with the transaction, or not at all.
+
+        ``group`` is what the consumer says of itself: :meth:`Consumer.group_metadata`.
+        """
+        transactions = self._transactional()
+        transactions.state.add_offsets()
+        if not transactions.state.is_v2:
+            await transactions.add_offsets(group)
+        await transactions.commit_offsets(group, offsets)
+
+    async def commit_transaction(self) -> None:
+        """Send all records and commit; if one of them failed, raise: then it must be aborted."""
+        transactions = self._transactional()
+        transactions.state.commit()
+        await self._sender.flush()
+        transactions.state.commit()
+        await self._end(transactions, commit=True)
+
+    async def prepare_transaction(self) -> PreparedTransaction | None:
+        """Send all records and leave the transaction open; None if there was no record.
+
+        Whoever is told what is returned can end it: see :func:`end_transaction`. Here it can be
+        ended too, but nothing else can be done until then.
+        """
+        transactions = self._transactional()
+        transactions.state.commit()
+        await self._sender.flush()
+        transactions.state.commit()
+        self._prepared = transactions.prepared() if transactions.state.has_to_end else None
+        transactions.state.prepared()
+        return self._prepared
+
+    async def complete_transaction(self, decided: PreparedTransaction) -> bool | None:
+        """End the prepared transaction: commit it if it is ``decided``, else abort it.
+
+        For who has noted which one is to be committed, and then has lost its producer. Tells
+        whether it was committed; None if there is none.
+        """
+        if self._prepared is None:
+            self._transactional().state.check_ready()
+            return None
+        is_decided = self._prepared.identity == decided.identity
+        await (self.commit_transaction() if is_decided else self.abort_transaction())
+        return is_decided
+
+    async def abort_transaction(self) -> None:
+        """Throw the transaction away, with what was sent of it and what was not."""
+        transactions = self._transactional()
+        transactions.state.abort()
+        await self._sender.drop_waiting(
+            KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction was aborted")
+        )
+        await self._end(transactions, commit=False)
+
+    async def _end(self, transactions: TransactionRequests, *, commit: bool) -> None:
+        state = transactions.state
+        identity = None
+        if state.has_to_end:
+            state.ending()
+            identity = await transactions.end(commit=commit)
+        if state.needs_new_epoch:
+            identity = await transactions.init_producer_id(state.identity)
+        if identity is not None:
+            self._sender.restart_sequences()
+        state.ended(identity)
+        self._prepared = None
+
+    def _transactional(self) -> TransactionRequests:
+        if self._transactions is None:
+            raise ValueError("for transactions a producer needs a transactional_id")
+        return self._transactions
+
+    async def close(self, *, flush: bool = True) -> None:
+        """Take no more records, flush unless told not to, and stop.
+
+        A transaction that is open then stays so until the next ``init_transactions`` of its id,
+        or its timeout.
+        """
+        self._is_closed = True
+        try:
+            if flush:
+                await self._sender.flush()
+        finally:
+            await self._sender.stop()
+            if self._transactions is not None:
+                await self._transactions.close()
+
+    async def _wait_for(self, name: TopicName, partition: int | None, size: int) -> TopicInfo:
+        """Wait for the topic and for room, together at most ``max_block_ms``."""
+        timeout_ms = self.config.max_block_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                info = await self._cluster.retry(
+                    f"metadata of {name}",
+                    lambda: self._topic_with(name, partition),
+                    timeout_ms=2 * timeout_ms,
+                )
+                if not self._memory.try_take(size):
+                    self._sender.wake()
+                    await self._memory.take(size)
+        except TimeoutError:
+            raise TimedOut(
+                f"a record for {name} was not accepted within {timeout_ms} ms: the topic is not "
+                f"known or the buffer of {self._memory.limit} bytes is full"
+            ) from None
+        return info
+
+    async def _topic_with(self, name: TopicName, partition: int | None) -> TopicInfo:
+        info = await self._cluster.topic(
+            name, allow_auto_topic_creation=self.config.allow_auto_create_topics
+        )
+        if partition is not None and partition not in info.partitions:
+            await self._cluster.refresh((name,))
+            info = await self._cluster.topic(name)
+        if partition is not None and partition not in info.partitions:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"{name} has {len(info.partitions)} partitions and no partition {partition}",
+            )
+        return info
+
+    def _choose(
+        self, info: TopicInfo, key: bytes | None, partition: int | None, size: int
+    ) -> TopicPartition:
+        """Choose the partition of a record."""
+        name = info.name
+        if partition is not None:
+            return TopicPartition(name, partition)
+        if key is not None:
+            return TopicPartition(name, partition_of_key(key, len(info.partitions)))
+        known = self._available.get(name)
+        if known is None or known[0] is not info:
+            led = [each.partition for each in info.partitions.values() if each.leader_id >= 0]
+            known = self._available[name] = (info, led or list(info.partitions))
+        available = known[1]
+        where = TopicPartition(name, self._sticky.current(name, available))
+        if self._accumulator.has_room(where, size):
+            return where
+        # A new batch is due, here or elsewhere: this is when to move on.
+        if self._accumulator.seal(where):
+            self._sender.wake()
+        return TopicPartition(name, self._sticky.move(name, available))
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("the producer is closed")
+
+    def _check_size(self, size: int) -> None:
+        limit = min(self.config.max_request_size, self.config.buffer_memory)
+        if size > limit:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of up to {size} bytes is larger than {limit}: raise max_request_size "
+                "(and the topic's max.message.bytes), or send less",
+            )

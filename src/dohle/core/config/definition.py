@@ -1,0 +1,285 @@
+"""What a config is: its name, type, default, limits and meaning, and how its text is read.
+
+The tables (:mod:`dohle.core.config.topic`, :mod:`dohle.core.config.broker`) are made of
+:class:`ConfigKey`; the parser of ``server.properties``, AlterConfigs, DescribeConfigs and the help
+of the command line all read them. An option that has no effect is in no table. Texts are read as
+Kafka reads them, and a refusal is INVALID_CONFIG in Kafka's words, which tools match on.
+
+The tables are read at every start, also of a command that ends at once. So here values are named
+tuples and plain classes: a dataclass takes most of a millisecond to make.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+from dohle.core.errors import ErrorCode, KafkaError
+
+#: A parsed value; a list is a tuple of texts, and None is an option that is not set.
+ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+
+
+class ConfigType(IntEnum):
+    """The types by their code in a DescribeConfigs response."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class UpdateMode(Enum):
+    """How a running broker's config may be altered. A topic's may always be."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class Range:
+    """A number from ``low`` to ``high``, both allowed; or the one number ``also``."""
+
+    __slots__ = ("also", "high", "low")
+
+    def __init__(self, low: int, high: int | None = None, *, also: int | None = None) -> None:
+        self.low = low
+        self.high = high
+        self.also = also
+
+    def check(self, name: str, value: ConfigValue) -> None:
+        """Compare with the limits."""
+        assert isinstance(value, int | float)
+        below = value < self.low
+        above = self.high is not None and value > self.high
+        if value == self.also or not (below or above):
+            return
+        if self.also is not None:
+            limits = f"between {self.low} and {self.high} or equal to {self.also}"
+        else:
+            limits = f"at least {self.low}" if below else f"no more than {self.high}"
+        raise invalid_value(name, value, f"Value must be {limits}")
+
+    def __str__(self) -> str:
+        limits = f"[{self.low},...]" if self.high is None else f"[{self.low},...,{self.high}]"
+        return limits if self.also is None else f"{limits} or {self.also}"
+
+
+class OneOf:
+    """One of a few words, in exactly this spelling unless ``ignore_case`` is set."""
+
+    __slots__ = ("ignore_case", "words")
+
+    def __init__(self, words: tuple[str, ...], *, ignore_case: bool = False) -> None:
+        self.words = words
+        self.ignore_case = ignore_case
+
+    def check(self, name: str, value: ConfigValue) -> None:
+        """Look the word up."""
+        word = value.lower() if self.ignore_case and isinstance(value, str) else value
+        if word not in self.words:
+            words = ", ".join(self.words)
+            raise invalid_value(name, value, f"String must be one of: {words}")
+
+    def __str__(self) -> str:
+        return f"[{', '.join(self.words)}]"
+
+
+class ListOf:
+    """A list without repetitions and empty items, of the given words if there are any."""
+
+    __slots__ = ("may_be_empty", "words")
+
+    def __init__(self, words: tuple[str, ...] = (), *, may_be_empty: bool = False) -> None:
+        self.words = words
+        self.may_be_empty = may_be_empty
+
+    def check(self, name: str, value: ConfigValue) -> None:
+        """Check the list, then each item."""
+        assert isinstance(value, tuple)
+        if not value and not self.may_be_empty:
+            allowed = str(OneOf(self.words)) if self.words else "any non-empty value"
+            raise _refusal(
+                f"Configuration '{name}' must not be empty. Valid values include: {allowed}"
+            )
+        if len(set(value)) != len(value):
+            raise _refusal(f"Configuration '{name}' values must not be duplicated.")
+        if "" in value:
+            raise _refusal(f"Configuration '{name}' values must not be empty.")
+        if self.words:
+            for item in value:
+                OneOf(self.words).check(name, item)
+
+    def __str__(self) -> str:
+        return str(OneOf(self.words)) if self.words else ""
+
+
+#: What a value must be beyond its type: ``check`` raises INVALID_CONFIG, ``str`` tells a person.
+Validator: TypeAlias = Range | OneOf | ListOf
+
+
+class ConfigKey(NamedTuple):
+    """One row of a table."""
+
+    name: str
+    type: ConfigType
+    default: ConfigValue
+    doc: str
+    validator: Validator | None = None
+    update_mode: UpdateMode = UpdateMode.READ_ONLY
+    is_sensitive: bool = False
+    #: Kafka does not show it, unless it is set: for tests.
+    is_internal: bool = False
+    #: Of a topic config: the broker configs that give it where the topic does not, in order.
+    synonyms: tuple[str, ...] = ()
+
+    def parse(self, text: str) -> ConfigValue:
+        """Read a text as Java does, and check what it says."""
+        value = _PARSERS[self.type](self.name, text, text.strip(_JAVA_WHITE))
+        if self.validator is not None:
+            self.validator.check(self.name, value)
+        return value
+
+    def format(self, value: ConfigValue) -> str | None:
+        """Return the text of a value as DescribeConfigs shows it; None for one not set."""
+        match value:
+            case None:
+                return None
+            case bool():
+                return "true" if value else "false"
+            case tuple():
+                return ",".join(value)
+            case _:
+                return str(value)
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as a text; None where there is none."""
+        return self.format(self.default)
+
+
+class ConfigValues(dict[str, ConfigValue]):
+    """Values by name, with access by type for callers that know it."""
+
+    __slots__ = ()
+
+    def get_int(self, name: str) -> int:
+        """Return a value of type INT, SHORT or LONG."""
+        value = self[name]
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        raise TypeError(f"{name} is {value!r}, not a number")
+
+    def get_bool(self, name: str) -> bool:
+        """Return a value of type BOOLEAN."""
+        value = self[name]
+        if isinstance(value, bool):
+            return value
+        raise TypeError(f"{name} is {value!r}, neither true nor false")
+
+    def get_str(self, name: str) -> str:
+        """Return a value of type STRING."""
+        value = self[name]
+        if isinstance(value, str):
+            return value
+        raise TypeError(f"{name} is {value!r}, not a text")
+
+    def get_list(self, name: str) -> tuple[str, ...]:
+        """Return a value of type LIST."""
+        value = self[name]
+        if isinstance(value, tuple):
+            return value
+        raise TypeError(f"{name} is {value!r}, not a list")
+
+
+def invalid_value(name: str, value: ConfigValue, reason: str) -> KafkaError:
+    """Return the error for a value, in the form that Kafka gives it."""
+    match value:
+        case bool():
+            shown = "true" if value else "false"
+        case tuple():
+            shown = f"[{', '.join(value)}]"
+        case _:
+            shown = str(value)
+    return _refusal(f"Invalid value {shown} for configuration {name}: {reason}")
+
+
+def _refusal(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, message)
+
+
+# What String.trim() takes away.
+_JAVA_WHITE: Final = "".join(map(chr, range(33)))
+# What the pattern \s takes away around the commas of a list.
+_JAVA_SPACE: Final = " \t\n\v\f\r"
+_BITS: Final = {"SHORT": 16, "INT": 32, "LONG": 64}
+
+
+def _parse_boolean(name: str, text: str, trimmed: str) -> ConfigValue:
+    match trimmed.lower():
+        case "true":
+            return True
+        case "false":
+            return False
+        case _:
+            raise invalid_value(name, text, "Expected value to be either true or false")
+
+
+def _parse_integer(name: str, text: str, trimmed: str, type_name: str) -> ConfigValue:
+    digits = trimmed[1:] if trimmed[:1] in ("+", "-") else trimmed
+    # int() takes more than Java does, and long for a very long text.
+    if digits.isascii() and digits.isdigit() and len(digits.lstrip("0")) < 20:
+        number, limit = int(trimmed), 1 << (_BITS[type_name] - 1)
+        if -limit <= number < limit:
+            return number
+    raise invalid_value(name, text, f"Not a number of type {type_name}")
+
+
+def _parse_short(name: str, text: str, trimmed: str) -> ConfigValue:
+    return _parse_integer(name, text, trimmed, "SHORT")
+
+
+def _parse_int(name: str, text: str, trimmed: str) -> ConfigValue:
+    return _parse_integer(name, text, trimmed, "INT")
+
+
+def _parse_long(name: str, text: str, trimmed: str) -> ConfigValue:
+    return _parse_integer(name, text, trimmed, "LONG")
+
+
+def _parse_double(name: str, text: str, trimmed: str) -> ConfigValue:
+    try:
+        number = float(trimmed)
+    except ValueError:
+        number = math.nan
+    if "_" in trimmed or not math.isfinite(number):
+        raise invalid_value(name, text, "Not a number of type DOUBLE")
+    return number
+
+
+def _parse_list(_name: str, _text: str, trimmed: str) -> ConfigValue:
+    return tuple(item.strip(_JAVA_SPACE) for item in trimmed.split(",")) if trimmed else ()
+
+
+def _parse_text(_name: str, _text: str, trimmed: str) -> ConfigValue:
+    return trimmed
+
+
+_PARSERS: Final = {
+    ConfigType.BOOLEAN: _parse_boolean,
+    ConfigType.STRING: _parse_text,
+    ConfigType.INT: _parse_int,
+    ConfigType.SHORT: _parse_short,
+    ConfigType.LONG: _parse_long,
+    ConfigType.DOUBLE: _parse_double,
+    ConfigType.LIST: _parse_list,
+    ConfigType.CLASS: _parse_text,
+    ConfigType.PASSWORD: _parse_text,
+}

@@ -1,0 +1,182 @@
+"""What DescribeConfigs tells of a topic, a broker, the defaults of all brokers, and a group.
+
+For each config: its value, from where the value comes, and with which other names and levels it
+could have been given, in the order in which they count. The lists are Kafka's to the letter: a
+level that gives the value only under another name (``log.retention.hours`` for ``retention.ms``)
+is not shown before one with the main name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from dohle.core.config.broker import BROKER_CONFIGS
+from dohle.core.config.definition import ConfigKey, ConfigType, ConfigValue, UpdateMode
+from dohle.core.config.group import GROUP_CONFIGS, effective_group_config
+from dohle.core.config.static import BrokerConfig, effective_broker_config
+from dohle.core.config.topic import TOPIC_CONFIGS, effective_topic_config
+
+
+class ConfigSource(IntEnum):
+    """The level a value comes from, by its code in the response."""
+
+    UNKNOWN = 0
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    GROUP_CONFIG = 8
+
+
+class ConfigSynonym(NamedTuple):
+    """A name and a level that give a config."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class DescribedConfig(NamedTuple):
+    """One config as it stands."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    is_sensitive: bool
+    type: ConfigType
+    documentation: str
+    synonyms: tuple[ConfigSynonym, ...]
+
+    @property
+    def is_default(self) -> bool:
+        """Tell whether nobody has set it."""
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+def describe_topic(
+    overrides: Mapping[str, str],
+    broker: BrokerConfig,
+    dynamic_broker: Mapping[str, str],
+    dynamic_default: Mapping[str, str],
+    names: Collection[str] | None = None,
+) -> list[DescribedConfig]:
+    """Describe a topic with these overrides; only the configs with these names, if any."""
+    values = effective_topic_config(overrides, broker, dynamic_broker, dynamic_default)
+    described = []
+    for key in _selected(TOPIC_CONFIGS.values(), names):
+        synonyms = _synonyms(key.synonyms[0], broker, dynamic_broker, dynamic_default)
+        if key.name in overrides:
+            text = key.format(values[key.name])
+            synonyms.insert(0, ConfigSynonym(key.name, text, ConfigSource.TOPIC_CONFIG))
+        described.append(_described(key, values[key.name], synonyms, read_only=False))
+    return described
+
+
+def describe_broker(
+    broker: BrokerConfig,
+    dynamic_broker: Mapping[str, str],
+    dynamic_default: Mapping[str, str],
+    names: Collection[str] | None = None,
+) -> list[DescribedConfig]:
+    """Describe a broker; only the configs with these names, if any."""
+    values = effective_broker_config(broker, dynamic_broker, dynamic_default)
+    described = []
+    for key in _selected(BROKER_CONFIGS.values(), names):
+        if not key.is_internal or broker.is_set(key.name):
+            synonyms = _synonyms(key.name, broker, dynamic_broker, dynamic_default)
+            read_only = key.update_mode is UpdateMode.READ_ONLY
+            described.append(_described(key, values[key.name], synonyms, read_only=read_only))
+    return described
+
+
+def describe_cluster_default(
+    dynamic_default: Mapping[str, str], names: Collection[str] | None = None
+) -> list[DescribedConfig]:
+    """Describe what is set for all brokers: the broker resource without a name."""
+    described = []
+    for key in _selected(BROKER_CONFIGS.values(), names):
+        if key.name in dynamic_default:
+            text = dynamic_default[key.name]
+            source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+            synonyms = [ConfigSynonym(key.name, text, source)]
+            read_only = key.update_mode is UpdateMode.READ_ONLY
+            described.append(_described(key, text, synonyms, read_only=read_only))
+    return described
+
+
+def describe_group(
+    overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
+) -> list[DescribedConfig]:
+    """Describe a group with these overrides; as in Kafka, what the broker has is the default."""
+    values = effective_group_config(overrides, broker)
+    described = []
+    for key in _selected(GROUP_CONFIGS.values(), names):
+        is_set = key.name in overrides
+        source = ConfigSource.GROUP_CONFIG if is_set else ConfigSource.DEFAULT_CONFIG
+        synonyms = [ConfigSynonym(key.name, key.format(values[key.name]), source)]
+        described.append(_described(key, values[key.name], synonyms, read_only=False))
+    return described
+
+
+def _selected(keys: Iterable[ConfigKey], names: Collection[str] | None) -> list[ConfigKey]:
+    return [key for key in keys if not names or key.name in names]
+
+
+def _described(
+    key: ConfigKey, value: ConfigValue, synonyms: list[ConfigSynonym], *, read_only: bool
+) -> DescribedConfig:
+    if key.is_sensitive:
+        synonyms = [ConfigSynonym(one.name, None, one.source) for one in synonyms]
+    return DescribedConfig(
+        name=key.name,
+        value=None if key.is_sensitive else key.format(value),
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        read_only=read_only,
+        is_sensitive=key.is_sensitive,
+        type=key.type,
+        documentation=key.doc,
+        synonyms=tuple(synonyms),
+    )
+
+
+def _synonyms(
+    name: str,
+    broker: BrokerConfig,
+    dynamic_broker: Mapping[str, str],
+    dynamic_default: Mapping[str, str],
+) -> list[ConfigSynonym]:
+    """Return where a broker config is given, from the first level with this very name on."""
+    levels = (
+        (ConfigSource.DYNAMIC_BROKER_CONFIG, dynamic_broker.get),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dynamic_default.get),
+        (ConfigSource.STATIC_BROKER_CONFIG, broker.text),
+        (ConfigSource.DEFAULT_CONFIG, _default_text),
+    )
+    found: list[ConfigSynonym] = []
+    for source, text_of in levels:
+        for other in _SAME_THING.get(name, (name,)):
+            text = text_of(other)
+            if text is not None and (found or other == name):
+                found.append(ConfigSynonym(other, text, source))
+    return found
+
+
+def _default_text(name: str) -> str | None:
+    return BROKER_CONFIGS[name].default_text
+
+
+def _same_thing() -> dict[str, tuple[str, ...]]:
+    groups = {}
+    for key in TOPIC_CONFIGS.values():
+        for name in key.synonyms:
+            groups[name] = key.synonyms
+    # Kafka's one exception: it is an interval of its own, which flush.ms only falls back to.
+    groups["log.flush.scheduler.interval.ms"] = ("log.flush.scheduler.interval.ms",)
+    return groups
+
+
+_SAME_THING = _same_thing()

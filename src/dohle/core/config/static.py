@@ -1,0 +1,423 @@
+"""What a node is started with: ``server.properties``, read and checked as a whole.
+
+A file written for Apache Kafka is taken as it is. A name that Kafka knows and that does nothing
+here gives a notice, a name nobody knows a warning with the nearest known one, and a value that is
+not allowed an error. Beyond Kafka's own checks, a node refuses what it would not do: to be one of
+several controllers, to be only a broker or only a controller, or to speak anything but PLAINTEXT.
+A node that is alone needs neither a controller listener nor the configs of the quorum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from dohle.core.config.broker import BROKER_CONFIGS
+from dohle.core.config.definition import ConfigValue, ConfigValues, UpdateMode
+from dohle.core.config.known import KNOWN_WITHOUT_EFFECT
+from dohle.core.config.listeners import (
+    NON_ROUTABLE_HOST,
+    Listener,
+    SecurityProtocol,
+    check_distinct_ports,
+    parse_bootstrap_servers,
+    parse_listeners,
+    parse_protocol_map,
+    parse_voters,
+)
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId
+
+#: What a node needs that is started without a file; laid under what its operator gives.
+SINGLE_NODE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.replication.factor": "1",
+    }
+)
+
+_REQUIRED: Final = ("process.roles", "node.id")
+_ROLES: Final = ("broker", "controller")
+_NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
+_LISTENER_PREFIX: Final = "listener.name."
+_PLUGIN_PREFIXES: Final = ("config.providers.", "rlmm.config.", "rsm.config.")
+# Passing these over leaves the node open where its operator believes it closed.
+_PROTECTING: Final = frozenset({"authorizer.class.name"})
+_SIMILARITY_MIN: Final = 0.7
+# The least values that the topic configs behind these allow.
+_LEAST: Final = {
+    "log.flush.interval.ms": 0,
+    "log.flush.scheduler.interval.ms": 0,
+    "log.roll.jitter.ms": 0,
+    "log.roll.ms": 1,
+}
+
+
+class NoticeLevel(Enum):
+    """How much a notice matters."""
+
+    INFO = "info"
+    WARNING = "warning"
+
+
+class Notice(NamedTuple):
+    """Something in the properties that the operator should know."""
+
+    level: NoticeLevel
+    key: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """The configs a node was started with, checked. ``config[name]`` is a typed value."""
+
+    #: Every config of the table: what was given, or the default.
+    values: ConfigValues
+    #: What was given, as it was given.
+    texts: Mapping[str, str]
+    #: All listeners, those of the controller too.
+    listeners: tuple[Listener, ...]
+    #: What clients are told. A host "" or a port 0 stands for what the listener turns out to have.
+    advertised_listeners: tuple[Listener, ...]
+    #: Where the controller is said to be; as long as it is alone, there may be none.
+    advertised_controller_listeners: tuple[Listener, ...]
+    controller_listener_names: frozenset[str]
+    inter_broker_listener_name: str
+
+    @classmethod
+    def from_properties(cls, pairs: Mapping[str, str]) -> tuple[BrokerConfig, list[Notice]]:
+        """Read and check the pairs of a ``server.properties``; INVALID_CONFIG tells what is wrong.
+
+        The notices are for the operator: which of the pairs do nothing.
+        """
+        pairs = _with_node_id(pairs)
+        values, wrong = ConfigValues(), []
+        for name, key in BROKER_CONFIGS.items():
+            try:
+                values[name] = key.parse(pairs[name]) if name in pairs else key.default
+            except KafkaError as error:
+                wrong.append(error.args[0])
+        if wrong:
+            raise _refusal("\n".join(wrong))
+        for name in _REQUIRED:
+            if values[name] is None:
+                raise _refusal(
+                    f'Missing required configuration "{name}" which has no default value. '
+                    f"{BROKER_CONFIGS[name].doc}"
+                )
+        texts = {name: text for name, text in pairs.items() if name in BROKER_CONFIGS}
+        config = _checked(values, texts)
+        return config, [_notice(name) for name in pairs if name not in BROKER_CONFIGS]
+
+    def __getitem__(self, name: str) -> ConfigValue:
+        return self.values[name]
+
+    def is_set(self, name: str) -> bool:
+        """Tell whether the config was given, be it with its default value."""
+        return name in self.texts
+
+    def text(self, name: str) -> str | None:
+        """Return what was given, as it was given; None where nothing was."""
+        return self.texts.get(name)
+
+    def get_int(self, name: str) -> int:
+        """Return a value of type INT, SHORT or LONG."""
+        return self.values.get_int(name)
+
+    def get_bool(self, name: str) -> bool:
+        """Return a value of type BOOLEAN."""
+        return self.values.get_bool(name)
+
+    def get_str(self, name: str) -> str:
+        """Return a value of type STRING."""
+        return self.values.get_str(name)
+
+    def get_list(self, name: str) -> tuple[str, ...]:
+        """Return a value of type LIST."""
+        return self.values.get_list(name)
+
+    def effective(
+        self,
+        name: str,
+        dynamic_broker: Mapping[str, str] = _NO_CONFIGS,
+        dynamic_default: Mapping[str, str] = _NO_CONFIGS,
+    ) -> ConfigValue:
+        """Return what applies when these dynamic configs are laid over what was given."""
+        text = dynamic_broker.get(name)
+        if text is None:
+            text = dynamic_default.get(name)
+        key = BROKER_CONFIGS[name]
+        if text is None or key.update_mode is UpdateMode.READ_ONLY:
+            return self.values[name]
+        return key.parse(text)
+
+    @property
+    def node_id(self) -> BrokerId:
+        """The number of this node."""
+        return BrokerId(self.get_int("node.id"))
+
+    @property
+    def rack(self) -> str | None:
+        """Where this node stands."""
+        return None if self["broker.rack"] is None else self.get_str("broker.rack")
+
+    @property
+    def broker_listeners(self) -> tuple[Listener, ...]:
+        """The listeners for clients and other brokers."""
+        controllers = self.controller_listener_names
+        return tuple(one for one in self.listeners if one.name not in controllers)
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        """The controller's listeners; there may be none."""
+        controllers = self.controller_listener_names
+        return tuple(one for one in self.listeners if one.name in controllers)
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """The data directories."""
+        return self.get_list("log.dir" if self["log.dirs"] is None else "log.dirs")
+
+    @property
+    def metadata_log_dir(self) -> str:
+        """The directory of the metadata log."""
+        given = self["metadata.log.dir"]
+        return self.log_dirs[0] if given is None else self.get_str("metadata.log.dir")
+
+
+def effective_broker_config(
+    broker: BrokerConfig,
+    dynamic_broker: Mapping[str, str] = _NO_CONFIGS,
+    dynamic_default: Mapping[str, str] = _NO_CONFIGS,
+) -> ConfigValues:
+    """Return every broker config with the dynamic ones laid over what was given."""
+    values = ConfigValues(broker.values)
+    for name in {**dynamic_default, **dynamic_broker}:
+        if name in BROKER_CONFIGS:
+            values[name] = broker.effective(name, dynamic_broker, dynamic_default)
+    return values
+
+
+def validate_broker_overrides(pairs: Mapping[str, str], *, cluster_wide: bool) -> None:
+    """Refuse dynamic configs of a broker, or of all brokers, that could not be followed.
+
+    Kafka's code for this is INVALID_REQUEST, not INVALID_CONFIG. Kafka stores names that it does
+    not know; here they are refused, as nobody would ever read them.
+    """
+    for name in pairs:
+        if name not in BROKER_CONFIGS:
+            effect = "has no effect in dohle" if _is_known(name) else "is not known"
+            raise _bad_request(f"Cannot update this config dynamically: {name} {effect}")
+    modes = {name: BROKER_CONFIGS[name].update_mode for name in pairs}
+    fixed = [name for name, mode in modes.items() if mode is UpdateMode.READ_ONLY]
+    if fixed:
+        raise _bad_request(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
+    try:
+        values = {name: BROKER_CONFIGS[name].parse(text) for name, text in pairs.items()}
+        _check_numbers(values)
+    except KafkaError as error:
+        raise _bad_request(error.args[0]) from None
+    local = [name for name, mode in modes.items() if mode is UpdateMode.PER_BROKER]
+    if cluster_wide and local:
+        raise _bad_request(
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"Set({', '.join(local)})"
+        )
+
+
+def _with_node_id(pairs: Mapping[str, str]) -> Mapping[str, str]:
+    """Take ``broker.id``, the name from before KRaft, for ``node.id``."""
+    if "broker.id" not in pairs:
+        return pairs
+    rest = {name: text for name, text in pairs.items() if name != "broker.id"}
+    broker_id = pairs["broker.id"]
+    if rest.setdefault("node.id", broker_id).strip() != broker_id.strip():
+        raise _refusal("You must set `node.id` to the same value as `broker.id`.")
+    return rest
+
+
+def _notice(name: str) -> Notice:
+    if name in _PROTECTING:
+        message = f"{name} has no effect in dohle: every client may do everything"
+        return Notice(NoticeLevel.WARNING, name, message)
+    if _is_known(name):
+        return Notice(NoticeLevel.INFO, name, f"{name} has no effect in dohle")
+    import difflib  # costs milliseconds, and names are seldom unknown
+
+    known = (*BROKER_CONFIGS, *KNOWN_WITHOUT_EFFECT)
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=_SIMILARITY_MIN)
+    hint = f", did you mean {nearest[0]}?" if nearest else ""
+    return Notice(NoticeLevel.WARNING, name, f"{name} is not a known configuration{hint}")
+
+
+def _is_known(name: str) -> bool:
+    if name.startswith(_LISTENER_PREFIX):
+        # listener.name.<listener>.<config>, or with a SASL mechanism before the config.
+        _, _, rest = name.removeprefix(_LISTENER_PREFIX).partition(".")
+        _, _, after_mechanism = rest.partition(".")
+        return any(base in BROKER_CONFIGS or _is_known(base) for base in (rest, after_mechanism))
+    return name in KNOWN_WITHOUT_EFFECT or name.startswith(_PLUGIN_PREFIXES)
+
+
+def _checked(values: ConfigValues, texts: Mapping[str, str]) -> BrokerConfig:
+    _check_numbers(values)
+    _check_consumer_groups(values)
+    _check_quorum(values)
+    protocols = _protocols(values, explicit="listener.security.protocol.map" in texts)
+    listeners = parse_listeners(values.get_list("listeners"), protocols, "listeners")
+    check_distinct_ports(listeners)
+    controllers = frozenset(map(str.upper, values.get_list("controller.listener.names")))
+    if values["advertised.listeners"] is None:
+        advertised = listeners
+    else:
+        advertised = parse_listeners(
+            values.get_list("advertised.listeners"), protocols, "advertised.listeners"
+        )
+    inter_broker = values["inter.broker.listener.name"]
+    advertised_by_name = {one.name: one for one in advertised}
+    config = BrokerConfig(
+        values=values,
+        texts=MappingProxyType(dict(texts)),
+        listeners=listeners,
+        advertised_listeners=tuple(one for one in advertised if one.name not in controllers),
+        advertised_controller_listeners=tuple(
+            advertised_by_name.get(one.name, one) for one in listeners if one.name in controllers
+        ),
+        controller_listener_names=controllers,
+        inter_broker_listener_name=str(inter_broker or "PLAINTEXT").upper(),
+    )
+    _check_listeners(config)
+    return config
+
+
+def _check_numbers(values: Mapping[str, ConfigValue]) -> None:
+    """Check what Kafka checks apart from the limits in the table."""
+    for name, least in _LEAST.items():
+        value = values.get(name)
+        if isinstance(value, int) and value < least:
+            raise _refusal(f"{name} must be greater than or equal to {least}, and it is {value}")
+    times = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    deciding = next((name for name in times if values.get(name) is not None), None)
+    if deciding is not None and values[deciding] == 0:
+        raise _refusal(
+            f"{deciding} must be unlimited (-1) or, greater than or equal to 1, and it is 0"
+        )
+    if values.get("max.connections.per.ip") == 0:
+        raise _refusal(
+            "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "
+            "property is set, and that has no effect in dohle."
+        )
+
+
+def _check_consumer_groups(values: ConfigValues) -> None:
+    """Check that the times of consumer groups are within their limits, and go together."""
+    prefix = "group.consumer"
+    pairs = []
+    for time in ("heartbeat.interval.ms", "session.timeout.ms"):
+        least, given, most = f"{prefix}.min.{time}", f"{prefix}.{time}", f"{prefix}.max.{time}"
+        pairs += [(least, most), (least, given), (given, most)]
+    for low, high in pairs:
+        if values.get_int(low) > values.get_int(high):
+            raise _refusal(
+                f"{high} must be greater than or equal to {low}, and it is {values[high]}, below "
+                f"{values[low]}"
+            )
+    heartbeat, session = f"{prefix}.heartbeat.interval.ms", f"{prefix}.session.timeout.ms"
+    if values.get_int(heartbeat) >= values.get_int(session):
+        raise _refusal(
+            f"{heartbeat} must be less than {session}, and they are {values[heartbeat]} and "
+            f"{values[session]}"
+        )
+
+
+def _check_quorum(values: ConfigValues) -> None:
+    roles = values.get_list("process.roles")
+    if set(roles) != set(_ROLES):
+        raise _refusal(
+            f"process.roles={','.join(roles)} is not possible yet: a node is broker and "
+            "controller in one process, set process.roles=broker,controller"
+        )
+    node_id = values.get_int("node.id")
+    voters = parse_voters(values.get_list("controller.quorum.voters"))
+    if voters and node_id not in {voter.id for voter in voters}:
+        ids = ", ".join(str(voter.id) for voter in voters)
+        raise _refusal(
+            "If process.roles contains the 'controller' role, the node id "
+            f"{node_id} must be included in the set of voters controller.quorum.voters=Set({ids})"
+        )
+    servers = parse_bootstrap_servers(values.get_list("controller.quorum.bootstrap.servers"))
+    for name, count in (
+        ("controller.quorum.voters", len(voters)),
+        ("controller.quorum.bootstrap.servers", len(set(servers))),
+    ):
+        if count > 1:
+            raise _refusal(
+                f"{name} names {count} controllers, but a quorum of more than one is not possible "
+                "yet: name only this node, or leave it out"
+            )
+
+
+def _protocols(values: ConfigValues, *, explicit: bool) -> dict[str, SecurityProtocol]:
+    """Return the protocol of each listener name; a controller's need not be in the default map."""
+    protocols = parse_protocol_map(values.get_str("listener.security.protocol.map"))
+    names = [entry.partition(":")[0].upper() for entry in values.get_list("listeners")]
+    controllers = [name.upper() for name in values.get_list("controller.listener.names")]
+    secured = {protocol.name for protocol in SecurityProtocol} - {"PLAINTEXT"}
+    if not explicit and secured.isdisjoint((*names, *controllers)):
+        for name in controllers:
+            protocols[name] = SecurityProtocol.PLAINTEXT
+    return protocols
+
+
+def _check_listeners(config: BrokerConfig) -> None:
+    for one in config.listeners:
+        if one.protocol is not SecurityProtocol.PLAINTEXT:
+            raise _refusal(
+                f"The listener {one} uses {one.protocol.name}, which is not possible yet: only "
+                "listeners that listener.security.protocol.map gives PLAINTEXT are"
+            )
+    names = {one.name for one in config.listeners}
+    if not config.controller_listener_names <= names:
+        raise _refusal(
+            "controller.listener.names must only contain values appearing in the 'listeners' "
+            "configuration when running the KRaft controller role"
+        )
+    advertised = [one.name for one in config.advertised_listeners]
+    if not advertised:
+        raise _refusal(
+            "There must be at least one broker advertised listener. Perhaps all listeners appear "
+            "in controller.listener.names?"
+        )
+    if config.inter_broker_listener_name not in advertised:
+        raise _refusal(
+            "inter.broker.listener.name must be a listener name defined in advertised.listeners. "
+            "The valid options based on currently configured listeners are "
+            f"{','.join(advertised)}, and it is {config.inter_broker_listener_name}"
+        )
+    if not names.issuperset(advertised):
+        raise _refusal(
+            "advertised.listeners listener names must be equal to or a subset of the ones defined "
+            f"in listeners. Found {','.join(advertised)}. The valid options based on the current "
+            f"configuration are {','.join(sorted(names))}"
+        )
+    for one in config.advertised_listeners:
+        if one.host == NON_ROUTABLE_HOST:
+            raise _refusal(
+                "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0, as clients "
+                f"would be told {one}. Use a routable IP address."
+            )
+
+
+def _refusal(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, message)
+
+
+def _bad_request(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,248 @@
+"""The classic groups of a shard: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+
+A group that follows the consumer protocol (KIP-848) may have members that still speak the classic
+one: their requests go on to the consumer groups. An empty consumer group becomes a classic one when
+somebody joins it that way.
+
+A group is known from its record on: a command that makes one keeps it aside until the record is
+replayed. While the shard runs, the record of a group that is there makes it Stable and gives its
+members what they were assigned; when the shard is loaded, the record is all there is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dohle.coordination.effects import Effects, Ticket, TransactionalProducer
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.groups.classic.group import ClassicGroup, ClassicState
+from dohle.groups.classic.join import Joins
+from dohle.groups.classic.leave import Leaves, leave_response, members_leaving
+from dohle.groups.classic.rebalance import Rebalances
+from dohle.groups.classic.records import group_of, group_record, new_group_record
+from dohle.groups.classic.sync import Syncs
+from dohle.groups.context import GroupContext, TimerKey
+from dohle.groups.group import Caller, Group
+from dohle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from dohle.protocol.messages.join_group import JoinGroupRequest
+from dohle.protocol.messages.leave_group import LeaveGroupRequest
+from dohle.protocol.messages.records.classic_group import GroupMetadataKey, GroupMetadataValue
+from dohle.protocol.messages.sync_group import SyncGroupRequest
+from dohle.protocol.record_framing import CoordinatorRecord
+
+if TYPE_CHECKING:
+    from dohle.groups.consumer.commands import ConsumerGroups
+
+#: In these states a commit counts as a heartbeat.
+_COMMITS_COUNT = frozenset({ClassicState.STABLE, ClassicState.PREPARING_REBALANCE})
+
+
+class ClassicGroups:
+    """See the module."""
+
+    RECORD_TYPES = frozenset({GroupMetadataKey.RECORD_TYPE})
+
+    #: Set by the coordinator.
+    consumer: ConsumerGroups
+
+    def __init__(self, context: GroupContext) -> None:
+        self._context = context
+        self._rebalances = Rebalances(context)
+        self._joins = Joins(context, self._rebalances)
+        self._syncs = Syncs(self._rebalances)
+        self._leaves = Leaves(self._rebalances)
+        # Groups whose record has not been replayed, and why they are to rebalance then.
+        self._coming: dict[str, tuple[ClassicGroup, str | None]] = {}
+        self._is_loaded = False
+
+    # Commands.
+
+    def join_group(self, request: JoinGroupRequest, ticket: Ticket, caller: Caller) -> Effects:
+        """Let a member join; it is answered when the rebalance is through."""
+        settings = self._context.settings()
+        lowest, highest = (
+            settings.group_min_session_timeout_ms,
+            settings.group_max_session_timeout_ms,
+        )
+        if not lowest <= request.session_timeout_ms <= highest:
+            raise KafkaError(
+                ErrorCode.INVALID_SESSION_TIMEOUT,
+                f"the session timeout must be between {lowest} and {highest} ms",
+            )
+        group = self._context.groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return self._joins.join(group, request, ticket, caller)
+        if group is not None and not group.is_empty:
+            return self.consumer.classic_join(request, ticket, caller)
+        if request.member_id:
+            raise _unknown_group(request.group_id)
+        return self._join_new_group(group, request, ticket, caller)
+
+    def sync_group(self, request: SyncGroupRequest, ticket: Ticket) -> Effects:
+        """Tell a member its assignment, now or when the leader has sent it."""
+        group = self._group(request.group_id)
+        if group.is_empty:
+            raise _unknown_group(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return self._syncs.sync(group, request, ticket)
+        return self.consumer.classic_sync(request, ticket)
+
+    def heartbeat(self, request: HeartbeatRequest, ticket: Ticket) -> Effects:
+        """Keep a member's session, and tell it of a rebalance."""
+        group = self._group(request.group_id)
+        if not isinstance(group, ClassicGroup):
+            return self.consumer.classic_heartbeat(request, ticket)
+        group.validate_member(request.member_id, request.group_instance_id)
+        group.validate_generation(request.generation_id)
+        self._rebalances.keep_session(group, group.members[request.member_id])
+        is_preparing = group.state is ClassicState.PREPARING_REBALANCE
+        code = ErrorCode.REBALANCE_IN_PROGRESS if is_preparing else ErrorCode.NONE
+        return Effects().reply(ticket, HeartbeatResponse(error_code=code))
+
+    def leave_group(self, request: LeaveGroupRequest, ticket: Ticket, caller: Caller) -> Effects:
+        """Let members leave."""
+        group = self._group(request.group_id)
+        request = members_leaving(request, caller.version)
+        if isinstance(group, ClassicGroup):
+            effects = self._leaves.leave(group, request, ticket)
+        else:
+            effects = self.consumer.classic_leave(request, ticket)
+        effects.replies = [
+            reply._replace(answer=leave_response(reply.answer, caller.version))
+            if reply.ticket == ticket
+            else reply
+            for reply in effects.replies
+        ]
+        return effects
+
+    # What the other parts need.
+
+    def get_or_create(self, group_id: str) -> ClassicGroup:
+        """Return a group for offsets that are committed without members, if need be a new one."""
+        group = self._context.groups.get(group_id)
+        if group is None:
+            group = self._context.groups[group_id] = self.new_group(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} is not a classic group"
+            )
+        return group
+
+    def keep_session(self, group: ClassicGroup, member_id: str) -> None:
+        """Take a commit of offsets for a heartbeat."""
+        member = group.members.get(member_id)
+        if member is not None and group.state in _COMMITS_COUNT:
+            self._rebalances.keep_session(group, member)
+
+    def new_group(self, group_id: str) -> ClassicGroup:
+        """Return an Empty group that nobody knows of yet."""
+        return ClassicGroup(group_id, self._context.clock.now_ms())
+
+    def adopt(self, group: ClassicGroup, *, rebalance_reason: str | None) -> CoordinatorRecord:
+        """Return the record with which a Stable group takes its place (a downgrade).
+
+        With a reason it begins a rebalance then.
+        """
+        self._coming[group.group_id] = (group, rebalance_reason)
+        return group_record(
+            group, {member.member_id: member.assignment for member in group.members.values()}
+        )
+
+    def forget_adopted(self, group_id: str) -> None:
+        """Let go of a group whose record the log has refused."""
+        coming = self._coming.pop(group_id, None)
+        if coming is not None:
+            self._rebalances.cancel_timers(coming[0])
+
+    # The log and the clock.
+
+    def replay(self, record: CoordinatorRecord, producer: TransactionalProducer | None) -> None:
+        """Take in the record of a group, or that it is no more."""
+        key, value = record.key, record.value
+        if not isinstance(key, GroupMetadataKey):
+            raise TypeError(f"{type(key).__name__} is not of a classic group")
+        group = self._context.groups.get(key.group)
+        if not isinstance(value, GroupMetadataValue):
+            if isinstance(group, ClassicGroup):
+                self._delete(group)
+            return
+        coming = self._coming.pop(key.group, None)
+        if coming is not None:
+            self._take_in(*coming)
+        elif self._is_loaded and isinstance(group, ClassicGroup):
+            _take_over(group, value)
+        else:
+            self._context.groups[key.group] = group_of(key.group, value)
+
+    def on_loaded(self) -> Effects:
+        """Give every member a session; a group that has grown too large has to rebalance."""
+        self._is_loaded = True
+        effects = Effects()
+        size_max = self._context.settings().group_max_size
+        for group in list(self._context.groups.values()):
+            if not isinstance(group, ClassicGroup):
+                continue
+            for member in group.members.values():
+                self._rebalances.keep_session(group, member)
+            if len(group.members) > size_max:
+                reason = f"it has {len(group.members)} members, and may have {size_max}"
+                effects.and_then(self._rebalances.prepare(group, reason))
+        return effects
+
+    def on_timer(self, key: TimerKey) -> Effects:
+        """Do what is due for a group or a member."""
+        group = self._context.groups.get(key.group_id)
+        if not isinstance(group, ClassicGroup):
+            return Effects()
+        return self._rebalances.on_timer(group, key.kind, key.member_id)
+
+    def _group(self, group_id: str) -> Group:
+        group = self._context.groups.get(group_id)
+        if group is None:
+            raise _unknown_group(group_id)
+        return group
+
+    def _join_new_group(
+        self, former: Group | None, request: JoinGroupRequest, ticket: Ticket, caller: Caller
+    ) -> Effects:
+        """Make a group, in place of an empty consumer group if there is one."""
+        group = self.new_group(request.group_id)
+        effects = self._joins.join(group, request, ticket, caller)
+        if former is not None:
+            effects.records += former.tombstones()
+        effects.records.append(new_group_record(group))
+        self._coming[group.group_id] = (group, None)
+
+        def undo(error: KafkaError) -> Effects:
+            self.forget_adopted(group.group_id)
+            return Effects().reply(ticket, error)
+
+        effects.undo = undo
+        return effects
+
+    def _take_in(self, group: ClassicGroup, rebalance_reason: str | None) -> None:
+        self._context.groups[group.group_id] = group
+        if group.state is not ClassicState.STABLE:
+            return
+        for member in group.members.values():
+            self._rebalances.keep_session(group, member)
+        if rebalance_reason is not None:
+            # Nobody waits in it yet, so that there is nothing to reply or to write.
+            self._rebalances.prepare(group, rebalance_reason)
+
+    def _delete(self, group: ClassicGroup) -> None:
+        self._rebalances.cancel_timers(group)
+        del self._context.groups[group.group_id]
+        group.move_to(ClassicState.DEAD, None)
+
+
+def _take_over(group: ClassicGroup, value: GroupMetadataValue) -> None:
+    """Let a running group be as its record says, which was written for it just now."""
+    for described in value.members:
+        group.members[described.member_id].assignment = described.assignment
+    if group.state is ClassicState.COMPLETING_REBALANCE:
+        group.move_to(ClassicState.STABLE, group.state_since_ms)
+
+
+def _unknown_group(group_id: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id}")

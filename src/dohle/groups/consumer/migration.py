@@ -1,0 +1,299 @@
+"""From one protocol to the other while members are live (KIP-848).
+
+A classic group of consumers becomes a consumer group when the first member heartbeats with the new
+protocol: its members stay, with what they were assigned, and are served the classic protocol. When
+the last member of the new protocol goes, the group becomes a classic one again.
+``group.consumer.migration.policy`` allows either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dohle.coordination.effects import Effects
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.groups.assignors.assignment import Assignment
+from dohle.groups.classic.commands import ClassicGroups
+from dohle.groups.classic.group import ClassicGroup
+from dohle.groups.classic.member import ClassicMember, Protocol
+from dohle.groups.consumer.group import ConsumerGroup
+from dohle.groups.consumer.member import NO_PARTITIONS, ConsumerMember
+from dohle.groups.consumer.metadata_hash import TopicHashes
+from dohle.groups.consumer.records import (
+    current_record,
+    group_epoch_record,
+    member_record,
+    target_epoch_record,
+    target_record,
+)
+from dohle.groups.context import GroupContext, Topics
+from dohle.groups.settings import GroupSettings
+from dohle.protocol.consumer_framing import (
+    CONSUMER_PROTOCOL_TYPE,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+    write_subscription,
+)
+from dohle.protocol.errors import MalformedMessage
+from dohle.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+)
+from dohle.protocol.messages.records.classic_group import GroupMetadataValue, MemberMetadata
+from dohle.protocol.messages.records.consumer_group import ClassicMemberMetadata, ClassicProtocol
+from dohle.protocol.record_framing import CoordinatorRecord
+
+_UPGRADES = frozenset({"bidirectional", "upgrade"})
+_DOWNGRADES = frozenset({"bidirectional", "downgrade"})
+
+
+class Migration:
+    """Turns groups of one kind into groups of the other."""
+
+    __slots__ = ("_classic", "_context", "_hashes")
+
+    def __init__(self, context: GroupContext, classic: ClassicGroups, hashes: TopicHashes) -> None:
+        self._context = context
+        self._classic = classic
+        self._hashes = hashes
+
+    def upgrade(self, classic: ClassicGroup, records: list[CoordinatorRecord]) -> ConsumerGroup:
+        """Return what a classic group is as a consumer group, and add the records for it."""
+        self._check_upgrade(classic)
+        group = ConsumerGroup(classic.group_id)
+        group.group_epoch = group.target_epoch = classic.generation
+        try:
+            for classic_member in classic.members.values():
+                member = _consumer_member(classic, classic_member, self._context.topics)
+                if not group.is_free(member.assigned):
+                    # A client's own assignor may do that; here a partition has one owner.
+                    raise _not_upgraded(classic, "some members have the same partition")
+                group.set_target(member.member_id, member.assigned)
+                group.update_member(member)
+        except MalformedMessage as error:
+            raise _not_upgraded(
+                classic, f"what its members tell each other is malformed: {error}"
+            ) from None
+        group.metadata_hash = self._hashes.of_group(group.subscribed_topics())
+        records += classic.tombstones()
+        records += _records(group)
+        return group
+
+    def _check_upgrade(self, classic: ClassicGroup) -> None:
+        settings = self._context.settings()
+        if settings.group_consumer_migration_policy.lower() not in _UPGRADES:
+            raise _not_upgraded(classic, "online upgrades are disabled")
+        if not classic.uses_consumer_protocol:
+            raise _not_upgraded(classic, "its members are not consumers")
+        if len(classic.members) > settings.group_consumer_max_size:
+            raise _not_upgraded(classic, "it has more members than a consumer group may have")
+
+    def can_downgrade(
+        self,
+        group: ConsumerGroup,
+        leaving: Collection[ConsumerMember],
+        *,
+        is_replaced: bool = False,
+    ) -> bool:
+        """Tell whether the group is to become classic when members leave, or one is replaced."""
+        remaining = len(group.members) - (0 if is_replaced else len(leaving))
+        if is_replaced and any(member.uses_classic_protocol for member in leaving):
+            return False
+        settings = self._context.settings()
+        return (
+            group.is_classic_without(leaving)
+            and remaining > 0
+            and settings.group_consumer_migration_policy.lower() in _DOWNGRADES
+            and remaining <= settings.group_max_size
+        )
+
+    def downgrade(
+        self,
+        group: ConsumerGroup,
+        *,
+        leaving: Collection[ConsumerMember] = (),
+        joining: ConsumerMember | None = None,
+        rebalance_reason: str | None,
+    ) -> Effects:
+        """Make the group a classic one.
+
+        ``joining`` is a static member whose records are written already, in the place of its
+        predecessor's; it gets what its predecessor was to get.
+        """
+        gone = {member.member_id for member in leaving}
+        written = list(group.members)
+        if joining is not None:
+            predecessor_id = group.static_members[joining.instance_id or ""]
+            gone.add(predecessor_id)
+            written[written.index(predecessor_id)] = joining.member_id
+        members = [member for id_, member in group.members.items() if id_ not in gone]
+        if joining is not None:
+            members.append(joining)
+        classic = self._classic_group(group, members)
+        effects = Effects(group.tombstones_of(written))
+        record = self._classic.adopt(classic, rebalance_reason=rebalance_reason)
+        if rebalance_reason is not None:
+            departed = [group.members[id_] for id_ in gone if id_ not in classic.members]
+            record = _with_departed(record, departed, self._context.settings())
+        effects.records.append(record)
+        return effects
+
+    def forget(self, group_id: str) -> None:
+        """Let go of a downgrade that the log has refused."""
+        self._classic.forget_adopted(group_id)
+
+    def _classic_group(
+        self, group: ConsumerGroup, members: Collection[ConsumerMember]
+    ) -> ClassicGroup:
+        """Build it of members that have what they have now.
+
+        Kafka gives them what they are to get, although others may still have it: then a partition
+        has two owners for a while, should the rebalance that follows be cut short.
+        """
+        classic = self._classic.new_group(group.group_id)
+        classic.generation = group.group_epoch
+        for member in members:
+            classic.add(_classic_member(member))
+        classic.stabilize()
+        try:
+            for member in members:
+                classic_member = classic.members[member.member_id]
+                classic_member.assignment = assignment_bytes(
+                    _possession(member),
+                    classic_member.metadata(classic.protocol_name),
+                    self._context.topics,
+                )
+        except MalformedMessage as error:
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"The group {group.group_id} cannot be downgraded: {error}",
+            ) from None
+        return classic
+
+
+def _with_departed(
+    record: CoordinatorRecord, departed: Collection[ConsumerMember], settings: GroupSettings
+) -> CoordinatorRecord:
+    """Write those who have gone into the group's record, for whoever loads it.
+
+    The group begins a rebalance at once. Should the coordinator be lost before it is through, the
+    next one finds a Stable group. In a classic group it would find who left in it as well, and
+    rebalance when that member's session has ended; so it does here. Kafka does not write this.
+    """
+    value = record.value
+    assert isinstance(value, GroupMetadataValue)
+    ghosts = tuple(
+        MemberMetadata(
+            member_id=member.member_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=settings.group_min_session_timeout_ms,
+            subscription=write_subscription(sorted(member.subscribed_topic_names)),
+        )
+        for member in departed
+    )
+    return record._replace(value=value.replace(members=(*value.members, *ghosts)))
+
+
+def _possession(member: ConsumerMember) -> Assignment:
+    """Return all that a member may be working on."""
+    return {
+        topic_id: member.assigned.get(topic_id, frozenset())
+        | member.pending_revocation.get(topic_id, frozenset())
+        for topic_id in {**member.assigned, **member.pending_revocation}
+    }
+
+
+def assignment_bytes(assignment: Assignment, metadata: bytes, topics: Topics) -> bytes:
+    """Return an assignment as SyncGroup gives it to a consumer that told this metadata."""
+    parts = tuple(
+        ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=tuple(sorted(partitions)))
+        for topic_id, partitions in assignment.items()
+        if (name := topics.name_of(topic_id)) is not None
+    )
+    return write_assignment(ConsumerProtocolAssignment(assigned_partitions=parts), metadata)
+
+
+def _consumer_member(group: ClassicGroup, member: ClassicMember, topics: Topics) -> ConsumerMember:
+    subscription = read_subscription(_metadata(group, member))
+    return ConsumerMember(
+        member_id=member.member_id,
+        member_epoch=group.generation,
+        previous_member_epoch=group.generation,
+        instance_id=member.group_instance_id,
+        rack_id=subscription.rack_id or None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=frozenset(subscription.topics),
+        assigned=_assigned(group, member, topics),
+        classic=ClassicMemberMetadata(
+            session_timeout_ms=member.session_timeout_ms,
+            supported_protocols=tuple(
+                ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.protocols
+            ),
+        ),
+    )
+
+
+def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
+    """Return what a member told for the protocol in force, or for its favourite.
+
+    It may have joined a rebalance that no protocol has come out of yet.
+    """
+    for protocol in member.protocols:
+        if protocol.name == group.protocol_name:
+            return protocol.metadata
+    return member.protocols[0].metadata if member.protocols else b""
+
+
+def _assigned(group: ClassicGroup, member: ClassicMember, topics: Topics) -> Assignment:
+    # A member that has just joined was assigned nothing yet.
+    if not member.assignment:
+        return NO_PARTITIONS
+    assignment = read_assignment(member.assignment)
+    if assignment.user_data:
+        raise _not_upgraded(group, "a custom assignor's user data would be lost")
+    return {
+        topic_id: frozenset(part.partitions)
+        for part in assignment.assigned_partitions
+        if (topic_id := topics.id_of(part.topic)) is not None
+    }
+
+
+def _records(group: ConsumerGroup) -> list[CoordinatorRecord]:
+    """Return what makes a group of members that have all that they are to get."""
+    group_id, members = group.group_id, group.members.values()
+    return [
+        *(member_record(group_id, member) for member in members),
+        group_epoch_record(group_id, group.group_epoch, group.metadata_hash),
+        *(target_record(group_id, member.member_id, member.assigned) for member in members),
+        target_epoch_record(group_id, group.target_epoch),
+        *(current_record(group_id, member) for member in members),
+    ]
+
+
+def _classic_member(member: ConsumerMember) -> ClassicMember:
+    if member.classic is None:
+        raise ValueError(f"{member.member_id} does not speak the classic protocol")
+    return ClassicMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocols=tuple(
+            Protocol(protocol.name, protocol.metadata) for protocol in member.classic_protocols
+        ),
+    )
+
+
+def _not_upgraded(group: ClassicGroup, reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"The classic group {group.group_id} cannot become a consumer group: {reason}.",
+    )

@@ -1,0 +1,147 @@
+"""The records of a consumer group, as Kafka writes them. A tombstone deletes what its key names."""
+
+from __future__ import annotations
+
+from dohle.groups.assignors.assignment import Assignment
+from dohle.groups.consumer.member import ConsumerMember
+from dohle.groups.consumer.resolved_regex import ResolvedRegex
+from dohle.protocol.messages.records.consumer_group import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    TopicPartition,
+    TopicPartitions,
+)
+from dohle.protocol.record_framing import CoordinatorRecord
+
+_VERSION = 0
+
+
+def group_epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+    """Give the group an epoch."""
+    key = ConsumerGroupMetadataKey(group_id=group_id)
+    value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    return CoordinatorRecord(key, value, _VERSION)
+
+
+def group_epoch_tombstone(group_id: str) -> CoordinatorRecord:
+    """Delete the group."""
+    return CoordinatorRecord(ConsumerGroupMetadataKey(group_id=group_id))
+
+
+def subscription_metadata_tombstone(group_id: str) -> CoordinatorRecord:
+    """Delete what releases before 4.1 kept of the topics; the hash has taken its place."""
+    return CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id))
+
+
+def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
+    """Tell what a member told."""
+    key = ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
+    value = ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.server_assignor,
+        classic_member_metadata=member.classic,
+    )
+    return CoordinatorRecord(key, value, _VERSION)
+
+
+def member_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
+    """Delete a member."""
+    return CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id))
+
+
+def target_epoch_record(group_id: str, epoch: int) -> CoordinatorRecord:
+    """Tell to which group epoch the target assignment belongs."""
+    key = ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
+    value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
+    return CoordinatorRecord(key, value, _VERSION)
+
+
+def target_epoch_tombstone(group_id: str) -> CoordinatorRecord:
+    """Delete the epoch of the target assignment."""
+    return CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id))
+
+
+def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
+    """Tell what a member is to get."""
+    key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+    topics = tuple(
+        TopicPartition(topic_id=topic_id, partitions=tuple(sorted(partitions)))
+        for topic_id, partitions in target.items()
+    )
+    value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics)
+    return CoordinatorRecord(key, value, _VERSION)
+
+
+def target_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
+    """Delete a member's target."""
+    key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+    return CoordinatorRecord(key)
+
+
+def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
+    """Tell what a member has, and what it has to give back."""
+    key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_member_epoch,
+        state=member.state,
+        assigned_partitions=_topic_partitions(member.assigned),
+        partitions_pending_revocation=_topic_partitions(member.pending_revocation),
+    )
+    return CoordinatorRecord(key, value, _VERSION)
+
+
+def current_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
+    """Delete what a member has."""
+    key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
+    return CoordinatorRecord(key)
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
+    """Delete all that is known of a member."""
+    return [
+        current_tombstone(group_id, member_id),
+        target_tombstone(group_id, member_id),
+        member_tombstone(group_id, member_id),
+    ]
+
+
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
+    """Tell which topics a regular expression stands for."""
+    key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
+    value = ConsumerGroupRegularExpressionValue(
+        topics=tuple(sorted(resolved.topics)),
+        version=resolved.version,
+        timestamp=resolved.timestamp_ms,
+    )
+    return CoordinatorRecord(key, value, _VERSION)
+
+
+def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
+    """Delete a regular expression that nobody is subscribed to any more."""
+    key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
+    return CoordinatorRecord(key)
+
+
+def _topic_partitions(assignment: Assignment) -> tuple[TopicPartitions, ...]:
+    return tuple(
+        TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(partitions)))
+        for topic_id, partitions in assignment.items()
+    )

@@ -1,0 +1,1 @@
+"""Committed offsets: commit, fetch, delete, expiry, and offsets inside transactions."""

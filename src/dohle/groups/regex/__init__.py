@@ -1,0 +1,1 @@
+"""Regular expressions in RE2 syntax, matched in linear time."""

@@ -1,0 +1,1 @@
+"""From a message declaration to the code that encodes and decodes it."""

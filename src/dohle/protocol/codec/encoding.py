@@ -1,0 +1,284 @@
+"""Writes the source of encoders.
+
+An encoder returns a list of chunks, each of them bytes or a view of bytes. Neighbouring fields of
+fixed size are one ``pack``, together with the length, count or marker that follows them; an array
+of a fixed-size type is one more; record batches are put into the list as they are. Tagged fields
+nearly always have their default: one condition tells, and then their section is the zero byte at
+the end of a ``pack``.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from dohle.protocol.codec import unsigned_varint as varint
+from dohle.protocol.codec.compiler import FIXED_CODES, Source, default_name, fields_in
+from dohle.protocol.errors import UnencodableMessage, UnsupportedVersion
+from dohle.protocol.schema import Field, Message, Struct
+
+
+def write_encoder(source: Source, cls: type[Message], version: int) -> None:
+    """Write ``encode(message)`` and what it calls."""
+    source.names.update(
+        unpackable=(struct.error, AttributeError, TypeError, ValueError),
+        unencodable=unencodable,
+        refuse=refuse,
+        **{name: getattr(varint, name) for name in _HELPERS},
+    )
+    writer = _EncoderWriter(source, version, cls.FLEXIBLE.covers(version))
+    source.open("def encode(o):")
+    source.open("try:")
+    source.line("out = []")
+    writer.struct(cls, "o")
+    writer.flush()
+    source.line("return out")
+    source.close()
+    source.open("except unpackable as reason:")
+    source.line(f"raise unencodable({cls.__name__!r}, {version}, reason) from reason")
+    source.close()
+    source.close()
+    writer.write_tag_functions()
+
+
+_HELPERS = ("check_bytes", "check_uuid", "pack_array", "string_length", "tagged_section", "uvarint")
+
+
+def unencodable(name: str, version: int, reason: Exception) -> UnencodableMessage:
+    """Say why a message cannot be encoded."""
+    if isinstance(reason, AttributeError) and isinstance(reason.obj, type(None)):
+        return UnencodableMessage(f"{name} version {version}: null where null is not allowed")
+    return UnencodableMessage(f"{name} version {version}: {reason}")
+
+
+def refuse(value: Struct, version: int) -> None:
+    """Name the field that has a value which the version cannot carry."""
+    for name, field in value.FIELDS.items():
+        if field.versions.covers(version) or field.ignorable:
+            continue
+        if getattr(value, name) != field.default_value:
+            raise UnsupportedVersion(
+                f"{type(value).__name__}.{name} exists in versions {field.versions}: "
+                f"version {version} cannot carry {getattr(value, name)!r}"
+            )
+    raise UnsupportedVersion(f"{type(value).__name__} has tagged fields only in flexible versions")
+
+
+class _EncoderWriter:
+    """Writes the statements of one encoder; ``n``, ``s`` and ``a`` are scratch names in them."""
+
+    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+        self._source = source
+        self._version = version
+        self._flexible = flexible
+        self._run: list[tuple[str, str]] = []
+        self._tag_functions: dict[type[Struct], None] = {}
+
+    def flush(self, *more: tuple[str, str]) -> None:
+        """Write the fixed-size fields that are due, and these, by one call."""
+        run, self._run = [*self._run, *more], []
+        self._append(run)
+
+    def _append(self, run: list[tuple[str, str]]) -> None:
+        if not run:
+            return
+        codes = "".join(code for code, _ in run)
+        values = [value for _, value in run]
+        if all(value.lstrip("-").isdigit() for value in values):
+            packed = struct.pack(">" + codes, *map(int, values))
+            self._source.line(f"out.append({packed!r})")
+        else:
+            self._source.line(f"out.append({self._source.pack(codes)}({', '.join(values)}))")
+
+    def struct(self, cls: type[Struct], name: str) -> None:
+        """Write the struct of that name; some of its fields may still be due."""
+        ordered, tagged, absent = fields_in(cls, self._version)
+        self._refuse(cls, name, absent)
+        for field_name in ordered:
+            self._field(cls.FIELDS[field_name], f"{name}.{field_name}")
+        if self._flexible:
+            self._tags(cls, name, tagged)
+
+    def _refuse(self, cls: type[Struct], name: str, absent: list[str]) -> None:
+        """Stop if a field that this version lacks has a value that must not get lost."""
+        wrong = [
+            f"{name}.{field_name} != {self._default(cls, field_name)}"
+            for field_name in absent
+            if not cls.FIELDS[field_name].ignorable
+        ]
+        if not self._flexible:
+            wrong.append(f"{name}.unknown_tags")
+        if wrong:
+            self._source.open(f"if {' or '.join(wrong)}:")
+            self._source.line(f"refuse({name}, {self._version})")
+            self._source.close()
+
+    def _default(self, cls: type[Struct], field_name: str) -> str:
+        value = cls.FIELDS[field_name].default_value
+        return self._source.constant(value, default_name(cls, field_name))
+
+    def _field(self, field: Field, value: str) -> None:
+        nullable = field.nullable.covers(self._version)
+        match field.kind:
+            case "struct":
+                assert isinstance(field.element, type)
+                self._struct(field.element, value, nullable, tagged=field.tag is not None)
+            case "array":
+                assert field.element is not None
+                self._array(field.element, value, nullable)
+            case kind:
+                self._value(kind, value, nullable, self._flexible and field.compact)
+
+    def _value(self, kind: str, value: str, nullable: bool, compact: bool) -> None:
+        if code := FIXED_CODES.get(kind):
+            if kind == "uuid":
+                self._source.line(f"check_uuid({value})")
+            self._run.append((code, value))
+            return
+        text = kind == "string"
+        self._source.line(f"s = {value}{'' if nullable or not text else '.encode()'}")
+        if nullable:
+            self._null("s", "B" if compact else "h" if text else "i", compact)
+            if text:
+                self._source.line("s = s.encode()")
+        if not text:
+            self._source.open("if type(s) is not bytes:")
+            self._source.line("check_bytes(s)")
+            self._source.close()
+        if compact:
+            self._compact_length("s", "string_length(n)" if text else "uvarint(n + 1)")
+        else:
+            self.flush(("h" if text else "i", "len(s)"))
+        self._source.line("out.append(s)")
+        if nullable:
+            self._source.close()
+
+    def _null(self, name: str, code: str, compact: bool) -> None:
+        """Write null if it is null, and open the block for when it is not."""
+        run = list(self._run)
+        self._source.open(f"if {name} is None:")
+        self._append([*run, (code, "0" if compact else "-1")])
+        self._source.close()
+        self._source.open("else:")
+
+    def _compact_length(self, name: str, slow: str) -> None:
+        self._source.line(f"n = len({name})")
+        self._source.open("if n < 127:")
+        self._append([*self._run, ("B", "n + 1")])
+        self._source.close()
+        self._source.open("else:")
+        self.flush()
+        self._source.line(f"out.append({slow})")
+        self._source.close()
+
+    def _struct(self, cls: type[Struct], value: str, nullable: bool, tagged: bool) -> None:
+        """Write a struct; whether it is null tells an int8, or in a tag an unsigned varint."""
+        source = self._source
+        name = source.fresh("o")
+        source.line(f"{name} = {value}")
+        if not nullable:
+            self.struct(cls, name)
+            return
+        self.flush()
+        source.open(f"if {name} is None:")
+        source.line(r"out.append(b'\x00')" if tagged else r"out.append(b'\xff')")
+        source.close()
+        source.open("else:")
+        self._run.append(("b", "1"))
+        self.struct(cls, name)
+        self.flush()
+        source.close()
+
+    def _array(self, element: str | type[Struct], value: str, nullable: bool) -> None:
+        source = self._source
+        code = FIXED_CODES.get(element) if isinstance(element, str) else None
+        source.line(f"a = {value}")
+        if nullable:
+            self._null("a", "B" if self._flexible else "i", self._flexible)
+        if code:
+            self._fixed_array(code)
+        else:
+            if self._flexible:
+                self._compact_length("a", "uvarint(n + 1)")
+            else:
+                self.flush(("i", "len(a)"))
+            item = source.fresh("o")
+            source.open(f"for {item} in a:")
+            if isinstance(element, str):
+                self._value(element, item, False, self._flexible)
+            else:
+                self.struct(element, item)
+            self.flush()
+            source.close()
+        if nullable:
+            source.close()
+
+    def _fixed_array(self, code: str) -> None:
+        source = self._source
+        suffix = code.replace("?", "t")
+        if code == "16s":
+            source.open("for s in a:")
+            source.line("check_uuid(s)")
+            source.close()
+        if not self._flexible:
+            self.flush(("i", "len(a)"))
+            source.line(f"out.append(pack_array({code!r}, a))")
+            return
+        source.line("n = len(a)")
+        source.open("if n < 127:")
+        if self._run:
+            table = source.bind(f"arrays_{suffix}", varint.packers(code))
+            self._append([*self._run, ("B", "n + 1")])
+            source.line(f"out.append({table}[n](*a))")
+        else:
+            table = source.bind(f"counted_arrays_{suffix}", varint.counted_packers(code))
+            source.line(f"out.append({table}[n](n + 1, *a))")
+        source.close()
+        source.open("else:")
+        self.flush()
+        source.line(f"out.append(uvarint(n + 1) + pack_array({code!r}, a))")
+        source.close()
+
+    def _tags(self, cls: type[Struct], name: str, tagged: list[str]) -> None:
+        source = self._source
+        unset = [self._unset(cls, name, field_name) for field_name in tagged]
+        source.open(f"if {' and '.join([*unset, f'not {name}.unknown_tags'])}:")
+        self._append([*self._run, ("B", "0")])
+        source.close()
+        source.open("else:")
+        self.flush()
+        if tagged:
+            self._tag_functions[cls] = None
+            source.line(f"out.append(tags_of_{cls.__name__}({name}))")
+        else:
+            source.line(f"out.append(tagged_section([], {name}.unknown_tags, ()))")
+        source.close()
+
+    def _unset(self, cls: type[Struct], name: str, field_name: str) -> str:
+        default = self._default(cls, field_name)
+        # A default struct is shared, so nearly always the same; the tag function compares fully.
+        same = "is" if cls.FIELDS[field_name].kind == "struct" or default == "None" else "=="
+        return f"{name}.{field_name} {same} {default}"
+
+    def write_tag_functions(self) -> None:
+        """Write the functions that write known tagged fields, and those they need in turn."""
+        written: set[type[Struct]] = set()
+        while todo := [cls for cls in self._tag_functions if cls not in written]:
+            for cls in todo:
+                self._write_tag_function(cls)
+                written.add(cls)
+
+    def _write_tag_function(self, cls: type[Struct]) -> None:
+        source = self._source
+        source.open(f"def tags_of_{cls.__name__}(o):")
+        source.line("known = []")
+        _, tagged, _ = fields_in(cls, self._version)
+        for name in tagged:
+            source.open(f"if o.{name} != {self._default(cls, name)}:")
+            source.line("out = []")
+            self._field(cls.FIELDS[name], f"o.{name}")
+            self.flush()
+            source.line(f"known.append(({cls.FIELDS[name].tag}, b''.join(out)))")
+            source.close()
+        reserved = tuple(cls.FIELDS[name].tag for name in tagged)
+        source.line(f"return tagged_section(known, o.unknown_tags, {reserved})")
+        source.close()

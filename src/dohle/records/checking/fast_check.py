@@ -1,0 +1,127 @@
+"""The batch that most producers send: nothing to put right, and no rule that asks for more.
+
+:func:`plain_batch` accepts a part of what ``validation`` accepts and returns unchanged, and looks
+at the checksum too, without the objects that the general way makes. It never refuses: what it does
+not know goes the general way, which says what is wrong, or puts it right.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import crc32c
+
+from dohle.core.errors import KafkaError
+from dohle.core.ids import ProducerId
+from dohle.records.batch import (
+    ATTRIBUTES_AT,
+    BATCH_HEADER,
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_FLAG,
+)
+from dohle.records.checking.compressed_scan import scan_compressed
+from dohle.records.checking.record_scan import scan_records
+from dohle.records.checking.validation import Depth, ValidationRules
+from dohle.records.compression.codecs import Codec, codec_of
+from dohle.records.record import NO_TIMESTAMP
+
+
+class PlainBatch(NamedTuple):
+    """What a log needs to know of a batch with no flag, or just the one, beside its bytes.
+
+    It may be compressed.
+    """
+
+    buffer: memoryview
+    last_offset_delta: int
+    max_timestamp: int
+    #: -1 if the producer is not idempotent; then the two below say nothing.
+    producer_id: ProducerId
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: bool = False
+
+
+def takes_plain_batches(rules: ValidationRules) -> bool:
+    """Tell whether a topic's rules ask nothing that ``plain_batch`` does not look at."""
+    return (
+        not rules.compacted
+        and not rules.log_append_time
+        and rules.codec in (None, Codec.NONE)
+        and rules.depth is Depth.EVERY_RECORD
+    )
+
+
+def plain_batch(
+    view: memoryview, rules: ValidationRules, now_ms: int, *, is_transactional: bool = False
+) -> PlainBatch | None:
+    """Return the one batch that fills ``view``, in writable memory, if all is well with it.
+
+    None if it has to go the general way, be it only that it belongs to a transaction and is not
+    expected to, or the other way round. The rules must be such that ``takes_plain_batches``.
+    """
+    try:
+        (
+            base_offset,
+            length,
+            _,
+            magic,
+            crc,
+            attributes,
+            last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            count,
+        ) = BATCH_HEADER.unpack_from(view)
+    except struct.error:
+        return None
+    size = len(view)
+    if (
+        magic != MAGIC
+        or attributes & ~CODEC_MASK != (TRANSACTIONAL_FLAG if is_transactional else 0)
+        or base_offset != 0
+        or length + LOG_OVERHEAD != size
+        or size > rules.max_message_bytes
+        or count <= 0
+        or count != last_offset_delta + 1
+        or (producer_id >= 0 and base_sequence < 0)
+        or view.readonly
+        or crc32c.crc32c(view[ATTRIBUTES_AT:]) != crc
+    ):
+        return None
+    records = view[HEADER_SIZE:]
+    try:
+        if codec := attributes & CODEC_MASK:
+            if rules.codec is not None:
+                return None
+            low, high, is_consecutive, _ = scan_compressed(
+                codec_of(codec), records, count, base_timestamp, rules.decompressed_bytes_max
+            )
+        else:
+            low, high, is_consecutive, _ = scan_records(records, count, base_timestamp)
+    except KafkaError:
+        return None
+    if (
+        not is_consecutive
+        or high != max_timestamp
+        or high < NO_TIMESTAMP
+        or high - now_ms > rules.timestamp_after_max_ms
+        or now_ms - low > rules.timestamp_before_max_ms
+    ):
+        return None
+    return PlainBatch(
+        view,
+        last_offset_delta,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        is_transactional,
+    )

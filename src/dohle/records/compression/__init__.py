@@ -1,0 +1,1 @@
+"""The codecs of record batches, with bounds on what they may decompress to."""

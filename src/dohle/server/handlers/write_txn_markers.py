@@ -1,0 +1,119 @@
+"""WriteTxnMarkers (27), v1-2.
+
+Sent by the coordinator of a transaction to the leaders of its partitions, and by an operator to end
+a transaction that hangs.
+
+- v2 says by which rules the producer's epoch is compared (KIP-1228); before that it is those that
+  came first.
+- A producer id, epoch or transaction version that is none: 42.
+- A partition that is not here, or not to be used: 3. Not its leader: 6; too few replicas in sync:
+  19. An older epoch of the producer: 47; of the coordinator: 52.
+- ``__consumer_offsets``: the group coordinator writes the marker; if it is not ready that is a 6.
+- There is one result for each producer id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import ProducerId, TopicName, TopicPartition
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from dohle.server.net.dispatch import Handler, serves
+from dohle.server.partitions.lookup import hosted_partition
+from dohle.server.partitions.partitions import Partition
+from dohle.server.transactions.markers import Marker
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+    from dohle.server.net.dispatch import RequestContext
+
+_Codes = dict[ProducerId, dict[TopicPartition, ErrorCode]]
+
+
+def handle_write_txn_markers(
+    broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    """Write markers; answer when they are committed."""
+    codes: _Codes = {}
+    appended: list[tuple[ProducerId, Partition]] = []
+    for asked in request.markers:
+        found = codes.setdefault(asked.producer_id, {})
+        marker = _marker(asked)
+        for key in _partitions(asked):
+            found[key] = ErrorCode.NONE
+            if min(marker.producer_id, marker.producer_epoch, marker.transaction_version) < 0:
+                found[key] = ErrorCode.INVALID_REQUEST
+            elif not _is_usable(broker, key):
+                found[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                try:
+                    partition = broker.txn_markers.writer.append(key, marker)
+                    appended.append((asked.producer_id, partition))
+                except KafkaError as error:
+                    found[key] = error.code
+    broker.write_held()
+    for producer_id, partition in appended:
+        try:
+            partition.log.owner.ensure_online()
+        except KafkaError as error:
+            codes[producer_id][partition.key] = error.code
+    return WriteTxnMarkersResponse(
+        markers=tuple(
+            WritableTxnMarkerResult(producer_id=producer_id, topics=_by_topic(found))
+            for producer_id, found in codes.items()
+        )
+    )
+
+
+def _marker(asked: WritableTxnMarker) -> Marker:
+    return Marker(
+        asked.producer_id,
+        asked.producer_epoch,
+        asked.transaction_result,
+        asked.coordinator_epoch,
+        asked.transaction_version,
+    )
+
+
+def _partitions(asked: WritableTxnMarker) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, index)
+        for topic in asked.topics
+        for index in topic.partition_indexes
+    ]
+
+
+def _is_usable(broker: Broker, key: TopicPartition) -> bool:
+    try:
+        hosted_partition(broker, *key)
+    except KafkaError:
+        return False
+    return True
+
+
+def _by_topic(
+    codes: dict[TopicPartition, ErrorCode],
+) -> tuple[WritableTxnMarkerTopicResult, ...]:
+    topics: dict[TopicName, list[WritableTxnMarkerPartitionResult]] = {}
+    for (topic, index), code in codes.items():
+        topics.setdefault(topic, []).append(
+            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+        )
+    return tuple(
+        WritableTxnMarkerTopicResult(name=name, partitions=tuple(results))
+        for name, results in topics.items()
+    )
+
+
+HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
+    serves(ApiKey.WRITE_TXN_MARKERS, handle_write_txn_markers),
+)

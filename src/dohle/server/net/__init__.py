@@ -1,0 +1,1 @@
+"""From socket to request and back: listener, connection, dispatch."""

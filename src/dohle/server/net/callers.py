@@ -1,0 +1,25 @@
+"""Who sends a request, as groups keep it of their members."""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address
+from typing import TYPE_CHECKING
+
+from dohle.groups.group import Caller
+
+if TYPE_CHECKING:
+    from dohle.server.net.dispatch import RequestContext
+
+
+def caller_of(context: RequestContext) -> Caller:
+    """Return who sends a request."""
+    host = context.connection.peer.rpartition(":")[0]
+    return Caller(context.client_id, client_host(host), context.version)
+
+
+def client_host(host: str) -> str:
+    """Return an address as Kafka writes it: after a slash, and no zeros of it left out."""
+    if ":" not in host:
+        return f"/{host}"
+    groups = IPv6Address(host.partition("%")[0]).exploded.split(":")
+    return "/" + ":".join(format(int(group, 16), "x") for group in groups)

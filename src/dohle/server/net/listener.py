@@ -1,0 +1,181 @@
+"""Accepting connections on one address, within the limits, and closing those that fell silent."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import socket
+from asyncio import AbstractEventLoop, TimerHandle
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
+from dohle.core.config.definition import ConfigValues
+from dohle.core.config.listeners import Listener
+from dohle.server.net.connection import Connection, Service
+
+logger = logging.getLogger("dohle.server")
+
+_ACCEPT_PAUSE_S = 1.0
+# Loopback addresses, also as an IPv6 socket shows them.
+_LOCAL, _LOCAL_V6 = ("127.", "::ffff:127."), "::1"
+_UNPACED = b"reno"
+
+
+class ConnectionLimits:
+    """What all listeners of a node share: how many connections there may be, in all and by host."""
+
+    def __init__(self, values: Callable[[], ConfigValues]) -> None:
+        # Asked each time: the limits may be altered while the node runs.
+        self._values = values
+        self.by_host: Counter[str] = Counter()
+        self.total = 0
+
+    def admit(self, host: str) -> bool:
+        """Count a new connection, unless there are too many."""
+        values = self._values()
+        # A quarter of the descriptors is for files: a log that cannot be opened is worse than a
+        # client that has to come again.
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 3 // 4
+        if self.total >= min(most, values.get_int("max.connections")) or self.by_host[
+            host
+        ] >= values.get_int("max.connections.per.ip"):
+            return False
+        self.total += 1
+        self.by_host[host] += 1
+        return True
+
+    def release(self, host: str) -> None:
+        """Count one less."""
+        self.total -= 1
+        self.by_host[host] -= 1
+        if not self.by_host[host]:
+            del self.by_host[host]
+
+
+class ListeningSocket:
+    """A bound listener and its connections."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        listener: Listener,
+        service: Service,
+        limits: ConnectionLimits,
+        *,
+        backlog: int,
+        request_bytes_max: int,
+        idle_ms_max: int,
+    ) -> None:
+        self.listener = listener
+        self.connections: set[Connection] = set()
+        self._loop = loop
+        self._service = service
+        self._limits = limits
+        self._request_bytes_max = request_bytes_max
+        self._idle_s_max = idle_ms_max / 1000
+        self._sweeper: TimerHandle | None = None
+        self._resumer: TimerHandle | None = None
+        self._socket = _bind(listener, backlog)
+        self.host, self.port = self._socket.getsockname()[:2]
+
+    def start(self) -> None:
+        """Begin to accept."""
+        self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
+        self._sweep_later()
+
+    def _on_acceptable(self) -> None:
+        # A few at a time: a storm of connections must not stop the others' requests.
+        for _ in range(16):
+            try:
+                sock, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause_accepting(error)
+                return
+            self._admit(sock, address[0], address[1])
+
+    def _pause_accepting(self, error: OSError) -> None:
+        """Wait a little when the machine has no descriptor to give, instead of asking on and on."""
+        logger.error("no connections on %s for a while: %s", self.listener.name, error)
+        self._loop.remove_reader(self._socket.fileno())
+        self._resumer = self._loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting)
+
+    def _resume_accepting(self) -> None:
+        self._resumer = None
+        self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
+
+    def _admit(self, sock: socket.socket, host: str, port: int) -> None:
+        if not self._limits.admit(host):
+            logger.warning("refusing a connection from %s: there are too many", host)
+            sock.close()
+            return
+        send_at_once(sock, host)
+
+        def closed(connection: Connection) -> None:
+            self.connections.discard(connection)
+            self._limits.release(host)
+
+        self.connections.add(
+            Connection(
+                self._loop,
+                sock,
+                self._service,
+                listener=self.listener.name,
+                peer=f"{host}:{port}",
+                request_bytes_max=self._request_bytes_max,
+                on_closed=closed,
+            )
+        )
+
+    def _sweep_later(self) -> None:
+        interval = max(0.05, min(self._idle_s_max / 4, 30.0))
+        self._sweeper = self._loop.call_later(interval, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close the connections on which nothing has happened for ``connections.max.idle.ms``."""
+        oldest = self._loop.time() - self._idle_s_max
+        for connection in [c for c in self.connections if c.last_active < oldest]:
+            connection.close()
+        self._sweep_later()
+
+    def stop_accepting(self) -> None:
+        """Take no new connections."""
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+        for timer in (self._sweeper, self._resumer):
+            if timer is not None:
+                timer.cancel()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in list(self.connections):
+            connection.close()
+
+
+def send_at_once(sock: socket.socket, host: str) -> None:
+    """Let what goes to a client on this machine not be paced.
+
+    Where the system's choice is BBR, packets wait for timers; over a network that spares queues,
+    but here it only halves the speed of large fetches, and doubles what they cost.
+    """
+    if host.startswith(_LOCAL) or host == _LOCAL_V6:
+        with suppress(OSError, AttributeError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _UNPACED)
+
+
+def _bind(listener: Listener, backlog: int) -> socket.socket:
+    host = listener.host or "0.0.0.0"
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, listener.port))
+        sock.listen(backlog)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,1 @@
+"""The partitions of this broker: look-up, reads, delayed fetches, moves between directories."""

@@ -1,0 +1,59 @@
+"""A fetch that waits for bytes: answered when there are enough, or when its time is up."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from typing import TYPE_CHECKING
+
+from dohle.protocol.messages.fetch import FetchResponse
+from dohle.server.partitions.fetch_reader import FetchReader
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+
+
+class ParkedFetch:
+    """A fetch in the waiting room. Whatever happens to its partitions makes it look again."""
+
+    def __init__(self, broker: Broker, reader: FetchReader, deadline_ms: int) -> None:
+        self._broker = broker
+        self._reader = reader
+        self._deadline_ms = deadline_ms
+        self.future: Future[FetchResponse] = broker.loop.create_future()
+        self.future.add_done_callback(self._gone)
+        self._park()
+
+    def _park(self) -> None:
+        self._parked = self._broker.waiting.park(self, self._reader.keys, self._deadline_ms)
+        self._broker.expire_waiting_at(self._deadline_ms)
+
+    def _gone(self, future: Future[FetchResponse]) -> None:
+        if future.cancelled():
+            self._broker.waiting.cancel(self._parked)
+
+    def recheck(self) -> None:
+        """Look again: something has been appended, or a partition has changed."""
+        if self._look() and not self.future.done():
+            if self._reader.is_enough:
+                self._answer()
+            else:
+                self._park()
+
+    def expire(self) -> None:
+        """Answer with what there is."""
+        if self._look() and not self.future.done():
+            self._answer()
+
+    def _look(self) -> bool:
+        """Read again. What goes wrong is this request's own trouble, not that of its waker."""
+        if self.future.done():
+            return False
+        try:
+            self._reader.read()
+        except Exception as error:
+            self.future.set_exception(error)
+            return False
+        return True
+
+    def _answer(self) -> None:
+        self.future.set_result(self._reader.response())

@@ -1,0 +1,301 @@
+"""Reading what a fetch asks for: bounds, limits and errors, partition by partition.
+
+Limits go in the order of the request. The first partition that has anything returns at least one
+whole batch, even if it is larger than every limit (KIP-74); after that a partition whose first
+batch does not fit gets nothing. An error in any partition, or a diverging epoch, ends the waiting.
+
+Who fetches as a replica must be one of the partition, and not its leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId, ProducerId, TopicPartition
+from dohle.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+from dohle.protocol.schema import Records, default_struct
+from dohle.records.batch import Codec
+from dohle.records.conversion import down_convert
+from dohle.replication.fetch_sessions import (
+    FetchContext,
+    IncrementalFetchContext,
+    SessionPartition,
+    group_by_topic,
+)
+from dohle.server.net.outcome import FileRecords
+from dohle.server.partitions.lookup import hosted_partition
+from dohle.server.partitions.partitions import Partition
+from dohle.storage.log_values import FetchData, Isolation
+from dohle.storage.segment.segment import LogSlice
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+
+#: Below this, copying is cheaper than another system call.
+SENDFILE_BYTES_MIN = 16 * 1024
+
+#: Converting to an old format blocks everybody else, so an answer has no more than this.
+DOWN_CONVERT_BYTES_MAX = 1024 * 1024
+
+_READ_COMMITTED = 1
+_NO_LOG = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+#: From this version on, who asks the wrong broker or in the wrong epoch is told the leader.
+_TELLS_LEADER = 16
+_ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+# The encoder knows the shared default by identity, and leaves it out without a look inside.
+_NO_EPOCH = cast("EpochEndOffset", default_struct(EpochEndOffset))
+_NO_LEADER = cast("LeaderIdAndEpoch", default_struct(LeaderIdAndEpoch))
+
+
+def fetching_replica(request: FetchRequest) -> BrokerId | None:
+    """Return the broker that fetches for its replica; None if a consumer fetches."""
+    replica_id = max(request.replica_id, request.replica_state.replica_id)
+    return None if replica_id < 0 else replica_id
+
+
+def isolation_of(request: FetchRequest) -> Isolation:
+    """Return how far a request may see."""
+    if fetching_replica(request) is not None:
+        return Isolation.LOG_END
+    if request.isolation_level == _READ_COMMITTED:
+        return Isolation.TXN_COMMITTED
+    return Isolation.HIGH_WATERMARK
+
+
+class FetchReader:
+    """One fetch request being served; ``read`` may be called again until there is enough."""
+
+    def __init__(
+        self, broker: Broker, request: FetchRequest, version: int, context: FetchContext
+    ) -> None:
+        self._broker = broker
+        self._version = version
+        self._context = context
+        self._partitions: Sequence[SessionPartition] = list(context.partitions)
+        self._max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._isolation = isolation_of(request)
+        self._replica_id = fetching_replica(request)
+        self._results: list[tuple[SessionPartition, PartitionData]] = []
+        self._bytes = 0
+        self._at_once = False
+
+    @property
+    def keys(self) -> list[TopicPartition]:
+        """The partitions that are asked for and known."""
+        return [
+            TopicPartition(part.topic, part.partition)
+            for part in self._partitions
+            if part.topic is not None
+        ]
+
+    @property
+    def is_enough(self) -> bool:
+        """Tell whether to answer without waiting."""
+        return self._at_once or not self._partitions or self._bytes >= self._min_bytes
+
+    def response(self) -> FetchResponse:
+        """Return the answer with what was read last."""
+        reply = self._context.finish(self._results, self._broker.clock.monotonic_ms())
+        return FetchResponse(
+            error_code=reply.error,
+            session_id=reply.session_id,
+            responses=group_by_topic(reply.results),
+        )
+
+    def read(self) -> None:
+        """Read every partition as far as the limits go; those that there are not come last."""
+        self._results, self._bytes, self._at_once = [], 0, False
+        left = self._max_bytes
+        missing: list[tuple[SessionPartition, PartitionData]] = []
+        # A session may have very many, of which few have anything new.
+        may_be_quiet = self._replica_id is None and isinstance(
+            self._context, IncrementalFetchContext
+        )
+        for part in self._partitions:
+            try:
+                if may_be_quiet and self._is_quiet(part):
+                    continue
+                result, size = self._read_partition(part, left)
+            except KafkaError as error:
+                self._at_once = True
+                result, size = self._failed(part, error.code), 0
+                if error.code in _NO_LOG:
+                    missing.append((part, result))
+                    continue
+            if result is not None:
+                self._results.append((part, result))
+            self._bytes += size
+            left -= size
+        self._results += missing
+
+    def _is_quiet(self, part: SessionPartition) -> bool:
+        """Tell of a partition that a consumer has read to its end, and of which nothing is new.
+
+        That is what ``_read_partition`` and ``may_omit`` come to as well, only sooner.
+        """
+        partition: Partition | None = part.hosted
+        if partition is None or partition.is_gone:
+            partition = part.hosted = self._look_up(part)
+            if partition is None:
+                return False
+        log, asked = partition.log, part.request
+        high_watermark = log.high_watermark
+        if (
+            asked.fetch_offset != high_watermark
+            or part.high_watermark != high_watermark
+            or part.log_start_offset != log.log_start_offset
+            or asked.last_fetched_epoch >= 0
+            or asked.current_leader_epoch not in (-1, partition.image.leader_epoch)
+        ):
+            return False
+        log.owner.ensure_online()
+        return True
+
+    def _look_up(self, part: SessionPartition) -> Partition | None:
+        partitions = self._broker.partitions
+        if part.topic is None:
+            return None
+        if self._version >= 13:
+            return partitions.get_by_id(part.topic_id, part.partition)
+        return partitions.get(part.topic, part.partition)
+
+    def _find(self, part: SessionPartition) -> Partition:
+        if part.topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        partition = hosted_partition(self._broker, part.topic, part.partition)
+        if self._version >= 13 and partition.topic_id != part.topic_id:
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, "the log is of another topic")
+        return partition
+
+    def _read_partition(
+        self, part: SessionPartition, left: int
+    ) -> tuple[PartitionData | None, int]:
+        partition, asked = self._find(part), part.request
+        partition.check_epoch(asked.current_leader_epoch)
+        if self._replica_id is not None:
+            self._check_replica(partition, self._replica_id, asked.current_leader_epoch)
+        log = partition.log
+        diverging = self._diverging_epoch(partition, asked.last_fetched_epoch, asked.fetch_offset)
+        if diverging is not None:
+            self._at_once = True
+            return self._data(partition, part, FetchData(), diverging), 0
+        limit = max(0, min(asked.partition_max_bytes, left))
+        is_first = self._bytes == 0 and self._version > 2
+        found = log.read(asked.fetch_offset, limit, self._isolation, min_one_batch=is_first)
+        if found.first_batch_incomplete and self._version > 2:
+            found = found._replace(slice=None)
+        if found.slice is None and self._context.may_omit(
+            part, log.high_watermark, log.log_start_offset
+        ):
+            return None, 0
+        if found.slice is not None and found.slice.base_offset < log.segments.active.base_offset:
+            # What follows is in a later segment: waiting would not make this answer longer.
+            self._at_once = True
+        return self._data(partition, part, found, _NO_EPOCH), found.size
+
+    def _check_replica(self, partition: Partition, replica_id: BrokerId, asked_epoch: int) -> None:
+        """Refuse a replica that the partition does not have, to this leader's knowledge."""
+        if replica_id != self._broker.node_id and replica_id in partition.image.replicas:
+            return
+        # Who knows the epoch may know of a change that has not come here yet.
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if asked_epoch == -1
+            else ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"{partition.key} has no other replica on broker {replica_id}",
+        )
+
+    def _diverging_epoch(
+        self, partition: Partition, last_fetched_epoch: int, fetch_offset: int
+    ) -> EpochEndOffset | None:
+        """Tell where a client's history parts from ours, if it does (KIP-595, KIP-320)."""
+        if last_fetched_epoch < 0:
+            return None
+        log = partition.log
+        end = log.leader_epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
+        if end.end_offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "no epoch is known up to the asked one")
+        if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset:
+            return EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+        return None
+
+    def _data(
+        self,
+        partition: Partition,
+        part: SessionPartition,
+        found: FetchData,
+        diverging: EpochEndOffset,
+    ) -> PartitionData:
+        log = partition.log
+        aborted = found.aborted_transactions
+        return PartitionData(
+            partition_index=part.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            diverging_epoch=diverging,
+            aborted_transactions=None
+            if aborted is None
+            else tuple(
+                AbortedTransaction(
+                    producer_id=ProducerId(txn.producer_id), first_offset=txn.first_offset
+                )
+                for txn in aborted
+            ),
+            records=self._records(partition, found, part.request.fetch_offset),
+        )
+
+    def _records(self, partition: Partition, found: FetchData, fetch_offset: int) -> Records:
+        piece = found.slice
+        if piece is None or piece.size == 0:
+            return b""
+        if self._version < 4:
+            to_magic = 0 if self._version < 2 else 1
+            return down_convert(
+                _read(partition, piece._replace(size=min(piece.size, DOWN_CONVERT_BYTES_MAX))),
+                to_magic,
+                first_offset=fetch_offset,
+                max_bytes=DOWN_CONVERT_BYTES_MAX,
+            )
+        if self._version < 10 and partition.rules.codec is Codec.ZSTD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs fetch version 10")
+        if piece.size < SENDFILE_BYTES_MIN:
+            return _read(partition, piece)
+        # It has a length like bytes have, and the connection knows how to send it.
+        return cast("Records", FileRecords(piece))
+
+    def _failed(self, part: SessionPartition, code: ErrorCode) -> PartitionData:
+        return PartitionData(
+            partition_index=part.partition,
+            error_code=code,
+            high_watermark=-1,
+            current_leader=self._leader(part) if code in _ELSEWHERE else _NO_LEADER,
+            # As Kafka does: null once there was a log to read.
+            aborted_transactions=() if code in _NO_LOG else None,
+            records=b"",
+        )
+
+    def _leader(self, part: SessionPartition) -> LeaderIdAndEpoch:
+        if self._version < _TELLS_LEADER or part.topic is None:
+            return _NO_LEADER
+        image = self._broker.image.partition(part.topic, part.partition)
+        if image is None:
+            return _NO_LEADER
+        return LeaderIdAndEpoch(leader_id=image.leader, leader_epoch=image.leader_epoch)
+
+
+def _read(partition: Partition, piece: LogSlice) -> bytes:
+    try:
+        return piece.read()
+    except OSError as error:
+        raise partition.log.owner.failed(f"reading {partition.key}", error) from error

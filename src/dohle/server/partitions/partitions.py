@@ -1,0 +1,219 @@
+"""The partitions this broker has, kept in step with the cluster image.
+
+A partition binds its place in the image (leader, epochs) to its log and to what its topic's
+settings ask of records. Looking one up by name or by topic id costs two dictionary look-ups,
+however many there are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from dohle.core.config.definition import ConfigValues
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
+from dohle.metadata.image import TopicImage
+from dohle.metadata.partition import PartitionImage
+from dohle.metadata.topic_names import INTERNAL_TOPICS
+from dohle.records.checking.fast_check import takes_plain_batches
+from dohle.records.checking.validation import ValidationRules
+from dohle.records.compression.codecs import Codec
+from dohle.storage.config import LogConfig
+from dohle.storage.directory.manager import LogManager
+from dohle.storage.log import Log
+
+logger = logging.getLogger("dohle.server")
+
+
+def log_config(values: ConfigValues) -> LogConfig:
+    """Turn a topic's effective settings into those of its logs."""
+    return LogConfig(
+        cleanup_policy=frozenset(values.get_list("cleanup.policy")),
+        file_delete_delay_ms=values.get_int("file.delete.delay.ms"),
+        flush_messages=values.get_int("flush.messages"),
+        flush_ms=values.get_int("flush.ms"),
+        index_interval_bytes=values.get_int("index.interval.bytes"),
+        max_message_bytes=values.get_int("max.message.bytes"),
+        message_timestamp_type_log_append=_is_log_append_time(values),
+        preallocate=values.get_bool("preallocate"),
+        retention_bytes=values.get_int("retention.bytes"),
+        retention_ms=values.get_int("retention.ms"),
+        segment_bytes=values.get_int("segment.bytes"),
+        segment_index_bytes=values.get_int("segment.index.bytes"),
+        segment_jitter_ms=values.get_int("segment.jitter.ms"),
+        segment_ms=values.get_int("segment.ms"),
+    )
+
+
+def _is_log_append_time(values: ConfigValues) -> bool:
+    return values.get_str("message.timestamp.type") == "LogAppendTime"
+
+
+def validation_rules(values: ConfigValues) -> ValidationRules:
+    """Turn a topic's effective settings into what is asked of a producer's batch."""
+    compression = values.get_str("compression.type")
+    codec: Codec | None = None
+    level: int | None = None
+    if compression == "uncompressed":
+        codec = Codec.NONE
+    elif compression != "producer":
+        codec = Codec[compression.upper()]
+        if codec is not Codec.SNAPPY:
+            level = values.get_int(f"compression.{compression}.level")
+    return ValidationRules(
+        compacted="compact" in values.get_list("cleanup.policy"),
+        log_append_time=_is_log_append_time(values),
+        timestamp_before_max_ms=values.get_int("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=values.get_int("message.timestamp.after.max.ms"),
+        codec=codec,
+        level=level,
+        max_message_bytes=values.get_int("max.message.bytes"),
+    )
+
+
+class Partition:
+    """A partition whose replica is on this broker."""
+
+    __slots__ = (
+        "_min_insync_replicas",
+        "_node_id",
+        "image",
+        "is_gone",
+        "key",
+        "log",
+        "on_written",
+        "rules",
+        "takes_plain",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        key: TopicPartition,
+        topic_id: Uuid,
+        image: PartitionImage,
+        log: Log,
+        node_id: BrokerId,
+    ) -> None:
+        self.key = key
+        self.topic_id = topic_id
+        self.image = image
+        self.log = log
+        self.rules = ValidationRules()
+        self._min_insync_replicas = 1
+        self._node_id = node_id
+        #: Told when held appends were written, or could not be: for who coordinates by this log.
+        self.on_written: Callable[[bool], None] | None = None
+        #: Whether any client may append here, with any acks, and plain batches need no closer look.
+        self.takes_plain = False
+        #: Whether it is not among this broker's partitions any more.
+        self.is_gone = False
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the leader that the image names."""
+        return self.image.leader_epoch
+
+    def configure(self, values: ConfigValues) -> None:
+        """Let new settings take effect."""
+        self.log.update_config(log_config(values))
+        self.rules = validation_rules(values)
+        self._min_insync_replicas = values.get_int("min.insync.replicas")
+        self._note_plain()
+
+    @property
+    def min_insync_replicas(self) -> int:
+        """How many replicas must be in sync for acks=all: no more than there are at all."""
+        return min(self._min_insync_replicas, len(self.image.replicas))
+
+    def follow(self, image: PartitionImage) -> None:
+        """Take the place that a new image gives it."""
+        self.image = image
+        self._note_plain()
+
+    def _note_plain(self) -> None:
+        self.takes_plain = (
+            self.image.leader == self._node_id
+            and len(self.image.isr) >= self.min_insync_replicas
+            and self.key.topic not in INTERNAL_TOPICS
+            and takes_plain_batches(self.rules)
+        )
+
+    def check_epoch(self, asked: int) -> None:
+        """Refuse a client that knows another leader than we do; with -1 it does not say."""
+        if asked == -1 or asked == self.leader_epoch:
+            return
+        if asked < self.leader_epoch:
+            raise KafkaError(
+                ErrorCode.FENCED_LEADER_EPOCH,
+                f"epoch {asked} is past, now it is {self.leader_epoch}",
+            )
+        raise KafkaError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {asked} is not known, only {self.leader_epoch}"
+        )
+
+
+class Partitions:
+    """All partitions of this broker."""
+
+    def __init__(self, node_id: BrokerId, logs: LogManager) -> None:
+        self._node_id = node_id
+        self._logs = logs
+        self._by_name: dict[str, dict[int, Partition]] = {}
+        self._by_id: dict[Uuid, dict[int, Partition]] = {}
+        #: Those that the image has and that are yet to be added.
+        self.being_made: set[TopicPartition] = set()
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._by_name.values():
+            yield from partitions.values()
+
+    def of_topic(self, name: TopicName) -> dict[int, Partition]:
+        """Return a topic's partitions here."""
+        return self._by_name.get(name, {})
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """Return a partition by its topic's name."""
+        partitions = self._by_name.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def get_by_id(self, topic_id: Uuid, index: int) -> Partition | None:
+        """Return a partition by its topic's id."""
+        partitions = self._by_id.get(topic_id)
+        return None if partitions is None else partitions.get(index)
+
+    def add(
+        self,
+        key: TopicPartition,
+        topic_id: Uuid,
+        image: PartitionImage,
+        values: ConfigValues,
+        *,
+        is_new: bool,
+    ) -> None:
+        """Take in a partition that the image gives to this broker, or a change of it."""
+        known = self.get(*key)
+        if known is not None and known.topic_id == topic_id:
+            known.follow(image)
+        else:
+            log = self._logs.get_or_create(key, topic_id, log_config(values), is_new=is_new)
+            if known is not None:
+                known.is_gone = True
+            known = Partition(key, topic_id, image, log, self._node_id)
+            known.configure(values)
+            # A single replica has everything that every replica has.
+            log.update_high_watermark(log.log_end_offset)
+            self._by_name.setdefault(key.topic, {})[key.partition] = known
+            self._by_id.setdefault(topic_id, {})[key.partition] = known
+        if image.leader == self._node_id:
+            known.log.leader_epochs.assign(image.leader_epoch, known.log.log_end_offset, sync=False)
+
+    def remove_topic(self, topic: TopicImage) -> None:
+        """Delete a topic's logs, those that could not be served included."""
+        for by_index in (self._by_id.pop(topic.id, {}), self._by_name.pop(topic.name, {})):
+            for partition in by_index.values():
+                partition.is_gone = True
+        logs = [self._logs.get(TopicPartition(topic.name, index)) for index in topic.partitions]
+        ours = [log for log in logs if log is not None and log.topic_id in (None, topic.id)]
+        self._logs.delete(*[log.partition for log in ours])

@@ -1,0 +1,382 @@
+"""Moving replicas between the directories of this node, and telling the controller where they are.
+
+A move (``dohle.storage.moves.move``) copies in threads, piece by piece, and all moves together
+are not faster than ``replica.alter.log.dirs.io.max.bytes.per.second``. When its replica has caught
+up, the metadata log is told of the new directory; then the replica catches up once more and takes
+the log's place within one step of the loop. Whatever ends a move before that takes the change of
+the metadata back. A stop leaves the future replica, and the next start begins its move anew, as it
+does after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os.path
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId, TopicPartition, Uuid
+from dohle.core.uuid import ZERO_UUID, is_reserved
+from dohle.metadata.context import ControllerContext
+from dohle.metadata.controller import assign_replicas_to_dirs
+from dohle.metadata.decision import Decision
+from dohle.metadata.image import ClusterImage
+from dohle.metadata.metadata_version import supports_directories
+from dohle.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectoryData,
+    AssignReplicasToDirsRequestPartitionData,
+    AssignReplicasToDirsRequestTopicData,
+    AssignReplicasToDirsResponse,
+)
+from dohle.server.partitions.partitions import Partitions
+from dohle.server.quorum.controller import Controller
+from dohle.storage.directory.directory import LogDirectory
+from dohle.storage.directory.manager import LogManager
+from dohle.storage.directory.partition_dirs import NAME_LENGTH_MAX, future_dir_name
+from dohle.storage.flush import FlushJob
+from dohle.storage.moves.copy import CopyFailed
+from dohle.storage.moves.move import ReplicaMove
+
+logger = logging.getLogger("dohle.server")
+
+T = TypeVar("T")
+
+#: The config that says how fast a move may be.
+MOVE_BYTES_PER_SECOND = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+_JOB_BYTES_MAX = 4 << 20
+_JOB_BYTES_MIN = 64 << 10
+_ASSIGNMENTS_PER_COMMAND_MAX = 2_000
+#: After so long the rate is looked at again.
+_PACE_S = 1.0
+
+
+class _Place(NamedTuple):
+    topic_id: Uuid
+    directory_id: Uuid
+
+
+_Places = Mapping[TopicPartition, _Place]
+
+
+@dataclass(slots=True)
+class _Running:
+    move: ReplicaMove
+    topic_id: Uuid
+    #: The metadata log has been, or is being, told that the replica is at its target.
+    is_assigned: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+class ReplicaMoves:
+    """The moves of one node. Everything but the copying happens on the loop."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        partitions: Partitions,
+        controller: Controller,
+        node_id: BrokerId,
+        *,
+        bytes_per_second: Callable[[], int],
+    ) -> None:
+        self._logs = logs
+        self._partitions = partitions
+        self._controller = controller
+        self._node_id = node_id
+        self._bytes_per_second = bytes_per_second
+        self._running: dict[TopicPartition, _Running] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._jobs: set[asyncio.Future[Any]] = set()
+        # As Kafka has one thread for each directory. They are the moves' own: whatever else has to
+        # reach the disk, the metadata log above all, does not wait for them.
+        at_once = max(1, len(logs.directories))
+        self._turns = asyncio.Semaphore(at_once)
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="replica-move")
+        # How many moves have their turn.
+        self._copying = 0
+        self._is_stopping = False
+
+    def future_replicas(self, directory: LogDirectory) -> list[ReplicaMove]:
+        """Return the moves to a directory."""
+        moves = (running.move for running in self._running.values())
+        return [move for move in moves if move.target is directory]
+
+    # Asking for moves
+
+    def alter(self, key: TopicPartition, path: str) -> None:
+        """Begin to move a replica to a directory; a KafkaError says why that cannot be.
+
+        A move of it to elsewhere ends. A replica that is not there yet will be made in the
+        directory, and REPLICA_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION is answered.
+        """
+        if len(future_dir_name(key, ZERO_UUID)) > NAME_LENGTH_MAX:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic's name is too long")
+        target = self._directory(path)
+        running = self._running.get(key)
+        if running is not None and running.move.target is not target:
+            self._cancel(key)
+        partition = self._partitions.get(*key)
+        if partition is None:
+            self._logs.prefer(key, target.path)
+            raise self._refusal(key)
+        partition.log.owner.ensure_online()
+        source = self._logs.directory_of(key)
+        if source is target or source is None or key in self._running:
+            return
+        self._ensure_possible()
+        move = ReplicaMove(partition.log, source, target, partition.topic_id)
+        self._start(key, _Running(move, partition.topic_id))
+
+    def _directory(self, path: str) -> LogDirectory:
+        known = {os.path.abspath(d.path): d for d in self._logs.directories}
+        directory = known.get(path)
+        offline = {os.path.abspath(each) for each in self._logs.offline_directories}
+        if path in offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is offline")
+        if directory is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs")
+        return directory
+
+    def _refusal(self, key: TopicPartition) -> KafkaError:
+        image = self._controller.image.partition(*key)
+        if image is None:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {key}")
+        if self._node_id in image.replicas and key not in self._partitions.being_made:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key} could not be opened")
+        return KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{key} has no replica here yet")
+
+    def _ensure_possible(self) -> None:
+        if self._is_stopping:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "this node is stopping")
+        if self._logs.offline_directories:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, "a future replica may be in an offline directory"
+            )
+        if not self._knows_directories:
+            level = self._controller.image.metadata_version
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"metadata.version {level} knows no directories of replicas",
+            )
+
+    def forget(self, keys: Iterable[TopicPartition]) -> None:
+        """End the moves of partitions that are deleted."""
+        for key in keys:
+            running = self._running.get(key)
+            if running is not None:
+                running.is_assigned = False
+                self._cancel(key)
+
+    # Start and stop
+
+    def resume(self) -> None:
+        """Begin anew the moves that the last stop or crash has interrupted."""
+        interrupted, self._logs.places.interrupted = self._logs.places.interrupted, []
+        for key, target in interrupted:
+            try:
+                self.alter(key, os.path.abspath(target.path))
+            except KafkaError as error:
+                logger.warning("the move of %s to %s is given up: %s", key, target.path, error)
+        self.assign(partition.key for partition in self._partitions)
+
+    async def stop(self) -> None:
+        """Leave off; what was copied stays for the next start to find."""
+        self._is_stopping = True
+        for task in self._tasks:
+            task.cancel()
+        for waited in (self._tasks, self._jobs):
+            if waited:
+                await asyncio.wait(waited)
+        self._running.clear()
+        self._threads.shutdown()
+
+    # Moving
+
+    def _start(self, key: TopicPartition, running: _Running) -> None:
+        logger.info("%s moves to %s", key, running.move.target.path)
+        self._running[key] = running
+        running.task = self._spawn(self._run(key, running))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _run(self, key: TopicPartition, running: _Running) -> None:
+        move = running.move
+        try:
+            async with self._turn():
+                await self._catch_up(move)
+                running.is_assigned = True
+                await self._assign(key, _Place(running.topic_id, move.target.directory_id))
+                await self._catch_up(move)
+                # No await since the last look: nothing can have been appended.
+                names = move.finish()
+                del self._running[key]
+                await self._sync(move, names)
+        except KafkaError as error:
+            logger.error("the move of %s to %s has failed: %s", key, move.target.path, error)
+            self._give_up(key, running)
+        except Exception:
+            logger.exception("the move of %s to %s has failed", key, move.target.path)
+            self._give_up(key, running)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        async with self._turns:
+            self._copying += 1
+            try:
+                yield
+            finally:
+                self._copying -= 1
+
+    async def _catch_up(self, move: ReplicaMove) -> None:
+        while True:
+            rate = self._bytes_per_second()
+            job = move.next_job(max(_JOB_BYTES_MIN, min(_JOB_BYTES_MAX, rate)))
+            if job is None:
+                return
+            try:
+                missing = await self._in_thread(job.run)
+            except CopyFailed as failure:
+                raise move.failed(failure) from failure
+            move.complete(job, missing)
+            await self._keep_pace(job.size)
+
+    async def _keep_pace(self, size: float) -> None:
+        """Wait as long as so many bytes may take. The moves share the rate, and it may change."""
+        while (seconds := size * self._copying / self._bytes_per_second()) > _PACE_S:
+            size -= size * _PACE_S / seconds
+            await asyncio.sleep(_PACE_S)
+        await asyncio.sleep(seconds)
+
+    async def _sync(self, move: ReplicaMove, names: FlushJob) -> None:
+        try:
+            await self._in_thread(names.run)
+        except OSError as error:
+            raise move.target.failed(f"moving {move.log.partition}", error) from error
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        self._jobs.add(future)
+        future.add_done_callback(self._landed)
+        # A thread cannot be interrupted: the one who stops the node waits for it.
+        return await asyncio.shield(future)
+
+    def _landed(self, future: asyncio.Future[Any]) -> None:
+        self._jobs.discard(future)
+        if not future.cancelled() and (error := future.exception()) is not None:
+            logger.debug("a copy has ended: %s", error)
+
+    def _give_up(self, key: TopicPartition, running: _Running) -> None:
+        if self._running.get(key) is running and not self._is_stopping:
+            self._cancel(key)
+
+    def _cancel(self, key: TopicPartition) -> None:
+        running = self._running.pop(key)
+        if running.task is not None:
+            running.task.cancel()
+        logger.info("%s does not move to %s any more", key, running.move.target.path)
+        running.move.cancel()
+        if running.is_assigned:
+            self.assign([key], in_doubt=True)
+
+    # Telling the controller
+
+    def assign(self, keys: Iterable[TopicPartition], *, in_doubt: bool = False) -> None:
+        """Have the metadata log say where these replicas are, where it says something else.
+
+        ``in_doubt`` is for replicas of which a command on its way says something else.
+        """
+        if not self._knows_directories or self._is_stopping:
+            return
+        image = self._controller.image
+        untold = [key for key in keys if in_doubt or self._untold(key, image) is not None]
+        if untold:
+            self._spawn(self._assign_all(untold))
+
+    @property
+    def _knows_directories(self) -> bool:
+        level = self._controller.image.metadata_version
+        return level is not None and supports_directories(level)
+
+    def _untold(self, key: TopicPartition, image: ClusterImage) -> _Place | None:
+        """Return where a replica is, if the image says something else."""
+        partition, directory = self._partitions.get(*key), self._logs.directory_of(key)
+        running, told = self._running.get(key), image.partition(*key)
+        if partition is None or directory is None or told is None:
+            return None
+        if running is not None and running.is_assigned:
+            # It tells of the target itself.
+            return None
+        if told.directory_of(self._node_id) == directory.directory_id:
+            return None
+        return _Place(partition.topic_id, directory.directory_id)
+
+    async def _assign_all(self, keys: Sequence[TopicPartition]) -> None:
+        def untold(some: Sequence[TopicPartition], image: ClusterImage) -> _Places:
+            # As it is when the command's turn has come: replicas may have moved since.
+            found = {key: self._untold(key, image) for key in some}
+            return {key: place for key, place in found.items() if place is not None}
+
+        try:
+            for start in range(0, len(keys), _ASSIGNMENTS_PER_COMMAND_MAX):
+                some = keys[start : start + _ASSIGNMENTS_PER_COMMAND_MAX]
+                await self._submit(partial(untold, some))
+        except KafkaError as error:
+            logger.warning("the directories of replicas could not be told: %s", error)
+
+    async def _assign(self, key: TopicPartition, place: _Place) -> None:
+        codes = await self._submit(lambda image: {key: place})
+        if failed := [code for code in codes if code]:
+            raise KafkaError(ErrorCode(failed[0]), "the directory could not be assigned")
+
+    async def _submit(self, places: Callable[[ClusterImage], _Places]) -> list[int]:
+        """Have the controller note where replicas are; return the error codes."""
+
+        def decide(
+            image: ClusterImage, context: ControllerContext
+        ) -> Decision[AssignReplicasToDirsResponse]:
+            broker = image.broker(self._node_id)
+            request = AssignReplicasToDirsRequest(
+                broker_id=self._node_id,
+                broker_epoch=-1 if broker is None else broker.epoch,
+                directories=_directories(places(image)),
+            )
+            return assign_replicas_to_dirs(image, request, context)
+
+        reply = await self._controller.submit(decide)
+        codes = [reply.error_code]
+        for directory in reply.directories:
+            for topic in directory.topics:
+                codes += [partition.error_code for partition in topic.partitions]
+        return codes
+
+
+def _directories(places: _Places) -> tuple[AssignReplicasToDirsRequestDirectoryData, ...]:
+    assert not any(is_reserved(place.directory_id) for place in places.values())
+    return tuple(
+        AssignReplicasToDirsRequestDirectoryData(
+            id=directory_id,
+            topics=tuple(
+                AssignReplicasToDirsRequestTopicData(
+                    topic_id=place.topic_id,
+                    partitions=(
+                        AssignReplicasToDirsRequestPartitionData(partition_index=key.partition),
+                    ),
+                )
+                for key, place in places.items()
+                if place.directory_id == directory_id
+            ),
+        )
+        for directory_id in dict.fromkeys(place.directory_id for place in places.values())
+    )

@@ -1,0 +1,129 @@
+"""Snapshot files of the metadata log: the image as records, between a header and a footer.
+
+``<end offset, 20 digits>-<epoch, 10 digits>.checkpoint``, where the end offset is the first that
+the snapshot does not contain. The file is made of record batches with offsets counted from 0: a
+control batch with the header, batches of metadata records, a control batch with the footer. It is
+written as ``….checkpoint.part`` and renamed when it is on the disk; without the footer it counts
+for nothing. ``bootstrap.checkpoint`` has the same format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from dohle.metadata.decision import VersionedRecord
+from dohle.protocol.messages.records.control import SnapshotFooterRecord, SnapshotHeaderRecord
+from dohle.protocol.record_framing import (
+    decode_metadata_record,
+    encode_metadata_record,
+    metadata_record_head,
+)
+from dohle.records.batch import CorruptBatch
+from dohle.records.builder import BatchBuilder
+from dohle.records.control import ControlRecordType, build_control_batch, parse_control
+from dohle.storage.files import FileSystem, join, parent
+from dohle.storage.segment.batch_scan import scan_batches
+
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+
+_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_RECORDS_PER_BATCH = 1_000
+
+
+class SnapshotId(NamedTuple):
+    """Where in the log a snapshot stands."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file."""
+        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
+
+
+class Snapshot(NamedTuple):
+    """What a snapshot file holds."""
+
+    records: list[VersionedRecord]
+    last_contained_log_timestamp: int
+
+
+def snapshot_ids(names: Iterable[str]) -> list[SnapshotId]:
+    """Return the snapshots among a folder's names, oldest first."""
+    found = [_NAME.fullmatch(name) for name in names]
+    return sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)
+
+
+def write_snapshot(
+    fs: FileSystem, path: str, records: Sequence[VersionedRecord], *, epoch: int, timestamp: int
+) -> None:
+    """Write a snapshot so that it is there whole or not at all."""
+    header = SnapshotHeaderRecord(last_contained_log_timestamp=timestamp).encode(0)
+    batches = [_control(ControlRecordType.SNAPSHOT_HEADER, header, 0, epoch, timestamp)]
+    offset = 1
+    for start in range(0, len(records), _RECORDS_PER_BATCH):
+        group = records[start : start + _RECORDS_PER_BATCH]
+        builder = BatchBuilder(base_offset=offset, partition_leader_epoch=epoch)
+        for record, version in group:
+            builder.append(timestamp, None, encode_metadata_record(record, version))
+        batches.append(builder.build())
+        offset += len(group)
+    footer = SnapshotFooterRecord().encode(0)
+    batches.append(_control(ControlRecordType.SNAPSHOT_FOOTER, footer, offset, epoch, timestamp))
+    part = path + ".part"
+    file = fs.open(part, write=True, create=True)
+    try:
+        file.truncate(0)
+        file.write_all_at(0, batches)
+        file.sync()
+    finally:
+        file.close()
+    fs.rename(part, path)
+    fs.sync_dir(parent(path))
+
+
+def _control(
+    type: ControlRecordType, value: bytes, offset: int, epoch: int, timestamp: int
+) -> bytearray:
+    return build_control_batch([(type, value)], timestamp, offset, epoch)
+
+
+def read_snapshot(fs: FileSystem, path: str) -> Snapshot:
+    """Read a snapshot; CorruptBatch if it is damaged or has no footer."""
+    records: list[VersionedRecord] = []
+    timestamp, ended = 0, False
+    for type, value in _read_records(fs, path):
+        if type is None:
+            version = metadata_record_head(value).version
+            records.append(VersionedRecord(decode_metadata_record(value), version))
+        elif type is ControlRecordType.SNAPSHOT_HEADER:
+            header = SnapshotHeaderRecord.from_bytes(0, value)
+            timestamp = header.last_contained_log_timestamp
+        elif type is ControlRecordType.SNAPSHOT_FOOTER:
+            ended = True
+    if not ended:
+        raise CorruptBatch(f"{path} has no footer: it is not complete")
+    return Snapshot(records, timestamp)
+
+
+def _read_records(fs: FileSystem, path: str) -> Iterator[tuple[ControlRecordType | None, bytes]]:
+    file = fs.open(path)
+    try:
+        for _, batch in scan_batches(file, 0, file.size()):
+            batch.ensure_valid()
+            for record in batch:
+                if batch.is_control:
+                    type, value = parse_control(record)
+                    yield type, value or b""
+                elif record.value is not None:
+                    yield None, record.value
+    finally:
+        file.close()
+
+
+def snapshot_path(folder: str, snapshot: SnapshotId) -> str:
+    """Return where a snapshot is."""
+    return join(folder, snapshot.file_name)

@@ -1,0 +1,65 @@
+"""Which function serves which API. What is not here is not served, and not advertised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dohle.protocol.apis import ApiKey, find_api
+from dohle.server.handlers import (
+    classic_groups,
+    cluster,
+    configs,
+    consumer_groups,
+    delete_records,
+    find_coordinator,
+    group_admin,
+    log_dirs,
+    offset_fetch,
+    offsets,
+    producers,
+    topics,
+    transaction_admin,
+    transactions,
+    write_txn_markers,
+)
+from dohle.server.handlers.api_versions import handle_api_versions
+from dohle.server.handlers.fetch import handle_fetch
+from dohle.server.handlers.list_offsets import handle_list_offsets, handle_offset_for_leader_epoch
+from dohle.server.handlers.metadata import handle_describe_topic_partitions, handle_metadata
+from dohle.server.handlers.produce import handle_produce
+from dohle.server.net.dispatch import Handler, serves
+
+
+def all_handlers(*, two_phase_commit: bool = False) -> dict[ApiKey, Handler]:
+    """Return the handlers of a broker, with KIP-939's version of InitProducerId if told so."""
+    handlers = dict(
+        [
+            serves(ApiKey.PRODUCE, handle_produce, lowest=0),
+            serves(ApiKey.FETCH, handle_fetch, lowest=0),
+            serves(ApiKey.LIST_OFFSETS, handle_list_offsets, lowest=0),
+            serves(ApiKey.METADATA, handle_metadata),
+            serves(ApiKey.API_VERSIONS, handle_api_versions),
+            serves(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle_offset_for_leader_epoch),
+            serves(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle_describe_topic_partitions),
+            *classic_groups.HANDLERS,
+            *cluster.HANDLERS,
+            *configs.HANDLERS,
+            *consumer_groups.HANDLERS,
+            *find_coordinator.HANDLERS,
+            *delete_records.HANDLERS,
+            *group_admin.HANDLERS,
+            *log_dirs.HANDLERS,
+            *offset_fetch.HANDLERS,
+            *offsets.HANDLERS,
+            *producers.HANDLERS,
+            *topics.HANDLERS,
+            *transaction_admin.HANDLERS,
+            *transactions.HANDLERS,
+            *write_txn_markers.HANDLERS,
+        ]
+    )
+    handlers[ApiKey.PRODUCE] = replace(handlers[ApiKey.PRODUCE], joins=True)
+    if two_phase_commit:
+        api = find_api(ApiKey.INIT_PRODUCER_ID)
+        handlers[api.key] = replace(handlers[api.key], highest=api.versions.highest)
+    return handlers

@@ -1,0 +1,1 @@
+"""The fast paths for requests that repeat the last one of their connection."""

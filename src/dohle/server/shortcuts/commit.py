@@ -1,0 +1,201 @@
+"""The common offset commit, recognised by its bytes.
+
+A consumer commits the same partitions again and again: but for the correlation id, the offsets and
+the leader epochs, every byte is the one of the request before. A connection remembers its last
+commit; when the next one fits, neither the request nor its records nor its answer has to be put
+together field by field. What can have changed meanwhile (the topics, the coordinator, the group and
+its members) is looked at every time, and whatever is not as it was goes the general way.
+
+To prepare a template takes longer than a commit the general way. So it is not done before another
+commit of the same size has come; and if that did not fit, not for the next commits.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.groups.offsets.repeated_commit import RepeatedCommit, with_numbers
+from dohle.metadata.image import ClusterImage, TopicImage
+from dohle.protocol.codec.pattern import find_pattern
+from dohle.protocol.framing import encode_response
+from dohle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from dohle.server.coordinators.offset_commit_answers import commit_answer, commit_refused
+from dohle.server.coordinators.shard import Shard
+from dohle.server.net.outcome import Frame
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+
+# From the first version with leader epochs on; the last ones with a time of expiry are before it.
+_VERSIONS = range(6, 11)
+_FIRST_WITH_TOPIC_IDS = 10
+# Where the api key and version end, and where the correlation id does.
+_HEAD_END, _PREFIX_START = 4, 8
+# An offset and a leader epoch, which stand together.
+_NUMBERS = {12: "qi"}
+# Where they are among the fields of a request, with a constant between any two pairs.
+_CONSTANTS, _OFFSETS, _LEADER_EPOCHS = slice(2, None, 3), slice(3, None, 3), slice(4, None, 3)
+# Larger commits, of ten thousand partitions and more, are not kept in memory.
+_FRAME_BYTES_MAX = 512 * 1024
+# How many commits are not prepared for after it was in vain.
+_REST_COMMITS = 16
+
+
+class CommitTemplate:
+    """The last commit of a connection, less what changes from one to the next."""
+
+    __slots__ = ("_body_offset", "_common", "_first", "_has_fitted", "_is_prepared", "_rest")
+
+    @classmethod
+    def of(
+        cls, frame: memoryview, body_offset: int, version: int, previous: CommitTemplate | None
+    ) -> CommitTemplate | None:
+        """Remember a commit that was accepted, if it may be of the common kind."""
+        if version not in _VERSIONS or len(frame) > _FRAME_BYTES_MAX:
+            return None
+        return cls(frame, body_offset, previous)
+
+    def __init__(
+        self, frame: memoryview, body_offset: int, previous: CommitTemplate | None
+    ) -> None:
+        """Remember a commit; ``previous`` is the one before it."""
+        self._first = bytes(frame)
+        self._body_offset = body_offset
+        self._is_prepared = self._has_fitted = False
+        self._common: _CommonCommit | None = None
+        #: How many commits, beginning with the next, are not prepared for.
+        self._rest = 0
+        if previous is not None and not previous._has_fitted:
+            self._rest = _REST_COMMITS if previous._is_prepared else max(0, previous._rest - 1)
+
+    def handle(self, broker: Broker, frame: memoryview) -> Callable[[], Frame] | None:
+        """Commit as a request that fits says; None if it has to go the general way."""
+        if self._rest or len(frame) != len(self._first):
+            return None
+        if not self._is_prepared:
+            self._is_prepared = True
+            self._common = _common_commit(broker.image, self._first, self._body_offset)
+        if self._common is None:
+            return None
+        late = self._common.handle(broker, frame)
+        self._has_fitted |= late is not None
+        return late
+
+
+class _CommonCommit:
+    """A commit that can be recognised, and what follows from it."""
+
+    __slots__ = (
+        "_answer",
+        "_answer_size",
+        "_coordinator_index",
+        "_image",
+        "_pattern",
+        "_repeated",
+        "_topics",
+        "_unpack",
+        "_version",
+        "size",
+    )
+
+    def __init__(
+        self,
+        frame: bytes,
+        body_offset: int,
+        request: OffsetCommitRequest,
+        topics: tuple[TopicImage, ...],
+    ) -> None:
+        """Prepare for requests like this one, in which all topics have their names."""
+        version = int.from_bytes(frame[2:_HEAD_END], "big")
+        self._version = version
+        self._topics = topics
+        # The image in which they were last looked at, and who coordinates the group in it.
+        self._image: ClusterImage | None = None
+        self._coordinator_index: int | None = None
+        zeros, ones = with_numbers(request, 0), with_numbers(request, -1)
+        self._repeated = RepeatedCommit(zeros, ones)
+        prefix = frame[_PREFIX_START:body_offset]
+        pattern = find_pattern(
+            prefix + zeros.encode(version), prefix + ones.encode(version), _NUMBERS
+        )
+        fields = struct.Struct(f">{_HEAD_END}si{pattern.format}")
+        self._unpack, self.size = fields.unpack, fields.size
+        self._pattern = (frame[:_HEAD_END], pattern.constants)
+        answer = b"".join(encode_response(commit_answer(request, ErrorCode.NONE), version, 0))
+        self._answer_size, self._answer = answer[:4], answer[8:]
+
+    def handle(self, broker: Broker, frame: memoryview) -> Callable[[], Frame] | None:
+        """Commit as a request of the same size says, if it fits and nothing else has changed."""
+        fields = self._unpack(frame)
+        if (fields[0], fields[_CONSTANTS]) != self._pattern:
+            return None
+        groups = broker.groups
+        if broker.image is not self._image and not self._look_again(broker):
+            return None
+        shard = groups.shard_for_built(self._coordinator_index)
+        if shard is None:
+            return None
+        repeated, committed = self._repeated, shard.machine.offsets
+        offsets, leader_epochs = fields[_OFFSETS], fields[_LEADER_EPOCHS]
+        try:
+            if not committed.accept_repeated(repeated, self._version):
+                return None
+            now_ms = broker.clock.now_ms()
+            batch = repeated.batch(now_ms, offsets, leader_epochs)
+            take_in = partial(committed.replay_repeated, repeated, now_ms, offsets, leader_epochs)
+            if not groups.append_built(shard, batch, repeated.record_count, now_ms, take_in):
+                return None
+        except KafkaError:
+            # The general way meets the same, and knows what to do about it.
+            return None
+        return partial(self._reply, shard, fields[1])
+
+    def _look_again(self, broker: Broker) -> bool:
+        """Take in another image; False if it has changed one of the topics."""
+        image = broker.image
+        if any(image.topic(topic.name) is not topic for topic in self._topics):
+            return False
+        self._image = image
+        self._coordinator_index = broker.groups.partition_of(self._repeated.request.group_id)
+        return True
+
+    def _reply(self, shard: Shard[Any], correlation_id: int) -> Frame:
+        error = shard.loss
+        if error is not None:
+            refused = commit_refused(self._repeated.request, error)
+            return list(encode_response(refused, self._version, correlation_id))
+        return [self._answer_size + correlation_id.to_bytes(4, "big", signed=True) + self._answer]
+
+
+def _common_commit(image: ClusterImage, frame: bytes, body_offset: int) -> _CommonCommit | None:
+    """Prepare for commits like this one, if it is of the common kind."""
+    version = int.from_bytes(frame[2:_HEAD_END], "big")
+    request, _ = OffsetCommitRequest.decode(version, frame, body_offset)
+    if request.encode(version) != frame[body_offset:]:
+        return None
+    found = [_topic_image(image, topic, version) for topic in request.topics]
+    known = [topic for topic in found if topic is not None]
+    if not known or len(known) < len(found):
+        return None
+    named = [topic.replace(name=at.name) for topic, at in zip(request.topics, known, strict=True)]
+    request = request.replace(topics=tuple(named))
+    common = _CommonCommit(frame, body_offset, request, tuple(known))
+    return common if common.size == len(frame) else None
+
+
+def _topic_image(
+    image: ClusterImage, topic: OffsetCommitRequestTopic, version: int
+) -> TopicImage | None:
+    """Return the topic if it is there with all partitions, of which there must be some."""
+    if version < _FIRST_WITH_TOPIC_IDS:
+        found = image.topic(topic.name)
+    else:
+        found = image.topic_by_id(topic.topic_id)
+    if found is None or not topic.partitions:
+        return None
+    is_whole = all(each.partition_index in found.partitions for each in topic.partitions)
+    return found if is_whole else None

@@ -1,0 +1,1 @@
+"""What a broker does for transactions: markers, verification, producer ids."""

@@ -1,0 +1,46 @@
+"""Producer ids for idempotent producers: taken from the controller in blocks of a thousand."""
+
+from __future__ import annotations
+
+from asyncio import Lock
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId, ProducerId
+from dohle.metadata.controller import allocate_producer_ids
+from dohle.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from dohle.server.quorum.controller import Controller
+
+
+class ProducerIds:
+    """The block this broker has, and the next when it is used up."""
+
+    def __init__(self, controller: Controller, node_id: BrokerId) -> None:
+        self._controller = controller
+        self._node_id = node_id
+        self._next = 0
+        self._end = 0
+        self._turn = Lock()
+
+    async def next(self) -> ProducerId:
+        """Return an id that was never given before."""
+        async with self._turn:
+            if self._next == self._end:
+                await self._allocate()
+            self._next += 1
+            return ProducerId(self._next - 1)
+
+    async def _allocate(self) -> None:
+        image = self._controller.image
+        registration = image.brokers.get(self._node_id)
+        if registration is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker is not registered yet")
+        request = AllocateProducerIdsRequest(
+            broker_id=self._node_id, broker_epoch=registration.epoch
+        )
+        reply = await self._controller.submit(
+            lambda image, _: allocate_producer_ids(image, request)
+        )
+        if reply.error_code:
+            raise KafkaError(ErrorCode(reply.error_code), "no producer ids could be allocated")
+        self._next = reply.producer_id_start
+        self._end = self._next + reply.producer_id_len

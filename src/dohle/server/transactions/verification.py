@@ -1,0 +1,308 @@
+"""Asking the transaction coordinator before a partition takes a transaction's first records.
+
+A partition must not hold records of a transaction that its coordinator knows nothing of: nobody
+would ever write the marker, and readers of committed records would wait for ever (KIP-890). So:
+
+- A transaction that is open in the partition was asked about before: no question.
+- Else the log gives a guard, the coordinator is asked, and the append shows the guard. A marker
+  that is written meanwhile takes the guard away, and the append is refused.
+- Clients of transactions v2 (Produce v12, TxnOffsetCommit v5) leave it to the partition to join the
+  transaction: the question adds it. Older ones have added it themselves and it is only looked up,
+  unless ``transaction.partition.verification.enable`` is off.
+- While the transaction before is still being ended, the coordinator says so (51). To one that adds
+  partitions this happens all the time, so it is asked again for a while before the client is told.
+
+The coordinator is reached through :class:`Coordinators`; :class:`LocalCoordinators` knows those of
+this broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import ProducerId, TopicPartition, TransactionalId
+from dohle.protocol.schema import Records
+from dohle.records.batch import HEADER_SIZE, MAGIC, NO_SEQUENCE, TRANSACTIONAL_FLAG
+from dohle.server.coordinators.topics import CONSUMER_OFFSETS
+from dohle.server.partitions.lookup import led_partition
+from dohle.server.partitions.partitions import Partition
+from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard
+from dohle.txn.transaction import TV_2
+
+if TYPE_CHECKING:
+    from dohle.server.broker import Broker
+
+_PRODUCE_ABORTABLE, _PRODUCE_ADDS = 11, 12
+_OFFSETS_ABORTABLE, _OFFSETS_ADDS = 4, 5
+
+# Of a batch's header: magic, attributes, producer id, producer epoch, base sequence.
+_HEAD = struct.Struct(">16xb4xh20xqhi")
+
+#: Errors of the way to the coordinator. Old producers know what to do with another one.
+_UNREACHED = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class ClientSupport(Enum):
+    """What a client of a transaction understands, by the version of its request."""
+
+    OLD_ERRORS = "old_errors"
+    """It does not know TRANSACTION_ABORTABLE."""
+    ABORTABLE = "abortable"
+    ADDS_PARTITIONS = "adds_partitions"
+    """Transactions v2: the partition joins the transaction with the request that writes to it."""
+
+    @classmethod
+    def of_produce(cls, version: int) -> ClientSupport:
+        """Tell what a producer understands."""
+        return cls._of(version, _PRODUCE_ABORTABLE, _PRODUCE_ADDS)
+
+    @classmethod
+    def of_offset_commit(cls, version: int) -> ClientSupport:
+        """Tell what a client of TxnOffsetCommit understands."""
+        return cls._of(version, _OFFSETS_ABORTABLE, _OFFSETS_ADDS)
+
+    @classmethod
+    def _of(cls, version: int, abortable: int, adds: int) -> ClientSupport:
+        if version >= adds:
+            return cls.ADDS_PARTITIONS
+        return cls.ABORTABLE if version >= abortable else cls.OLD_ERRORS
+
+
+class TransactionalHead(NamedTuple):
+    """What a transactional batch says of its producer."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    base_sequence: int
+
+
+class Transaction(NamedTuple):
+    """A transaction as a request knows it."""
+
+    transactional_id: TransactionalId
+    producer_id: ProducerId
+    producer_epoch: int
+    support: ClientSupport
+
+
+class FirstAppend(NamedTuple):
+    """What may be the first append of a transaction to a partition."""
+
+    partition: Partition
+    base_sequence: int
+
+
+class Verified(NamedTuple):
+    """What is known of the partitions of a request: those that are in neither may be written."""
+
+    #: To be shown with the append, once the coordinator has agreed.
+    guards: Mapping[TopicPartition, VerificationGuard]
+    errors: Mapping[TopicPartition, KafkaError]
+
+
+class Coordinators(Protocol):
+    """The way to the coordinators of transactions."""
+
+    async def add_or_verify(
+        self, transaction: Transaction, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Add partitions to a transaction, or look up whether they are part of it.
+
+        Returns what is wrong, for the partitions with which something is; KafkaError if it is with
+        all of them.
+        """
+
+
+class LocalCoordinators:
+    """The coordinators of this broker; of all others it is said that they are not here."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def add_or_verify(
+        self, transaction: Transaction, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Ask the machine."""
+        transactional_id, producer_id, producer_epoch, support = transaction
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        transactions = self._broker.transactions
+        if support is ClientSupport.ADDS_PARTITIONS:
+            await transactions.call(
+                transactional_id,
+                lambda machine, ticket: machine.add_partitions(
+                    transactional_id,
+                    producer_id,
+                    producer_epoch,
+                    partitions,
+                    ticket,
+                    client_transaction_version=TV_2,
+                ),
+            )
+            return {}
+        found: Mapping[TopicPartition, ErrorCode] = await transactions.call(
+            transactional_id,
+            lambda machine, ticket: machine.verify_partitions(
+                transactional_id, producer_id, producer_epoch, partitions, ticket
+            ),
+        )
+        return {key: code for key, code in found.items() if code is not ErrorCode.NONE}
+
+
+def transactional_head(records: Records | None) -> TransactionalHead | None:
+    """Look at the first batch of a partition's records: None if it belongs to no transaction."""
+    if records is None or len(records) < HEADER_SIZE:
+        return None
+    magic, attributes, producer_id, producer_epoch, base_sequence = _HEAD.unpack_from(records)
+    if magic != MAGIC or not attributes & TRANSACTIONAL_FLAG:
+        return None
+    return TransactionalHead(ProducerId(producer_id), producer_epoch, base_sequence)
+
+
+def is_open(partition: Partition, records: Records) -> bool:
+    """Tell whether records belong to a transaction that is open in the partition already."""
+    if len(records) < HEADER_SIZE:
+        return False
+    magic, attributes, producer_id, producer_epoch, _ = _HEAD.unpack_from(records)
+    return (
+        magic == MAGIC
+        and attributes & TRANSACTIONAL_FLAG != 0
+        and partition.log.producer_state.has_ongoing_transaction(producer_id, producer_epoch)
+    )
+
+
+def produce_error(code: ErrorCode, support: ClientSupport) -> KafkaError:
+    """Tell a producer that its transaction could not be verified."""
+    text = f"the transaction could not be verified: {code.name}"
+    is_retried = code in _UNREACHED or (
+        code is ErrorCode.CONCURRENT_TRANSACTIONS and support is not ClientSupport.ADDS_PARTITIONS
+    )
+    # Every producer tries this one again, and asks for no new metadata.
+    return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS if is_retried else code, text)
+
+
+class TxnVerification:
+    """Sees to it that transactions are known to their coordinator. One for each broker."""
+
+    def __init__(self, broker: Broker, coordinators: Coordinators) -> None:
+        self._broker = broker
+        self._coordinators = coordinators
+
+    # For producers
+
+    def begin(self, transaction: Transaction, appends: Sequence[FirstAppend]) -> Verified:
+        """Ask the logs which of these appends the coordinator has to be asked about.
+
+        Those have a guard. If there is none, nothing is left to be asked.
+        """
+        guards: dict[TopicPartition, VerificationGuard] = {}
+        errors: dict[TopicPartition, KafkaError] = {}
+        if self._is_asked_for(transaction.support):
+            for partition, base_sequence in appends:
+                try:
+                    guard = self._begin(transaction, partition, base_sequence)
+                except KafkaError as error:
+                    errors[partition.key] = error
+                else:
+                    if guard != NO_VERIFICATION:
+                        guards[partition.key] = guard
+        return Verified(guards, errors)
+
+    async def finish(
+        self, transaction: Transaction, appends: Sequence[FirstAppend], begun: Verified
+    ) -> Verified:
+        """Ask the coordinator about what has begun, again and again if it is busy for a moment."""
+        clock, values = self._broker.clock, self._broker.broker_values()
+        backoff_ms = values.get_int("add.partitions.to.txn.retry.backoff.ms")
+        retry_ms = values.get_int("add.partitions.to.txn.retry.backoff.max.ms")
+        deadline_ms = clock.monotonic_ms() + retry_ms
+        while True:
+            codes = await self._ask(transaction, tuple(begun.guards))
+            if (
+                transaction.support is not ClientSupport.ADDS_PARTITIONS
+                or ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values()
+                or clock.monotonic_ms() >= deadline_ms
+            ):
+                break
+            await asyncio.sleep(backoff_ms / 1000)
+            begun = self.begin(transaction, appends)
+            if not begun.guards:
+                return begun
+        errors = {key: produce_error(code, transaction.support) for key, code in codes.items()}
+        return Verified(begun.guards, {**begun.errors, **errors})
+
+    # For groups
+
+    async def verify_offsets_partition(
+        self,
+        index: int,
+        transactional_id: TransactionalId,
+        producer_id: ProducerId,
+        producer_epoch: int,
+        version: int,
+    ) -> VerificationGuard:
+        """Return the guard for committing offsets in a transaction, or say why they may not be.
+
+        ``version`` is that of TxnOffsetCommit, ``index`` the group's partition of
+        ``__consumer_offsets``.
+        """
+        support = ClientSupport.of_offset_commit(version)
+        if not self._is_asked_for(support):
+            return NO_VERIFICATION
+        transaction = Transaction(transactional_id, producer_id, producer_epoch, support)
+        partition = led_partition(self._broker, CONSUMER_OFFSETS, index)
+        guard = self._begin(transaction, partition, NO_SEQUENCE)
+        if guard != NO_VERIFICATION:
+            codes = await self._ask(transaction, (partition.key,))
+            if partition.key in codes:
+                code = codes[partition.key]
+                raise KafkaError(code, f"the transaction could not be verified: {code.name}")
+        return guard
+
+    # The question
+
+    def _is_asked_for(self, support: ClientSupport) -> bool:
+        return support is ClientSupport.ADDS_PARTITIONS or self._broker.broker_values().get_bool(
+            "transaction.partition.verification.enable"
+        )
+
+    def _begin(
+        self, transaction: Transaction, partition: Partition, base_sequence: int
+    ) -> VerificationGuard:
+        partition = led_partition(self._broker, *partition.key)
+        return partition.log.producer_state.start_transaction_verification(
+            transaction.producer_id,
+            base_sequence,
+            transaction.producer_epoch,
+            transaction.support is ClientSupport.ADDS_PARTITIONS,
+            self._broker.clock.now_ms(),
+        )
+
+    async def _ask(
+        self, transaction: Transaction, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        try:
+            found = await self._coordinators.add_or_verify(transaction, partitions)
+        except KafkaError as error:
+            found = dict.fromkeys(partitions, error.code)
+        return {key: _for_client(code, transaction.support) for key, code in found.items()}
+
+
+def _for_client(code: ErrorCode, support: ClientSupport) -> ErrorCode:
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and support is ClientSupport.OLD_ERRORS:
+        return ErrorCode.INVALID_TXN_STATE
+    return code

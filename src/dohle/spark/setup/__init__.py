@@ -1,0 +1,1 @@
+"""What Spark needs on this machine: Java, launchers, a self-test."""

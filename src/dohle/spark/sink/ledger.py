@@ -1,0 +1,228 @@
+"""The ledger: the compacted topic with the standing of each query, read from its leader.
+
+Rules it keeps:
+
+- What counts is what was written in a transaction that was committed. Markers are looked at here,
+  instead of asking for read_committed: an open transaction of another query must not hide what
+  this one has written.
+- What was read stays in memory, so that reading again costs one fetch of what is new.
+- A leader that was just elected may not know yet how far its log is committed, and gives out less
+  than its predecessor has promised. Who must not miss anything asks for the end first, which such
+  a leader does not tell (KIP-207).
+- A ledger that is shorter than what was read of it, or another topic by now, is read anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+
+from dohle.client import Admin, Cluster, End, NewTopic
+from dohle.client.consumer.offsets import list_offsets
+from dohle.client.errors import answered_error
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import ProducerId, TopicName, TopicPartition
+from dohle.core.uuid import ZERO_UUID
+from dohle.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from dohle.records.batch import Batch, batches
+from dohle.records.control import ControlRecordType, parse_control
+from dohle.records.errors import IncompleteBatch
+
+_log = logging.getLogger("dohle.spark.sink")
+
+_FETCH_BYTES = 8 * 1024 * 1024
+_REPLICAS = 3
+#: Segments are small and compacted soon: whoever begins reads all of it.
+_COMPACTED = {"cleanup.policy": "compact"}
+_CONFIGS = {
+    **_COMPACTED,
+    "segment.bytes": str(1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+#: Right after its creation a broker may not know of a topic.
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+#: How long to wait for a marker before looking again.
+_MARKER_LOOK_S = 0.005
+
+#: Offset, key and value of records.
+Pending = list[tuple[int, str, bytes | None]]
+
+
+class LedgerReader:
+    """What is written in the ledger, as far as it was read; its methods run on one loop."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.partition = TopicPartition(TopicName(topic), 0)
+        self._cluster = cluster
+        self._topic_id = ZERO_UUID
+        self._next_offset = 0
+        self._values: dict[str, bytes] = {}
+        #: By producer: what was written in a transaction that has no marker yet.
+        self._pending: dict[ProducerId, Pending] = {}
+        self._reading = asyncio.Lock()
+
+    async def ensure_topic(self) -> None:
+        """Create the topic if there is none."""
+        name = self.partition.topic
+        if self._cluster.known_topic(name) is not None:
+            return
+        try:
+            await self._cluster.retry(f"topic {name}", lambda: self._cluster.refresh((name,)))
+            await self._cluster.topic(name)
+            return
+        except KafkaError as error:
+            if error.code not in _UNKNOWN:
+                raise
+        for configs in (_CONFIGS, _COMPACTED):
+            try:
+                await self._create(configs)
+                return
+            except KafkaError as error:
+                # A broker that does not compact logs does not know how it would do so.
+                if error.code is not ErrorCode.INVALID_CONFIG or configs is _COMPACTED:
+                    raise
+
+    async def _create(self, configs: Mapping[str, str]) -> None:
+        name = self.partition.topic
+        replication_factor = min(_REPLICAS, len(await self._cluster.brokers()))
+        new = NewTopic(
+            name, partitions=1, replication_factor=replication_factor, configs=dict(configs)
+        )
+        created = await Admin(self._cluster).create_topics([new])
+        for error in created.errors.values():
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise error
+        if not created.errors:
+            _log.info("created topic %s, which says what queries have written", name)
+
+    async def read(self, key: str) -> bytes | None:
+        """Read to the end, and return the last value of a key that is committed."""
+        await self._catch_up()
+        return self._values.get(key)
+
+    async def read_surely(self, key: str) -> bytes | None:
+        """Do the same, and miss nothing that was committed before, whoever leads by now."""
+        listed, _ = await asyncio.gather(
+            list_offsets(self._cluster, {self.partition: End()}), self._catch_up()
+        )
+        end = listed.ok()[self.partition].offset
+        if self._next_offset < end:
+            await self._catch_up(end)
+        return self._values.get(key)
+
+    async def wait_until_ended(self, offset: int) -> None:
+        """Wait until it is to be read how the transaction ended that wrote a record.
+
+        A coordinator answers when the end is decided, and has the marker written then.
+        """
+        await self._catch_up()
+        while any(each[0] == offset for some in self._pending.values() for each in some):
+            await asyncio.sleep(_MARKER_LOOK_S)
+            await self._catch_up()
+
+    async def _catch_up(self, end: int = 0) -> None:
+        async with self._reading:
+            await self._cluster.retry(
+                f"reading {self.partition}",
+                lambda: self._read_to_end(end),
+                topics=(self.partition.topic,),
+            )
+
+    async def _read_to_end(self, end: int) -> None:
+        while True:
+            begin = self._next_offset
+            try:
+                data = await self._fetch()
+            except KafkaError as error:
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or not self._next_offset:
+                    raise
+                self._forget()
+                continue
+            for batch in _whole_batches(data):
+                if batch.next_offset > self._next_offset:
+                    self._take(batch)
+            if self._next_offset >= max(end, data.high_watermark):
+                return
+            if self._next_offset == begin:
+                raise KafkaError(
+                    ErrorCode.OFFSET_NOT_AVAILABLE,
+                    f"{self.partition} gives out nothing from {begin} on, though it ends at "
+                    f"{max(end, data.high_watermark)}",
+                )
+
+    def _take(self, batch: Batch) -> None:
+        self._next_offset = batch.next_offset
+        if batch.is_control:
+            for record in batch:
+                pending = self._pending.pop(batch.producer_id, [])
+                if parse_control(record)[0] is ControlRecordType.COMMIT:
+                    self._apply(pending)
+        else:
+            found: Pending = [
+                (record.offset, record.key.decode(), record.value)
+                for record in batch
+                if record.key is not None
+            ]
+            if batch.is_transactional:
+                self._pending.setdefault(batch.producer_id, []).extend(found)
+
+    def _apply(self, written: Pending) -> None:
+        for _, key, value in written:
+            if value is None:
+                self._values.pop(key, None)
+            else:
+                self._values[key] = value
+
+    def _forget(self) -> None:
+        self._next_offset = 0
+        self._values.clear()
+        self._pending.clear()
+
+    async def _fetch(self) -> PartitionData:
+        cluster, (topic, partition) = self._cluster, self.partition
+        leader, info = await cluster.leader_of(self.partition)
+        topic_id = cluster.metadata.topic_id(topic)
+        if topic_id != self._topic_id:
+            self._forget()
+            self._topic_id = topic_id
+        connection = await cluster.connection(leader.node_id)
+        wanted = FetchPartition(
+            partition=partition,
+            current_leader_epoch=info.leader_epoch,
+            fetch_offset=self._next_offset,
+            partition_max_bytes=_FETCH_BYTES,
+        )
+        answer = await connection.request(
+            FetchRequest(
+                max_wait_ms=0,
+                min_bytes=0,
+                max_bytes=_FETCH_BYTES,
+                topics=(FetchTopic(topic=topic, topic_id=topic_id, partitions=(wanted,)),),
+            ),
+            FetchResponse,
+        )
+        about = f"fetch of {self.partition} from {connection.address}"
+        if answer.error_code:
+            raise answered_error(answer.error_code, about)
+        for found in answer.responses:
+            for data in found.partitions:
+                if data.error_code:
+                    raise answered_error(data.error_code, about)
+                return data
+        raise answered_error(ErrorCode.REQUEST_TIMED_OUT, f"{about}: no answer yet")
+
+
+def _whole_batches(data: PartitionData) -> Iterator[Batch]:
+    """Give out batches up to one that was cut."""
+    try:
+        yield from batches(memoryview(data.records or b""))
+    except IncompleteBatch:
+        return

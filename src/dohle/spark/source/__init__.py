@@ -1,0 +1,1 @@
+"""Reading topics with Spark."""

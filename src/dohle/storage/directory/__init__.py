@@ -1,0 +1,1 @@
+"""Many logs on several disks: opening, checkpoints, retention and recurring work."""

@@ -1,0 +1,148 @@
+"""The checkpoint files of a log directory: numbers that are kept beside its logs, not in them.
+
+Each says one thing of every log: below which offset it is on the disk, its high watermark, its
+start. A fourth is the cleaner's, and tells which logs were once compacted. A file that cannot be
+read counts as missing. None may outlive the log it tells of: one of the same name may come.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dohle.core.ids import TopicPartition
+from dohle.storage.directory.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    CorruptCheckpoint,
+    read_offsets,
+    write_offsets,
+)
+from dohle.storage.files import FileSystem, join
+from dohle.storage.log import Log
+
+logger = logging.getLogger("dohle.storage")
+
+Offsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOffsets:
+    """What the files say."""
+
+    recovery_points: Offsets
+    high_watermarks: Offsets
+    log_starts: Offsets
+    #: False if there was no file, or none that could be read.
+    has_recovery_points: bool
+    #: None if the file cannot be read: then any log may be among them.
+    cleaned: Offsets | None
+
+    def may_be_cleaned(self, partition: TopicPartition) -> bool:
+        """Tell whether a log may once have been compacted."""
+        return self.cleaned is None or partition in self.cleaned
+
+
+class DirectoryCheckpoints:
+    """The files of one directory, written from the logs that are in it."""
+
+    def __init__(self, fs: FileSystem, folder: str, logs: Mapping[TopicPartition, Log]) -> None:
+        self._fs = fs
+        self._folder = folder
+        self._logs = logs
+
+    def read(self) -> KnownOffsets:
+        """Read all files."""
+        recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
+        return KnownOffsets(
+            recovery_points or {},
+            self._read(HIGH_WATERMARK_CHECKPOINT) or {},
+            self._read(LOG_START_OFFSET_CHECKPOINT) or {},
+            recovery_points is not None,
+            self._read_cleaned(),
+        )
+
+    def _read_cleaned(self) -> Offsets | None:
+        found = self._read(CLEANER_OFFSET_CHECKPOINT)
+        if found is None and not self._fs.exists(join(self._folder, CLEANER_OFFSET_CHECKPOINT)):
+            return {}
+        return found
+
+    def _read(self, name: str) -> Offsets | None:
+        path = join(self._folder, name)
+        try:
+            return read_offsets(self._fs, path) if self._fs.exists(path) else None
+        except CorruptCheckpoint as error:
+            logger.warning("%s: starting without it: %s", self._folder, error)
+            return None
+
+    def replace_stale(self, known: KnownOffsets) -> None:
+        """Write the files anew that say more than was found.
+
+        The next start must not take a lost log's numbers for those of what comes in its place.
+        """
+        if not known.has_recovery_points or self._is_stale(
+            known.recovery_points, lambda log: log.recovery_point
+        ):
+            self.write_recovery_points()
+        if self._is_stale(known.log_starts, lambda log: log.log_start_offset):
+            self.write_log_start_offsets()
+        if self._is_stale(known.high_watermarks, lambda log: log.high_watermark):
+            self.write_high_watermarks()
+
+    def _is_stale(self, found: Offsets, value: Callable[[Log], int]) -> bool:
+        return any(
+            partition not in self._logs or offset > value(self._logs[partition])
+            for partition, offset in found.items()
+        )
+
+    def write_all(self) -> None:
+        """Write the three files that are the logs' own."""
+        self.write_recovery_points()
+        self.write_log_start_offsets()
+        self.write_high_watermarks()
+
+    def write_recovery_points(self) -> None:
+        """Write below which offset each log is on the disk."""
+        self._write(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
+
+    def write_high_watermarks(self) -> None:
+        """Write each log's high watermark."""
+        self._write(HIGH_WATERMARK_CHECKPOINT, lambda log: log.high_watermark)
+
+    def write_log_start_offsets(self, *coming: Log) -> None:
+        """Write the log starts that the segments' names do not tell, also of logs yet to come."""
+        self._write(
+            LOG_START_OFFSET_CHECKPOINT,
+            lambda log: (
+                log.log_start_offset
+                if log.log_start_offset > log.segments.first.base_offset
+                else None
+            ),
+            *coming,
+        )
+
+    def _write(self, name: str, value: Callable[[Log], int | None], *coming: Log) -> None:
+        offsets = {
+            log.partition: offset
+            for log in (*self._logs.values(), *coming)
+            if (offset := value(log)) is not None
+        }
+        write_offsets(self._fs, join(self._folder, name), offsets)
+
+    def may_be_cleaned(self, partition: TopicPartition) -> bool:
+        """Tell whether a log may once have been compacted."""
+        cleaned = self._read_cleaned()
+        return cleaned is None or partition in cleaned
+
+    def note_cleaned(self, partition: TopicPartition) -> None:
+        """Have a log that comes counted among those that were compacted."""
+        found = self._read_cleaned()
+        # While the file cannot be read all logs count as such.
+        if found is not None and partition not in found:
+            # A cleaner that begins at the log's start does more than it must.
+            path = join(self._folder, CLEANER_OFFSET_CHECKPOINT)
+            write_offsets(self._fs, path, {**found, partition: 0})

@@ -1,0 +1,501 @@
+"""All logs of a node: opening its directories, placing partitions, and the work that recurs.
+
+Nothing here runs by itself. When ``next_due_ms`` has come, the node's driver calls ``run_due``, and
+for each of ``due_flushes``, where blocking does no harm, ``run``, then back on its own thread
+``complete``. Intervals go by the monotonic clock, ages of records by the wall clock; both come from
+the seam, so a test walks through weeks of retention without waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId, TopicPartition, Uuid
+from dohle.core.seams import Clock, Rng
+from dohle.core.uuid import random_uuid
+from dohle.storage.config import LogConfig, LogManagerConfig
+from dohle.storage.directory.directory import LogDirectory
+from dohle.storage.directory.meta_properties import (
+    InvalidMetaProperties,
+    MetaProperties,
+    load_ensemble,
+    write_meta_properties,
+)
+from dohle.storage.directory.retention import delete_old_segments
+from dohle.storage.files import FileSystem, make_dirs_durably
+from dohle.storage.flush import FlushJob
+from dohle.storage.log import Log
+from dohle.storage.log_files import LogFiles
+from dohle.storage.moves.places import AssignmentOf, Places, settle_places
+from dohle.storage.producers.state import ProducerStateConfig
+from dohle.storage.segment.index import IndexMemory
+
+logger = logging.getLogger("dohle.storage")
+
+#: How many wishes for logs that are not there are remembered.
+_PREFERRED_MAX = 10_000
+
+
+#: Calls all of some functions and returns what they return, in their order.
+RunAll = Callable[[Sequence[Callable[[], OSError | None]]], Sequence[OSError | None]]
+
+
+def one_by_one(works: Sequence[Callable[[], OSError | None]]) -> list[OSError | None]:
+    """Call one after the other, here."""
+    return [work() for work in works]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which node of which cluster the directories belong to."""
+
+    cluster_id: str
+    node_id: BrokerId
+
+
+@dataclass(slots=True)
+class _Task:
+    """Work that recurs in every directory."""
+
+    name: str
+    interval_ms: int
+    run: Callable[[LogDirectory], None]
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DueFlush:
+    """A flush that is due. Its log is not handed out again before ``complete`` was called."""
+
+    directory: LogDirectory
+    log: LogFiles
+    job: FlushJob
+
+    def run(self) -> None:
+        """Sync the files, in any thread: nothing else is touched. OSError if that fails."""
+        self.job.run()
+
+    def complete(self, error: OSError | None = None) -> None:
+        """Move the recovery point, or take the directory offline. Only where the logs are used."""
+        self.directory.flushed(self.log, self.job, error)
+
+
+class LogManager:
+    """The logs of a node, in one or more directories."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        *,
+        clock: Clock,
+        rng: Rng,
+        config: LogManagerConfig | None = None,
+        index_memory: IndexMemory | None = None,
+    ) -> None:
+        self._fs = fs
+        self._clock = clock
+        self._rng = rng
+        self._config = config or LogManagerConfig()
+        self._producer_config = ProducerStateConfig(
+            producer_id_expiration_ms=self._config.producer_id_expiration_ms,
+            transaction_max_timeout_ms=self._config.transaction_max_timeout_ms,
+        )
+        self._index_memory = IndexMemory() if index_memory is None else index_memory
+        #: Told of a directory that has just gone offline.
+        self.on_directory_failed: Callable[[LogDirectory], None] = lambda _: None
+        self.directories: list[LogDirectory] = []
+        #: Those of them that have no identity yet: ``load`` gives them one.
+        self.unformatted: list[LogDirectory] = []
+        #: The one of the metadata log, if ``attach`` was told of it.
+        self.metadata_directory: LogDirectory | None = None
+        # That one, if it holds nothing else.
+        self._beside: list[LogDirectory] = []
+        self._gone_offline: dict[str, str] = {}
+        self.places = Places()
+        # Where logs are to be made that are not there yet, by what an operator wished.
+        self._preferred: dict[TopicPartition, str] = {}
+        self._tasks = self._plan_tasks()
+
+    def _plan_tasks(self) -> list[_Task]:
+        config = self._config
+        first = self._clock.monotonic_ms() + config.log_initial_task_delay_ms
+
+        def task(name: str, interval_ms: int, run: Callable[[LogDirectory], None]) -> _Task:
+            return _Task(name, interval_ms, run, first)
+
+        return [
+            task(
+                "high watermark checkpoint",
+                config.replica_high_watermark_checkpoint_interval_ms,
+                LogDirectory.checkpoint_high_watermarks,
+            ),
+            task(
+                "recovery point checkpoint",
+                config.log_flush_offset_checkpoint_interval_ms,
+                LogDirectory.checkpoint_recovery_points,
+            ),
+            task(
+                "log start checkpoint",
+                config.log_flush_start_offset_checkpoint_interval_ms,
+                LogDirectory.checkpoint_log_start_offsets,
+            ),
+            task("retention", config.log_retention_check_interval_ms, self._delete_old_segments),
+            task(
+                "producer expiry",
+                config.producer_id_expiration_check_interval_ms,
+                self._remove_expired_producers,
+            ),
+        ]
+
+    # Opening
+
+    def open(
+        self,
+        paths: Sequence[str],
+        identity: Identity,
+        config_for: Callable[[TopicPartition], LogConfig],
+    ) -> None:
+        """Attach the directories and load what is in them."""
+        self.attach(paths, identity)
+        self.load(config_for)
+
+    def attach(
+        self, paths: Sequence[str], identity: Identity, metadata_path: str | None = None
+    ) -> None:
+        """Lock and check; what is in the directories stays untouched.
+
+        A directory whose disk fails is left offline. One that is another node's, or in use, is a
+        mistake that must not be passed over; so is having no directory left, or not the one of the
+        metadata log. That may be one of the others, or one that holds nothing else.
+        """
+        self._identity = identity
+        data_paths = paths
+        paths = list(dict.fromkeys([*paths, *([metadata_path] if metadata_path else [])]))
+        with self._releasing_on_failure():
+            for path in paths:
+                try:
+                    make_dirs_durably(self._fs, path)
+                except OSError as error:
+                    self._set_offline(path, str(error))
+            usable = [path for path in paths if path not in self._gone_offline]
+            ensemble = load_ensemble(self._fs, usable)
+            for path, problem in ensemble.failed_dirs.items():
+                if isinstance(problem, InvalidMetaProperties):
+                    raise problem
+                self._set_offline(path, str(problem))
+            ensemble.verify(identity.cluster_id, identity.node_id)
+            if metadata_path is not None:
+                ensemble.verify_metadata_dir(self._fs, metadata_path)
+            for path in usable:
+                if path not in self._gone_offline:
+                    found = ensemble.properties.get(path)
+                    self._attach(path, found, is_data=path in data_paths)
+            if metadata_path is not None:
+                self._choose_metadata_directory(metadata_path)
+            self._ensure_any_online()
+
+    def _choose_metadata_directory(self, path: str) -> None:
+        """Find it among the others, and format it before them: see ``verify_metadata_dir``."""
+        if path not in self._gone_offline:
+            attached = [*self.directories, *self._beside]
+            chosen = next(directory for directory in attached if directory.path == path)
+            self._format(chosen)
+            self.metadata_directory = chosen
+        if path in self._gone_offline:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the metadata log's directory {path} cannot be used: {self._gone_offline[path]}",
+            )
+
+    def _format(self, directory: LogDirectory) -> None:
+        if directory not in self.unformatted:
+            return
+        identity = self._identity
+        properties = MetaProperties(identity.cluster_id, identity.node_id, directory.directory_id)
+        try:
+            write_meta_properties(self._fs, directory.path, properties, self._clock.now_ms())
+        except OSError as error:
+            directory.failed("being formatted", error)
+            self._gone_offline[directory.path] = str(error)
+        self.unformatted.remove(directory)
+
+    def _attach(self, path: str, found: MetaProperties | None, *, is_data: bool) -> None:
+        directory_id = None if found is None else found.directory_id
+        directory = LogDirectory(
+            self._fs,
+            path,
+            directory_id or random_uuid(self._rng),
+            clock=self._clock,
+            rng=self._rng,
+            producer_config=self._producer_config,
+            index_memory=self._index_memory,
+            on_failed=self.on_directory_failed,
+        )
+        try:
+            directory.lock()
+            # From here on it is ours to release, whatever comes.
+            (self.directories if is_data else self._beside).append(directory)
+            if directory_id is None:
+                self.unformatted.append(directory)
+        except OSError as error:
+            directory.failed("being attached", error)
+            self._gone_offline[path] = str(error)
+
+    def load(
+        self,
+        config_for: Callable[[TopicPartition], LogConfig],
+        assignment_of: AssignmentOf | None = None,
+    ) -> None:
+        """Open every partition in the directories that were attached.
+
+        ``config_for`` must know of compacted topics: recovery treats them with more care.
+        ``assignment_of`` tells where the metadata log has the replicas.
+        """
+        with self._releasing_on_failure():
+            for directory in list(self.unformatted):
+                self._format(directory)
+            if assignment_of is not None:
+                self._settle_places(assignment_of)
+            for directory in self.online_directories:
+                with _unless_offline(directory), directory.guarding("loading"):
+                    directory.load(config_for)
+                twice = [p for p in directory.logs if self._count(p) > 1]
+                if twice:
+                    raise InvalidMetaProperties(
+                        f"{twice[0]} is in {directory.path} and in another log directory:"
+                        " remove the older copy"
+                    )
+            self._ensure_any_online()
+
+    def _settle_places(self, assignment_of: AssignmentOf) -> None:
+        while True:
+            online, any_offline = self.online_directories, bool(self.offline_directories)
+            try:
+                self.places = settle_places(online, assignment_of, any_offline=any_offline)
+                return
+            except KafkaError:
+                # A directory that fails changes what is to be made of what is in the others.
+                if online == self.online_directories:
+                    raise
+
+    @contextmanager
+    def _releasing_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.release()
+            raise
+
+    def _ensure_any_online(self) -> None:
+        if not self.online_directories:
+            reasons = "; ".join(f"{path}: {why}" for path, why in self.offline_directories.items())
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"no log directory can be used: {reasons}"
+            )
+
+    def _count(self, partition: TopicPartition) -> int:
+        return sum(partition in directory.logs for directory in self.directories)
+
+    def _set_offline(self, path: str, reason: str) -> None:
+        logger.error("log directory %s is offline: %s", path, reason)
+        self._gone_offline[path] = reason
+
+    # Logs
+
+    @property
+    def online_directories(self) -> list[LogDirectory]:
+        """The directories that work."""
+        return [directory for directory in self.directories if directory.failure is None]
+
+    @property
+    def offline_directories(self) -> dict[str, str]:
+        """The directories that do not work, and why: those that failed at start, or since."""
+        since = {d.path: d.failure for d in self.directories if d.failure is not None}
+        return self._gone_offline | since
+
+    def __iter__(self) -> Iterator[Log]:
+        for directory in self.directories:
+            yield from directory.logs.values()
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return a partition's log; it may be in a directory that is offline."""
+        directory = self.directory_of(partition)
+        return None if directory is None else directory.logs[partition]
+
+    def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the directory that a partition's log is in."""
+        return next((d for d in self.directories if partition in d.logs), None)
+
+    def get_or_create(
+        self, partition: TopicPartition, topic_id: Uuid, config: LogConfig, *, is_new: bool = False
+    ) -> Log:
+        """Return a partition's log; a new one goes to the directory with the fewest.
+
+        Unless it is known to be new, it is not made while a directory is offline: it may be there.
+        """
+        if partition in self.places.elsewhere and not is_new:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} is in a directory that is offline"
+            )
+        directory = self.directory_of(partition)
+        if directory is not None:
+            log = directory.logs[partition]
+            if log.topic_id is None:
+                directory.assign_topic_id(log, topic_id)
+            elif log.topic_id != topic_id:
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_TOPIC_ID,
+                    f"{partition} on disk is of another topic of the same name",
+                )
+            return log
+        online = self.online_directories
+        if not online or (not is_new and self.offline_directories):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} may be in a directory that is offline"
+            )
+        wished = self._preferred.pop(partition, None)
+        chosen = [directory for directory in online if directory.path == wished]
+        best = chosen[0] if chosen else min(online, key=lambda d: len(d.logs))
+        return best.create_log(partition, topic_id, config)
+
+    def prefer(self, partition: TopicPartition, path: str) -> None:
+        """Have a log that is not there yet made in this directory."""
+        self._preferred[partition] = path
+        while len(self._preferred) > _PREFERRED_MAX:
+            del self._preferred[next(iter(self._preferred))]
+
+    def delete(self, *partitions: TopicPartition) -> None:
+        """Take logs away; what is in an offline directory stays on its disk until that is back."""
+        by_directory: dict[LogDirectory, list[TopicPartition]] = {}
+        for partition in partitions:
+            if (directory := self.directory_of(partition)) is not None:
+                by_directory.setdefault(directory, []).append(partition)
+        failures = []
+        for directory, found in by_directory.items():
+            try:
+                directory.delete_logs(found)
+            except KafkaError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def mark_stray(self, partition: TopicPartition) -> None:
+        """Put a log aside that this node is not assigned any more: kept, but not loaded again."""
+        if (directory := self.directory_of(partition)) is not None:
+            directory.mark_stray(partition)
+
+    def set_producer_id_expiration(self, ms: int) -> None:
+        """Remember idle idempotent producers for this long from now on, in every log."""
+        self._producer_config.producer_id_expiration_ms = ms
+
+    def set_transaction_verification(self, *, enabled: bool) -> None:
+        """Say whether a transaction's first append needs a proof from now on, in every log."""
+        self._producer_config.transaction_partition_verification_enable = enabled
+
+    # Work that recurs
+
+    def next_due_ms(self) -> int:
+        """Return when ``run_due`` and ``due_flushes`` are next worth calling, in monotonic time."""
+        due = [task.due_ms for task in self._tasks]
+        due += [d.next_due_ms for d in self._all_online() if d.next_due_ms is not None]
+        return min(due)
+
+    def run_due(self) -> None:
+        """Do what has come due; a directory that fails at it goes offline, the others go on."""
+        now_ms = self._clock.monotonic_ms()
+        due = [task for task in self._tasks if task.due_ms <= now_ms]
+        for task in due:
+            task.due_ms = now_ms + task.interval_ms
+        for directory in self._all_online():
+            with _unless_offline(directory):
+                with directory.guarding("deleting files"):
+                    directory.run_deletions(now_ms)
+                for task in [] if directory in self._beside else due:
+                    with directory.guarding(task.name):
+                        task.run(directory)
+
+    def due_flushes(self) -> list[DueFlush]:
+        """Return the flushes that a roll or ``flush.ms`` asks for, each log's once."""
+        now_ms = self._clock.monotonic_ms()
+        found: list[DueFlush] = []
+        for directory in self._all_online():
+            with _unless_offline(directory):
+                for log, job in directory.take_due_flushes(now_ms):
+                    found.append(DueFlush(directory, log, job))
+        return found
+
+    def flush_due_now(self) -> None:
+        """Run and complete what is due, here and now."""
+        for due in self.due_flushes():
+            error: OSError | None = None
+            try:
+                due.run()
+            except OSError as failure:
+                error = failure
+            due.complete(error)
+
+    def _delete_old_segments(self, directory: LogDirectory) -> None:
+        now_ms = self._clock.now_ms()
+        _each_log(directory, "retention", lambda log: delete_old_segments(log, now_ms))
+
+    def _remove_expired_producers(self, directory: LogDirectory) -> None:
+        now_ms = self._clock.now_ms()
+        for log in directory.logs.values():
+            log.producer_state.remove_expired_producers(now_ms)
+
+    def close(self, broker_epoch: int = -1, run_all: RunAll = one_by_one) -> None:
+        """Stop cleanly. What is offline stays as it is, for recovery.
+
+        ``run_all`` brings the logs to the disk, in threads if it likes.
+        """
+        closing = [
+            log for directory in self.online_directories for log in directory.prepare_close()
+        ]
+        errors = run_all([log.run for log in closing])
+        for log, error in zip(closing, errors, strict=True):
+            log.complete(error)
+        for directory in self.directories:
+            directory.close(broker_epoch)
+        self._let_go()
+
+    def release(self) -> None:
+        """Let go without claiming a clean stop, as after a failed start."""
+        for directory in self.directories:
+            directory.release()
+        self._let_go()
+
+    def _all_online(self) -> list[LogDirectory]:
+        return self.online_directories + [one for one in self._beside if one.failure is None]
+
+    def _let_go(self) -> None:
+        self._gone_offline = self.offline_directories
+        for directory in self._beside:
+            directory.release()
+        self._beside = []
+        self.directories = []
+
+
+@contextmanager
+def _unless_offline(directory: LogDirectory) -> Iterator[None]:
+    """Go on behind a failure that has taken the directory offline: its logs will tell."""
+    try:
+        yield
+    except KafkaError:
+        if directory.failure is None:
+            raise
+
+
+def _each_log(directory: LogDirectory, name: str, work: Callable[[Log], object]) -> None:
+    """Do something with every log; what is wrong with one is no reason to leave the others."""
+    for log in list(directory.logs.values()):
+        try:
+            work(log)
+        except KafkaError as error:
+            directory.ensure_online()
+            logger.error(
+                "%s of %s failed, and is tried again later: %s", name, log.partition, error
+            )

@@ -1,0 +1,76 @@
+"""Which segments go: by age, by size, and because the log start has moved past them.
+
+Kafka's rules: segments go from the oldest on, up to the first that may stay; none that reaches
+above the high watermark; if all go, an empty one takes their place first. Age is the largest record
+timestamp of a segment against the clock (the file's time if its records have none).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dohle.storage.log import Log
+from dohle.storage.segment.segment import LogSegment
+
+#: Given a segment and the one behind it, tell whether it may go.
+Condition = Callable[[LogSegment, LogSegment | None], bool]
+
+
+def delete_old_segments(log: Log, now_ms: int) -> int:
+    """Apply every rule that the topic's ``cleanup.policy`` has; return how many segments went."""
+    with log.owner.guarding(f"deleting old segments of {log.partition}"):
+        return _apply_rules(log, now_ms)
+
+
+def _apply_rules(log: Log, now_ms: int) -> int:
+    gone = _delete(log, _below_log_start(log), "below the log start offset")
+    if log.config.delete:
+        if log.config.retention_bytes >= 0:
+            gone += _delete(log, _too_large(log), "retention.bytes")
+        if log.config.retention_ms >= 0:
+            gone += _delete(log, _too_old(log, now_ms), "retention.ms")
+    return gone
+
+
+def _below_log_start(log: Log) -> Condition:
+    return lambda _, following: (
+        following is not None and (following.base_offset <= log.log_start_offset)
+    )
+
+
+def _too_large(log: Log) -> Condition:
+    excess = log.size - log.config.retention_bytes
+
+    def condition(segment: LogSegment, _: LogSegment | None) -> bool:
+        nonlocal excess
+        if excess - segment.size < 0:
+            return False
+        excess -= segment.size
+        return True
+
+    return condition
+
+
+def _too_old(log: Log, now_ms: int) -> Condition:
+    return lambda segment, _: now_ms - segment.largest_timestamp_ms() > log.config.retention_ms
+
+
+def _delete(log: Log, condition: Condition, reason: str) -> int:
+    segments = list(log.segments)
+    deletable: list[LogSegment] = []
+    for number, segment in enumerate(segments):
+        following = segments[number + 1] if number + 1 < len(segments) else None
+        end = log.log_end_offset if following is None else following.base_offset
+        if log.high_watermark < end or (following is None and segment.size == 0):
+            break
+        if not condition(segment, following):
+            break
+        deletable.append(segment)
+    if not deletable:
+        return 0
+    if len(deletable) == len(segments):
+        log.roll()
+    following = log.segments.from_offset(deletable[-1].base_offset)[1]
+    log.increment_log_start_offset(following.base_offset)
+    log.remove_segments(deletable, reason)
+    return len(deletable)

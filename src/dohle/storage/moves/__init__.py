@@ -1,0 +1,1 @@
+"""Moving a replica from one log directory to another."""

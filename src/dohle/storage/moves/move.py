@@ -1,0 +1,258 @@
+"""Moving a log to another directory of its node while it is appended to and read (KIP-113).
+
+A *future replica* grows in a folder ``<topic>-<partition>.<unique>-future`` of the target. Closed
+segments are copied first, then the active one, again and again, until so little is missing that it
+can be copied in between two appends. Then the future folder gets the partition's name, the old one
+is put away for deletion, and the log goes on in the new one: the same object, with all it knows of
+producers, epochs and offsets, over other files. Whoever was reading keeps the old files until done.
+
+``next_job`` and ``finish`` are called where the log is used; the jobs may run anywhere.
+
+What a crash leaves, and what the next start makes of it (``replica_places``):
+
+- Until the folder is renamed nothing was ever appended to the future replica, so the log that has
+  the partition's name is the one that counts, whatever else there is.
+- Before that rename the metadata log says that the partition is in the target directory. If a
+  crash comes between the two renames, that tells which of two logs of the same name counts.
+- The copies, and the future folder's name, were synced before as far as the log itself was, and the
+  next flush syncs the new name. So if of the two renames a power cut keeps only the second, the
+  future replica has all that was flushed. It has nothing else either: copies of segments that have
+  gone from the log since are removed, durably, before. Coming back, they would leave a hole in
+  front of the others, and recovery cuts at holes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from dohle.core.errors import KafkaError
+from dohle.core.ids import Uuid
+from dohle.storage.files import file_name, join, make_empty
+from dohle.storage.flush import FlushJob
+from dohle.storage.leader_epochs import EpochEntry
+from dohle.storage.log import Log
+from dohle.storage.moves.copy import CopyFailed, CopyJob, Piece
+from dohle.storage.producers.snapshot import snapshot_name
+from dohle.storage.segment.file_names import SEGMENT_SUFFIXES, segment_file_name
+from dohle.storage.segment.segment import LogSegment
+
+if TYPE_CHECKING:
+    from dohle.storage.directory.directory import LogDirectory
+
+logger = logging.getLogger("dohle.storage")
+
+#: So much may be copied where the log is used, as the last step.
+TAIL_BYTES_MAX = 256 * 1024
+_SNAPSHOTS_PER_JOB_MAX = 16
+
+
+class ReplicaMove:
+    """One log on its way from one directory to another."""
+
+    def __init__(self, log: Log, source: LogDirectory, target: LogDirectory, topic_id: Uuid):
+        self.log = log
+        self.source = source
+        self.target = target
+        self._fs = log.fs
+        self._topic_id = topic_id
+        self._begin()
+
+    def _begin(self) -> None:
+        #: The future replica's folder.
+        self.folder = self.target.begin_future(self.log.partition, self._topic_id)
+        #: Below which offset the future replica has everything.
+        self.log_end_offset = 0
+        self._generation = self.log.generation
+        self._whole: set[LogSegment] = set()
+        # How many bytes of a file the copy has, and whose: a cleaned segment takes the old name.
+        self._copied: dict[str, tuple[LogSegment | None, int]] = {}
+        self._epochs: tuple[EpochEntry, ...] | None = None
+        self._job_segment: LogSegment | None = None
+        self._job_end_offset = 0
+        self._job_closes = False
+        # Up to where the copies are on the disk, and the last whose name is too.
+        self._synced_up_to = 0
+        self._synced_segment: LogSegment | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes of segments the future replica has."""
+        return sum(size for name, (_, size) in self._copied.items() if name.endswith(".log"))
+
+    # Copying
+
+    def next_job(self, bytes_max: int) -> CopyJob | None:
+        """Return what to copy next; None if ``finish`` may be called here and now."""
+        self.target.ensure_online()
+        with self.source.guarding(f"moving {self.log.partition}"):
+            self.log.write_held()
+            if self._generation != self.log.generation:
+                logger.info("%s was truncated: copying it anew", self.log.partition)
+                self._begin()
+            *closed, active = self.log.segments
+            for segment in closed:
+                if segment not in self._whole:
+                    return self._job(segment, bytes_max, is_closed=True)
+            missing = active.size - self._position(active)
+            if (
+                missing > TAIL_BYTES_MAX
+                or self._synced_segment is not active
+                or self._companions(active, is_closed=False)
+                or self._new_epochs() is not None
+                or self._unwanted()
+            ):
+                return self._job(active, bytes_max, is_closed=False)
+        return None
+
+    def _job(self, segment: LogSegment, bytes_max: int, *, is_closed: bool) -> CopyJob:
+        position = self._position(segment)
+        end = min(segment.size, position + bytes_max)
+        is_whole = end == segment.size
+        pieces = [Piece(file_name(segment.path), position, end)]
+        companions = self._companions(segment, is_closed=is_closed) if is_whole else []
+        self._job_segment = segment
+        self._job_closes = is_closed and is_whole
+        self._job_end_offset = segment.base_offset
+        if is_whole:
+            self._job_end_offset = self._end_of(segment)
+        is_all = is_whole and not is_closed
+        epochs = self._new_epochs() if is_all else None
+        unwanted = self._unwanted() if is_all else ()
+        sync = is_whole and (is_closed or bool(companions) or self._synced_segment is not segment)
+        return CopyJob(
+            self._fs,
+            self.log.directory,
+            self.folder,
+            tuple(pieces + companions),
+            leader_epochs=epochs,
+            unwanted=unwanted,
+            sync=sync,
+            sync_names=sync or epochs is not None or bool(unwanted),
+            keep_mtime=is_closed and is_whole,
+        )
+
+    def _end_of(self, segment: LogSegment) -> int:
+        following = self.log.segments.from_offset(segment.base_offset)[1:]
+        return following[0].base_offset if following else self.log.log_end_offset
+
+    def _companions(self, segment: LogSegment, *, is_closed: bool) -> list[Piece]:
+        """Return what is beside a segment's log file and has not been copied yet.
+
+        Indexes that are in memory are behind in their files as long as the segment is active. Its
+        transaction index grows with every abort: a little of that is left for the last step.
+        """
+        pieces = []
+        for index in (segment.offset_index, segment.time_index):
+            if is_closed or not index.is_loaded:
+                name = file_name(index.path)
+                if is_closed or self._fs.stat(index.path).size != self._position_of(name, segment):
+                    pieces.append(Piece(name, 0, None))
+        aborted = self._aborted(segment)
+        if aborted is not None and (is_closed or aborted.size > TAIL_BYTES_MAX):
+            pieces.append(aborted)
+        snapshots = [snapshot_name(offset) for offset in self.log.producer_state.snapshots.offsets]
+        missing = [name for name in snapshots if name not in self._copied]
+        pieces += [Piece(name, 0, None) for name in missing[:_SNAPSHOTS_PER_JOB_MAX]]
+        return pieces
+
+    def _aborted(self, segment: LogSegment) -> Piece | None:
+        """Return what the copy lacks of a segment's transaction index."""
+        path = segment.txn_index.path
+        if not self._fs.exists(path):
+            return None
+        size, position = self._fs.stat(path).size, self._position_of(file_name(path), segment)
+        return Piece(file_name(path), position, size) if size > position else None
+
+    def _new_epochs(self) -> tuple[EpochEntry, ...] | None:
+        epochs = tuple(self.log.leader_epochs.entries)
+        return None if epochs == self._epochs else epochs
+
+    def _position(self, segment: LogSegment) -> int:
+        return self._position_of(file_name(segment.path), segment)
+
+    def _position_of(self, name: str, segment: LogSegment) -> int:
+        owner, size = self._copied.get(name, (None, 0))
+        return size if owner is segment else 0
+
+    def complete(self, job: CopyJob, missing: tuple[str, ...]) -> None:
+        """Take in that a job was done, but for files that were gone."""
+        segment = self._job_segment
+        if self._generation != self.log.generation or segment is None:
+            return
+        if missing and (gone := set(missing) & self._wanted()):
+            error = FileNotFoundError(2, "a file is gone", join(self.log.directory, min(gone)))
+            raise self.source.failed(f"moving {self.log.partition}", error)
+        for piece in job.pieces:
+            if piece.name in missing:
+                continue
+            end = piece.end
+            if end is None:
+                with self.target.guarding(f"moving {self.log.partition}"):
+                    end = self._fs.stat(join(self.folder, piece.name)).size
+            self._copied[piece.name] = (segment, end)
+        for name in job.unwanted:
+            del self._copied[name]
+        if job.leader_epochs is not None:
+            self._epochs = job.leader_epochs
+        if self._job_closes:
+            self._whole.add(segment)
+        if job.sync:
+            self._synced_segment = segment
+            self._synced_up_to = max(self._synced_up_to, self._job_end_offset)
+        self.log_end_offset = max(self.log_end_offset, self._job_end_offset)
+
+    def failed(self, failure: CopyFailed) -> KafkaError:
+        """Take the directory offline whose disk has failed; return what to say of it."""
+        directory = self.source if failure.of_source else self.target
+        return directory.failed(f"moving {self.log.partition}", failure.error)
+
+    # The end
+
+    def finish(self) -> FlushJob:
+        """Let the log go on in its new place. Only right after ``next_job`` returned None.
+
+        Returns what brings the new name to the disk, as any flush of the log does too.
+        """
+        log, active = self.log, self.log.segments.active
+        synced_up_to, must_sync = self._synced_up_to, log.recovery_point > self._synced_up_to
+        pieces = [Piece(file_name(active.path), self._position(active), active.size)]
+        with self.source.guarding(f"moving {log.partition}"):
+            if (aborted := self._aborted(active)) is not None:
+                pieces.append(aborted)
+        tail = CopyJob(self._fs, log.directory, self.folder, tuple(pieces), sync=must_sync)
+        try:
+            tail.run()
+        except CopyFailed as failure:
+            raise self.failed(failure) from failure
+        if must_sync:
+            synced_up_to = log.log_end_offset
+        with self.target.guarding(f"taking {log.partition} over"):
+            for index in (active.offset_index, active.time_index):
+                if index.is_loaded:
+                    make_empty(self._fs, join(self.folder, file_name(index.path)))
+            folder = self.target.take_over(log, self.source)
+        # From here on it is in its new place; nothing can fail before it knows that itself.
+        old_folder = log.directory
+        self.source.forget(log)
+        log.change_directory(self.target.context, folder, synced_up_to)
+        self.target.logs[log.partition] = log
+        self.source.put_away(log, old_folder)
+        logger.info("%s has moved from %s to %s", log.partition, old_folder, folder)
+        return FlushJob(self._fs, (), (folder, self.target.path), 0, log.generation, 0)
+
+    def _wanted(self) -> set[str]:
+        names: set[str] = set()
+        for segment in self.log.segments:
+            names.update(segment_file_name(segment.base_offset, kind) for kind in SEGMENT_SUFFIXES)
+        snapshots = self.log.producer_state.snapshots.offsets
+        names.update(snapshot_name(offset) for offset in snapshots)
+        return names
+
+    def _unwanted(self) -> tuple[str, ...]:
+        """Return the copies of what has gone from the log since."""
+        return tuple(sorted(self._copied.keys() - self._wanted()))
+
+    def cancel(self) -> None:
+        """Give up: the log stays where it is, and what was copied goes."""
+        self.target.drop_future(self.log.partition)

@@ -1,0 +1,150 @@
+"""Which folder is a partition's log, at start: moves between directories may leave several.
+
+The metadata log says in which directory a replica is, and each folder has its partition's name or
+that of a future replica (see ``replica_move`` for the order in which they change):
+
+- One folder with the partition's name: it is the log. If there is a future replica beside it, its
+  move was interrupted and is to be begun anew.
+- Two: a move was cut short between its two renames. The one in the directory that the metadata
+  names is the log, the other is set aside.
+- None, but a future replica in the directory that the metadata names: it takes the name. The old
+  log's directory is not ours any more, or a power cut has kept only the second rename.
+- A folder of another topic of the same name, or of one that is gone, is set aside.
+- If the metadata names a directory that is not there while one is offline, the log is there. What
+  is found elsewhere may be an old one, and is not served until the directory is back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dohle.core.ids import TopicPartition, Uuid
+from dohle.core.uuid import is_reserved
+from dohle.storage.directory.directory import CLUSTER_METADATA_TOPIC, LogDirectory
+from dohle.storage.directory.partition_dirs import (
+    NotAPartitionDir,
+    PartitionDirKind,
+    parse_partition_dir,
+)
+
+logger = logging.getLogger("dohle.storage")
+
+
+class Assignment(NamedTuple):
+    """What the metadata log says of a replica on this node."""
+
+    topic_id: Uuid
+    #: Or one of the reserved values, if it does not say.
+    directory_id: Uuid
+
+
+AssignmentOf = Callable[[TopicPartition], Assignment | None]
+
+
+@dataclass(slots=True)
+class Places:
+    """What is left to be done, or not to be done, when all logs are loaded."""
+
+    #: Replicas that were on their way to a directory.
+    interrupted: list[tuple[TopicPartition, LogDirectory]] = field(default_factory=list)
+    #: Partitions whose log is in a directory that is offline, whatever was found.
+    elsewhere: set[TopicPartition] = field(default_factory=set)
+
+
+class _Folder(NamedTuple):
+    directory: LogDirectory
+    name: str
+
+
+class _Found(NamedTuple):
+    logs: list[_Folder]
+    futures: list[_Folder]
+
+
+def settle_places(
+    directories: Sequence[LogDirectory], assignment_of: AssignmentOf, *, any_offline: bool
+) -> Places:
+    """Look at the folders' names and rename what has to be, before anything is loaded."""
+    places = Places()
+    for partition, found in _folders(directories).items():
+        assignment = assignment_of(partition)
+        if assignment is None:
+            # A single log is set aside by the node, when it is loaded and closed again.
+            for folder in found.futures + (found.logs if len(found.logs) > 1 else []):
+                _set_aside(partition, folder, "no such replica is assigned to this broker")
+            continue
+        logs, futures = found
+        # A single log that is another topic's is set aside by the node too.
+        if len(logs) + len(futures) > 1 or futures:
+            logs = _of_topic(partition, logs, assignment)
+            futures = _of_topic(partition, futures, assignment)
+        named = assignment.directory_id
+        is_online = any(directory.directory_id == named for directory in directories)
+        if any_offline and not is_online and not is_reserved(named):
+            places.elsewhere.add(partition)
+            continue
+        _settle(partition, logs, futures, named, places, any_offline=any_offline)
+    return places
+
+
+def _folders(directories: Sequence[LogDirectory]) -> dict[TopicPartition, _Found]:
+    found: dict[TopicPartition, _Found] = {}
+    for directory in directories:
+        for name in directory.folders():
+            try:
+                partition, kind = parse_partition_dir(name)
+            except NotAPartitionDir:
+                continue
+            if partition.topic == CLUSTER_METADATA_TOPIC:
+                # It is its quorum's, open already, and never moves.
+                continue
+            if kind in (PartitionDirKind.LIVE, PartitionDirKind.FUTURE):
+                logs, futures = found.setdefault(partition, _Found([], []))
+                is_log = kind is PartitionDirKind.LIVE
+                (logs if is_log else futures).append(_Folder(directory, name))
+    return found
+
+
+def _of_topic(
+    partition: TopicPartition, folders: list[_Folder], assignment: Assignment
+) -> list[_Folder]:
+    """Set aside what is another topic's."""
+    kept = []
+    for folder in folders:
+        if folder.directory.topic_id_of(folder.name) in (None, assignment.topic_id):
+            kept.append(folder)
+        else:
+            _set_aside(partition, folder, "it is of another topic of that name")
+    return kept
+
+
+def _settle(
+    partition: TopicPartition,
+    logs: list[_Folder],
+    futures: list[_Folder],
+    named: Uuid,
+    places: Places,
+    *,
+    any_offline: bool,
+) -> None:
+    if len(logs) > 1 and any(log.directory.directory_id == named for log in logs):
+        for log in logs:
+            if log.directory.directory_id != named:
+                _set_aside(partition, log, "the log has moved to another directory")
+    for future in futures:
+        if logs:
+            places.interrupted.append((partition, future.directory))
+            future.directory.futures[partition] = f"{future.directory.path}/{future.name}"
+        elif future.directory.directory_id == named and not any_offline:
+            logger.warning("%s: %s takes the place of the log", partition, future.name)
+            future.directory.promote_future(partition, future.name)
+            logs = [future]
+
+
+def _set_aside(partition: TopicPartition, folder: _Folder, reason: str) -> None:
+    directory, name = folder
+    logger.warning("%s: setting %s in %s aside: %s", partition, name, directory.path, reason)
+    directory.set_aside(partition, name)

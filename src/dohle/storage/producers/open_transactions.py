@@ -1,0 +1,95 @@
+"""The transactions that hold a partition's last stable offset back.
+
+A transaction is ongoing from its first batch to its marker, and unreplicated from there until the
+high watermark has passed the marker. Readers of committed records stop before the oldest of both:
+a marker that may still be lost decides nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dohle.core.ids import ProducerId
+from dohle.storage.segment.transaction_index import AbortedTransaction
+
+
+@dataclass(slots=True)
+class TransactionChanges:
+    """What an append does to transactions, in the order of its batches."""
+
+    #: First offset to producer.
+    started: dict[int, ProducerId] = field(default_factory=dict)
+    #: First offset to marker.
+    completed: dict[int, int] = field(default_factory=dict)
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+    #: Producers whose verification has come to its end.
+    verified: list[ProducerId] = field(default_factory=list)
+
+
+class OpenTransactions:
+    """The ongoing and the unreplicated transactions of one partition."""
+
+    def __init__(self) -> None:
+        # First offset to producer, in the order of the offsets: the oldest comes first.
+        self._ongoing: OrderedDict[int, ProducerId] = OrderedDict()
+        # First offset to marker, in the order of the markers.
+        self._unreplicated: dict[int, int] = {}
+
+    @property
+    def has_unreplicated(self) -> bool:
+        """Tell whether a marker is above the high watermark."""
+        return bool(self._unreplicated)
+
+    @property
+    def oldest_producer(self) -> ProducerId | None:
+        """The producer of the oldest ongoing transaction."""
+        return next(iter(self._ongoing.values()), None)
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the oldest ongoing transaction began."""
+        return next(iter(self._ongoing), None)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction began that is ongoing or unreplicated."""
+        ongoing = next(iter(self._ongoing), None)
+        if not self._unreplicated:
+            return ongoing
+        unreplicated = min(self._unreplicated)
+        return unreplicated if ongoing is None else min(ongoing, unreplicated)
+
+    def last_stable_offset(self, marker_offset: int, changes: TransactionChanges) -> int:
+        """Return up to where all is decided by a marker and the changes that it comes with.
+
+        Changes are taken in the order of the batches, so a follower that gets many at once finds
+        the same offset as its leader did.
+        """
+        for first_offset in itertools.chain(self._ongoing, changes.started):
+            if first_offset not in changes.completed:
+                return first_offset
+        return marker_offset + 1
+
+    def apply(self, changes: TransactionChanges) -> None:
+        """Start and complete transactions."""
+        self._ongoing.update(changes.started)
+        for first_offset, marker_offset in changes.completed.items():
+            self._ongoing.pop(first_offset, None)
+            self._unreplicated[first_offset] = marker_offset
+
+    def load(self, ongoing: Iterable[tuple[int, ProducerId]]) -> None:
+        """Start anew with ongoing transactions: first offsets with their producers."""
+        self._ongoing = OrderedDict(sorted(ongoing))
+        self._unreplicated.clear()
+
+    def markers_replicated_below(self, offset: int) -> None:
+        """Forget the transactions whose markers are below an offset."""
+        unreplicated = self._unreplicated
+        while unreplicated:
+            first_offset = next(iter(unreplicated))
+            if unreplicated[first_offset] >= offset:
+                break
+            del unreplicated[first_offset]

@@ -1,0 +1,75 @@
+"""The segments of a log in the order of their base offsets.
+
+The list is copied on every change, so that whoever is reading one (a fetch, a flush in another
+thread) keeps a whole and unchanging view while segments come and go.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+from dohle.storage.segment.segment import LogSegment
+
+
+class Segments:
+    """An ordered, copy-on-write list of segments."""
+
+    def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
+        self._set(segments)
+
+    def _set(self, segments: Iterable[LogSegment]) -> None:
+        self._segments = tuple(sorted(segments, key=lambda segment: segment.base_offset))
+        self._base_offsets = tuple(segment.base_offset for segment in self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self._segments)
+
+    @property
+    def base_offsets(self) -> tuple[int, ...]:
+        """The base offsets, ascending."""
+        return self._base_offsets
+
+    @property
+    def first(self) -> LogSegment:
+        """The oldest segment."""
+        return self._segments[0]
+
+    @property
+    def active(self) -> LogSegment:
+        """The newest segment, the one that is appended to."""
+        return self._segments[-1]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all ``.log`` files."""
+        return sum(segment.size for segment in self._segments)
+
+    def add(self, segment: LogSegment) -> None:
+        """Put a segment in its place."""
+        self._set((*self._segments, segment))
+
+    def remove(self, gone: Iterable[LogSegment]) -> None:
+        """Take segments out."""
+        names = {segment.base_offset for segment in gone}
+        self._set(s for s in self._segments if s.base_offset not in names)
+
+    def clear(self) -> None:
+        """Take all out."""
+        self._set(())
+
+    def from_offset(self, offset: int) -> tuple[LogSegment, ...]:
+        """Return the segment that holds ``offset`` and all behind it; all, if it lies before."""
+        return self._segments[max(0, bisect_right(self._base_offsets, offset) - 1) :]
+
+    def floor(self, offset: int) -> LogSegment | None:
+        """Return the segment with the largest base offset that is not above ``offset``."""
+        slot = bisect_right(self._base_offsets, offset) - 1
+        return self._segments[slot] if slot >= 0 else None
+
+    def lower(self, base_offset: int) -> LogSegment | None:
+        """Return the segment before the one with this base offset."""
+        return self.floor(base_offset - 1)

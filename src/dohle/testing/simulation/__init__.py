@@ -1,0 +1,1 @@
+"""Simulated disks that crash, lose power, fill up and flip bits."""

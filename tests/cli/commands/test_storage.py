@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dohle.cli.main import main
+from dohle.core.uuid import uuid_from_text
+from dohle.server.quorum.snapshots import read_snapshot
+from dohle.storage.directory.meta_properties import read_meta_properties
+from dohle.storage.files import OsFileSystem
+from tests.cli.dump.files import CLUSTER_ID, TOPIC_ID_TEXT, Node, orders, records_of
+from tests.cli.running import Started
+
+
+def snapshot_of(folder: Path) -> dict[str, bytes]:
+    """Return all files below a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_directories_get_one_identity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two = tmp_path / "deep" / "one", tmp_path / "two"
+    arguments = ["storage", "format", "--data", str(one), "--data", str(two), "--node-id", "3"]
+    assert main([*arguments, "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["directory"], row["result"], row["nodeId"]) for row in rows] == [
+        (str(one), "formatted", 3),
+        (str(two), "formatted", 3),
+    ]
+    found = [read_meta_properties(OsFileSystem(), str(path)) for path in (one, two)]
+    assert {properties.node_id for properties in found} == {3}
+    assert {properties.cluster_id for properties in found} == {rows[0]["clusterId"]}
+    assert len({properties.directory_id for properties in found}) == 2
+    uuid_from_text(rows[0]["clusterId"])
+
+
+def test_only_the_first_directory_says_how_a_cluster_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert main(["storage", "format", "--data", str(one), "--data", str(two)]) == 0
+    capsys.readouterr()
+    checkpoint = one / "bootstrap.checkpoint"
+    assert read_snapshot(OsFileSystem(), str(checkpoint)).records
+    records = records_of(capsys, checkpoint)
+    assert {record["value"]["name"] for record in records} == {"FeatureLevelRecord"}
+    features = [record["value"]["data"]["name"] for record in records]
+    assert features == ["metadata.version", "group.version", "transaction.version"]
+    assert not (two / "bootstrap.checkpoint").exists()
+
+
+def test_the_ids_may_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path)
+    arguments = ["storage", "format", "--data", path, "-t", CLUSTER_ID, "--node-id", "0"]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == f"{path}: formatted (cluster {CLUSTER_ID}, node 0)\n"
+    found = read_meta_properties(OsFileSystem(), path)
+    assert (found.cluster_id, found.node_id) == (CLUSTER_ID, 0)
+
+
+def test_a_file_names_directories_and_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    file = tmp_path / "server.properties"
+    file.write_text(f"node.id=5\nlog.dirs={data}\n")
+    assert main(["storage", "format", "--config", str(file)]) == 0
+    assert read_meta_properties(OsFileSystem(), str(data)).node_id == 5
+    assert main(["storage", "info", "--config", str(file)]) == 0
+    assert "nodeId:      5\n" in capsys.readouterr().out
+
+
+def test_a_formatted_directory_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    orders(old)
+    before = snapshot_of(old)
+    arguments = ["storage", "format", "--data", str(old), "--data", str(new)]
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"dohle: error: {old}: formatted already")
+    assert not new.exists()
+    assert main([*arguments, "--ignore-formatted"]) == 0
+    assert capsys.readouterr().out == (
+        f"{old}: left as it was (cluster {CLUSTER_ID}, node 1)\n"
+        f"{new}: formatted (cluster {CLUSTER_ID}, node 1)\n"
+    )
+    assert snapshot_of(old) == before
+    assert main([*arguments, "--ignore-formatted", "--node-id", "2"]) == 1
+    assert "has node.id 1, but 2 is expected" in capsys.readouterr().err
+
+
+def test_partitions_without_identity_are_not_given_a_new_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders(tmp_path)
+    (tmp_path / "meta.properties").unlink()
+    assert main(["storage", "format", "--data", str(tmp_path)]) == 1
+    assert "partitions such as orders-0" in capsys.readouterr().err
+    assert not (tmp_path / "meta.properties").exists()
+
+
+def test_a_directory_in_use_or_given_twice_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = Node(tmp_path)
+    try:
+        (tmp_path / "meta.properties").unlink()
+        assert main(["storage", "format", "--data", str(tmp_path)]) == 1
+        assert "is in use by another process" in capsys.readouterr().err
+    finally:
+        node.close()
+    twice = ["--data", str(tmp_path), "--data", str(tmp_path)]
+    assert main(["storage", "format", *twice]) == 2
+
+
+def test_a_node_starts_with_what_was_formatted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    assert main(["storage", "format", "--data", str(data), "--cluster-id", CLUSTER_ID]) == 0
+    with Started(cwd=tmp_path) as started:
+        assert started.shown[0].endswith(f"node 1 of cluster {CLUSTER_ID}\n")
+        assert started.stop() == 0
+
+
+def test_the_directory_of_the_metadata_log_is_formatted_and_shown_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("a", "b", "m")
+    config = tmp_path / "server.properties"
+    config.write_text(
+        f"log.dirs={tmp_path}/a,{tmp_path}/b\nmetadata.log.dir={tmp_path}/m\n"
+        "process.roles=broker,controller\nnode.id=4\nlisteners=PLAINTEXT://127.0.0.1:0\n"
+    )
+    assert main(["storage", "format", "--config", str(config)]) == 0
+    capsys.readouterr()
+    assert [(tmp_path / name / "meta.properties").exists() for name in names] == [True] * 3
+    # Only the one of the metadata log tells what a new cluster begins with.
+    found = [(tmp_path / name / "bootstrap.checkpoint").exists() for name in names]
+    assert found == [False, False, True]
+    assert main(["storage", "info", "--config", str(config), "--json"]) == 0
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["directory"] for one in shown] == [f"{tmp_path}/{name}" for name in names]
+    assert {one["nodeId"] for one in shown} == {4}
+
+
+def test_a_directory_is_described_without_being_touched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders(tmp_path)
+    before = snapshot_of(tmp_path)
+    assert main(["storage", "info", "--data", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert snapshot_of(tmp_path) == before
+    (partition,) = found["partitions"]
+    assert partition.pop("size") == sum(
+        len(content) for name, content in before.items() if name.startswith("orders-0/")
+    )
+    assert partition == {
+        "topic": "orders",
+        "partition": 0,
+        "kind": "live",
+        "topicId": TOPIC_ID_TEXT,
+        "segments": 1,
+    }
+    assert found["size"] == sum(map(len, before.values()))
+    assert (found["clusterId"], found["nodeId"], found["version"]) == (CLUSTER_ID, 1, 1)
+    assert found["isClean"] is True
+    assert found["problem"] is None
+
+
+def test_people_get_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    orders(tmp_path / "one")
+    orders(tmp_path / "two")
+    (tmp_path / "two" / ".kafka_cleanshutdown").unlink()
+    paths = [str(tmp_path / name) for name in ("one", "two")]
+    assert main(["storage", "info", "--data", paths[0], "--data", paths[1]]) == 0
+    one, two = capsys.readouterr().out.split("\n\ndirectory:")
+    assert "state:       closed cleanly\n" in one
+    assert "state:       in use, or not closed cleanly\n" in two
+    assert one.splitlines()[-2].split() == [
+        *("topic", "partition", "kind", "topicId", "segments", "size")
+    ]
+    assert one.splitlines()[-1].split()[:3] == ["orders", "0", "live"]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "not formatted"),
+        ("version=9\n", "version 9 is unknown"),
+        ("version=1\n", "node.id and cluster.id must be there"),
+    ],
+)
+def test_what_is_wrong_with_a_directory_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, problem: str
+) -> None:
+    if content is not None:
+        (tmp_path / "meta.properties").write_text(content)
+    assert main(["storage", "info", "--data", str(tmp_path), "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert problem in json.loads(out)["problem"]
+    assert err.startswith(f"dohle: error: {tmp_path}: ")
+
+
+def test_a_missing_directory_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "none"
+    assert main(["storage", "info", "--data", str(path)]) == 1
+    assert capsys.readouterr().err == f"dohle: error: {path}: there is no such directory\n"
+    assert not path.exists()

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.running import Command, lines
+
+
+def names(command: Command) -> set[str]:
+    return {topic["name"] for topic in command.json("topic", "list")}
+
+
+def test_a_topic_is_created_as_asked_and_told_so(command: Command) -> None:
+    shown = command.out("topic", "create", "made", "--partitions", "3", "--replication-factor", "1")
+    assert shown == "made: created (partitions: 3, replicationFactor: 1)\n"
+    (described,) = command.json("topic", "describe", "made")
+    assert [one["partition"] for one in described["partitions"]] == [0, 1, 2]
+    assert described["partitions"][0] == {
+        "partition": 0,
+        "leader": 1,
+        "leaderEpoch": 0,
+        "replicas": [1],
+        "isr": [1],
+        "offlineReplicas": [],
+        "startOffset": 0,
+        "endOffset": 0,
+    }
+
+
+def test_what_was_created_is_told_to_programs_too(command: Command) -> None:
+    created = command.json("topic", "create", "made-json", "--config", "retention.ms=1000")
+    assert [(row["name"], row["result"], row["partitions"]) for row in created] == [
+        ("made-json", "created", 1)
+    ]
+    (described,) = command.json("topic", "describe", "made-json")
+    assert described["topicId"] == created[0]["topicId"]
+    assert described["configs"] == {"retention.ms": "1000"}
+
+
+def test_a_topic_that_exists_is_an_error_unless_that_is_fine(command: Command) -> None:
+    command.out("topic", "create", "twice")
+    error = command.error("topic", "create", "twice")
+    assert "twice" in error
+    assert "(TOPIC_ALREADY_EXISTS)" in error
+    assert command.out("topic", "create", "twice", "--if-not-exists") == "twice: exists already\n"
+    assert command.json("topic", "create", "twice", "--if-not-exists") == [
+        {"name": "twice", "result": "exists"}
+    ]
+
+
+def test_one_bad_name_does_not_keep_the_others_from_being_created(command: Command) -> None:
+    out, err = command.run("topic", "create", "good-one", "not/good", code=1)
+    assert out == "good-one: created (partitions: 1, replicationFactor: 1)\n"
+    assert "not/good" in err
+    assert "(INVALID_TOPIC_EXCEPTION)" in err
+    assert "good-one" in names(command)
+
+
+def test_validating_creates_nothing(command: Command) -> None:
+    shown = command.out("topic", "create", "thought-of", "--partitions", "2", "--validate-only")
+    assert shown.startswith("thought-of: valid")
+    assert "thought-of" not in names(command)
+    error = command.error(
+        "topic", "create", "thought-of", "--config", "no.such=1", "--validate-only"
+    )
+    assert "no.such" in error
+
+
+def test_the_list_is_a_table_with_a_head(command: Command) -> None:
+    command.out("topic", "create", "listed", "--partitions", "12")
+    head, *rows = command.out("topic", "list").splitlines()
+    assert head.split() == ["name", "partitions", "replicationFactor", "topicId", "isInternal"]
+    (row,) = [row.split() for row in rows if row.startswith("listed ")]
+    assert row[:3] + row[4:] == ["listed", "12", "1", "false"]
+    assert len({row.rindex(row.split()[-1]) for row in (head, *rows)}) == 1
+
+
+def test_a_description_shows_offsets_and_the_configs_of_the_topic(command: Command) -> None:
+    command.out("topic", "create", "shown", "--config", "segment.bytes=1048576")
+    command.out("produce", "shown", stdin=lines("abc"))
+    first, config, head, row = command.out("topic", "describe", "shown").splitlines()
+    assert first.startswith("topic shown (id ")
+    assert config == "config segment.bytes=1048576"
+    assert head.split()[-2:] == ["startOffset", "endOffset"]
+    assert row.split() == ["0", "1", "0", "1", "1", "0", "3"]
+
+
+def test_describing_without_a_name_describes_all(command: Command) -> None:
+    command.out("topic", "create", "all-a", "all-b")
+    assert names(command) == {one["name"] for one in command.json("topic", "describe")}
+
+
+def test_a_missing_topic_is_said_to_be_missing_and_the_others_are_shown(command: Command) -> None:
+    command.out("topic", "create", "there")
+    out, err = command.run("topic", "describe", "there", "not-there", code=1)
+    assert out.startswith("topic there ")
+    assert err == "dohle: error: there is no topic not-there; `dohle topic list` shows all\n"
+    assert "not-there" not in names(command)
+
+
+def test_a_topic_gets_more_partitions_and_other_configs(command: Command) -> None:
+    command.out("topic", "create", "grows", "--config", "retention.ms=1000")
+    shown = command.out(
+        "topic",
+        "alter",
+        "grows",
+        "--partitions",
+        "4",
+        "--config",
+        "segment.ms=5000",
+        "--delete-config",
+        "retention.ms",
+    )
+    assert shown == "grows: altered\n"
+    (described,) = command.json("topic", "describe", "grows")
+    assert len(described["partitions"]) == 4
+    assert described["configs"] == {"segment.ms": "5000"}
+
+
+def test_fewer_partitions_are_refused(command: Command) -> None:
+    command.out("topic", "create", "shrinks", "--partitions", "2")
+    assert "(INVALID_PARTITIONS)" in command.error("topic", "alter", "shrinks", "--partitions", "1")
+
+
+def test_altering_nothing_is_a_wrong_command_line(command: Command) -> None:
+    assert "nothing to alter" in command.error("topic", "alter", "whatever", code=2)
+
+
+def test_topics_are_deleted(command: Command) -> None:
+    command.out("topic", "create", "goes", "goes-too")
+    assert command.out("topic", "delete", "goes") == "goes: deleted\n"
+    assert command.json("topic", "delete", "goes-too") == [
+        {"name": "goes-too", "result": "deleted"}
+    ]
+    assert not {"goes", "goes-too"} & names(command)
+    assert "(UNKNOWN_TOPIC_OR_PARTITION)" in command.error("topic", "delete", "goes")
+    shown = command.out("topic", "delete", "goes", "--if-exists")
+    assert shown == "goes: does not exist\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic", "create"],
+        ["topic", "create", "x", "--partitions", "0"],
+        ["topic", "create", "x", "--partitions", "many"],
+        ["topic", "create", "x", "--config", "no-equals-sign"],
+        ["topic", "delete"],
+        ["topic", "alter"],
+        ["topic", "rename", "x"],
+    ],
+)
+def test_a_wrong_command_line_is_not_sent_anywhere(command: Command, arguments: list[str]) -> None:
+    _, err = command.run(*arguments, code=2)
+    assert "error:" in err

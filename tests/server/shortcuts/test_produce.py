@@ -1,0 +1,219 @@
+"""The short way for the common produce request must be the general way, only shorter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dohle.core.errors import ErrorCode
+from dohle.core.ids import TopicName, TransactionalId
+from dohle.protocol.framing import encode_request, encode_response
+from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from dohle.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from dohle.records.builder import BatchBuilder
+from dohle.server.node import Node
+from dohle.server.shortcuts.produce import ProduceTemplate
+from tests.server.transactions.txn_producer import log_of, transactional_batch
+from tests.server.wire import Wire, create_topic, on_node
+
+TOPIC = TopicName("orders")
+
+
+def records(size: int) -> bytes:
+    builder = BatchBuilder()
+    builder.append(1_700_000_000_000, None, b"v" * size)
+    return bytes(builder.build())
+
+
+def request(index: int = 0, data: bytes | None = None, **changes: Any) -> ProduceRequest:
+    partition = PartitionProduceData(index=index, records=records(20) if data is None else data)
+    topic = TopicProduceData(name=TOPIC, partition_data=(partition,))
+    return ProduceRequest(acks=-1, timeout_ms=1_500, topic_data=(topic,)).replace(**changes)
+
+
+def frame_of(
+    message: ProduceRequest, version: int, correlation_id: int, client_id: str | None = "rdkafka"
+) -> memoryview:
+    chunks = encode_request(message, version, correlation_id, client_id)
+    return memoryview(bytearray(b"".join(chunks)))[4:]
+
+
+def template_of(message: ProduceRequest, version: int, client_id: str | None = "rdkafka") -> Any:
+    frame = frame_of(message, version, 1, client_id)
+    decoded, _ = ProduceRequest.decode(version, frame, len(frame) - len(message.encode(version)))
+    return ProduceTemplate.of(frame, decoded, version, client_id or "")
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("client_id", [None, "", "rdkafka", "x" * 300])
+def test_a_request_that_fits_is_answered_with_the_same_bytes(
+    tmp_path: Path, version: int, client_id: str | None
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, TOPIC, partitions=3)
+        template = template_of(request(), version, client_id)
+        assert template is not None
+        offsets = [0, 0, 0]
+        for number, size in enumerate((0, 1, 50, 60, 70, 127, 200, 16_300, 16_400, 300_000)):
+            index = number % 3
+            frame = frame_of(request(index, records(size)), version, 100 + number, client_id)
+            reply = template.handle(node.broker, frame)
+            assert reply is not None, size
+            node.broker.write_held()
+            partition = PartitionProduceResponse(
+                index=index, base_offset=offsets[index], log_start_offset=0
+            )
+            topics = (TopicProduceResponse(name=TOPIC, partition_responses=(partition,)),)
+            general = encode_response(ProduceResponse(responses=topics), version, 100 + number)
+            assert b"".join(reply()) == b"".join(general)
+            offsets[index] += 1
+
+    on_node(tmp_path, scenario)
+
+
+def test_a_request_that_names_its_topic_by_id_is_answered_with_the_same_bytes(
+    tmp_path: Path,
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        topic_id = (await create_topic(wire, TOPIC)).topic_id
+        partition = request().topic_data[0].partition_data
+        topic = TopicProduceData(topic_id=topic_id, partition_data=partition)
+        message = request(topic_data=(topic,))
+        template = template_of(message, 13)
+        reply = template.handle(node.broker, frame_of(message, 13, 5))
+        node.broker.write_held()
+        found = TopicProduceResponse(
+            topic_id=topic_id,
+            partition_responses=(
+                PartitionProduceResponse(index=0, base_offset=0, log_start_offset=0),
+            ),
+        )
+        general = encode_response(ProduceResponse(responses=(found,)), 13, 5)
+        assert b"".join(reply()) == b"".join(general)
+
+    on_node(tmp_path, scenario)
+
+
+def test_the_id_of_a_topic_that_was_made_anew_does_not_fit(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        topic_id = (await create_topic(wire, TOPIC)).topic_id
+        partition = request().topic_data[0].partition_data
+        topic = TopicProduceData(topic_id=topic_id, partition_data=partition)
+        message = request(topic_data=(topic,))
+        assert (await wire.send(message, 13)).responses[0].partition_responses[0].error_code == 0
+        template = template_of(message, 13)
+        await wire.send(
+            DeleteTopicsRequest(timeout_ms=5_000, topics=(DeleteTopicState(name=TOPIC),)), 6
+        )
+        await create_topic(wire, TOPIC)
+        assert template.handle(node.broker, frame_of(message, 13, 5)) is None
+        answer = await wire.send(message, 13)
+        code = answer.responses[0].partition_responses[0].error_code
+        assert code == ErrorCode.UNKNOWN_TOPIC_ID
+
+    on_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_request_that_does_not_fit_is_left_to_the_general_way(
+    tmp_path: Path, version: int
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, TOPIC, partitions=3)
+        template = template_of(request(), version)
+        other = TopicProduceData(
+            name=TopicName("other!"), partition_data=request().topic_data[0].partition_data
+        )
+        for message in (
+            request(timeout_ms=7),
+            request(acks=1),
+            request(topic_data=(other,)),
+            request(topic_data=()),
+            request(topic_data=request().topic_data * 2),
+            request(index=9),
+            request(transactional_id=TransactionalId("t")),
+        ):
+            assert template.handle(node.broker, frame_of(message, version, 5)) is None
+        assert template.handle(node.broker, frame_of(request(), version - 1, 5)) is None
+        assert template.handle(node.broker, frame_of(request(), version, 5, "another")) is None
+
+    on_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_frame_cut_anywhere_is_left_to_the_general_way(tmp_path: Path, version: int) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, TOPIC)
+        template = template_of(request(), version)
+        whole = frame_of(request(), version, 5)
+        for size in range(len(whole)):
+            assert template.handle(node.broker, whole[:size]) is None
+        longer = memoryview(bytearray(whole) + b"\0")
+        assert template.handle(node.broker, longer) is None
+
+    on_node(tmp_path, scenario)
+
+
+def test_only_the_common_kind_becomes_a_template() -> None:
+    assert template_of(request(acks=0), 9) is None
+    assert template_of(request(data=b""), 9) is None
+    assert template_of(request(topic_data=()), 9) is None
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_with_a_transactional_id_only_records_of_an_open_transaction_fit(
+    tmp_path: Path, version: int
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, TOPIC)
+        log = log_of(node, TOPIC)
+        transactional = TransactionalId("t")
+        template = template_of(request(transactional_id=transactional), version)
+
+        def fits(data: bytes) -> bool:
+            frame = frame_of(request(data=data, transactional_id=transactional), version, 5)
+            return template.handle(node.broker, frame) is not None
+
+        first, second = (transactional_batch([b"x"], 7, 0, sequence) for sequence in range(2))
+        assert not fits(first)
+        guard = log.producer_state.start_transaction_verification(7, 0, 0, True, 0)
+        log.append_as_leader(bytearray(first), 0, verification_guard=guard)
+        assert not fits(records(20))
+        assert not fits(transactional_batch([b"x"], 8, 0, 0))
+        assert not fits(transactional_batch([b"x"], 7, 1, 0))
+        assert not fits(second[:60])
+        assert log.log_end_offset == 1
+        assert fits(second)
+        assert log.log_end_offset == 2
+
+    on_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", [8, 12])
+def test_errors_are_the_same_by_both_ways(tmp_path: Path, version: int) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, TOPIC)
+        good = await wire.send(request(), version)
+        assert good.responses[0].partition_responses[0].error_code == 0
+        damaged = bytearray(records(20))
+        damaged[-1] ^= 1
+        answers = []
+        async with await Wire.connect(node) as other:
+            for client in (wire, other):
+                response = await client.send(request(data=bytes(damaged)), version)
+                answers.append(response.responses[0].partition_responses[0])
+        assert answers[0] == answers[1]
+        assert answers[0].error_code == ErrorCode.CORRUPT_MESSAGE
+        again = await wire.send(request(), version)
+        assert again.responses[0].partition_responses[0].base_offset == 1
+
+    on_node(tmp_path, scenario)
