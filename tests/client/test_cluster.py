@@ -12,7 +12,7 @@ import pytest
 from dohle.client.cluster import Cluster
 from dohle.client.config import ClientConfig
 from dohle.client.errors import ClientClosed, ConnectionClosed, TimedOut
-from dohle.client.metadata import Broker, ClusterMetadata
+from dohle.client.metadata import BrokerInfo, ClusterMetadata
 from dohle.client.net.backoff import Backoff
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
@@ -264,7 +264,7 @@ def test_a_leader_that_an_error_names_is_taken_if_it_is_newer() -> None:
             assert (await cluster.leader_of(FIRST))[0].node_id == 1
             cluster.note_leader(FIRST, BrokerId(9), 6)
             assert (await cluster.leader_of(FIRST))[0].node_id == 1
-            cluster.note_leader(FIRST, BrokerId(9), 6, [Broker(BrokerId(9), "there", 1)])
+            cluster.note_leader(FIRST, BrokerId(9), 6, [BrokerInfo(BrokerId(9), "there", 1)])
             assert (await cluster.leader_of(FIRST))[0].host == "there"
 
     within(10, body())

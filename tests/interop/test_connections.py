@@ -109,7 +109,7 @@ def test_an_error_among_pipelined_requests_leaves_the_others_alone(wire: Wire, t
 
 
 def test_requests_behind_a_long_poll_wait_for_it(broker: Broker, wire: Wire, topic: str) -> None:
-    waiting = broker.node.broker.waiting
+    waiting = broker.node.broker.purgatory
     wait_until(lambda: len(waiting) == 0)
     polled = wire.send(fetch_request(topic, wait_ms_max=15_000), 12)
     behind = wire.send(ASK_VERSIONS, 3)
@@ -138,7 +138,7 @@ def test_a_long_poll_ends_when_its_time_is_up(wire: Wire, topic: str) -> None:
 
 
 def test_a_client_that_leaves_during_a_long_poll_is_forgotten(broker: Broker, topic: str) -> None:
-    waiting = broker.node.broker.waiting
+    waiting = broker.node.broker.purgatory
     wait_until(lambda: len(waiting) == 0)
     with Wire(broker.bootstrap) as wire:
         wire.send(fetch_request(topic, wait_ms_max=600_000), 12)

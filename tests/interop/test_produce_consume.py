@@ -242,7 +242,7 @@ def test_a_waiting_consumer_gets_what_is_written_later(
     broker: Broker, topic: str, client: Client
 ) -> None:
     client.write(broker.bootstrap, topic, SAMPLES[:3])
-    waiting = broker.node.broker.waiting
+    waiting = broker.node.broker.purgatory
     wait_until(lambda: len(waiting) == 0)
     with ThreadPoolExecutor() as threads:
         wait_ms_max = 20_000
@@ -275,7 +275,7 @@ def test_an_offset_out_of_range_is_reset_to_the_end(
     broker: Broker, topic: str, client: Client
 ) -> None:
     client.write(broker.bootstrap, topic, SAMPLES)
-    waiting = broker.node.broker.waiting
+    waiting = broker.node.broker.purgatory
     wait_until(lambda: len(waiting) == 0)
 
     with ThreadPoolExecutor() as threads:

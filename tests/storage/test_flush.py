@@ -190,15 +190,15 @@ def test_appends_that_were_held_are_not_written_by_the_thread_that_flushes() -> 
     node = Node(LogConfig(flush_ms=1_000))
     append(node.log, data(1))
     node.clock.advance(1_000)
-    held = data(1)
-    node.log.append_as_leader(memoryview(held), LEADER_EPOCH, hold=True)
+    unwritten = data(1)
+    node.log.append_as_leader(memoryview(unwritten), LEADER_EPOCH, defer_write=True)
     due = only(node.manager.due_flushes())
     later = data(1)
-    node.log.append_as_leader(memoryview(later), LEADER_EPOCH, hold=True)
+    node.log.append_as_leader(memoryview(later), LEADER_EPOCH, defer_write=True)
 
     def answer_and_use_buffers_again() -> None:
-        node.log.write_held()
-        held[:] = later[:] = b"\xee" * BATCH_SIZE
+        node.log.write_appends()
+        unwritten[:] = later[:] = b"\xee" * BATCH_SIZE
 
     log_file = node.path(name_of(0, ".log"))
     node.disk.interrupt(Operation.SYNC, log_file, answer_and_use_buffers_again)

@@ -51,7 +51,7 @@ from dohle.client.errors import ClientClosed, ConnectionClosed, TimedOut
 from dohle.client.group.membership import GroupMetadata
 from dohle.client.group.offsets import OffsetAndMetadata
 from dohle.client.group.rebalance_listener import RebalanceListener
-from dohle.client.metadata import Broker, ClusterMetadata, PartitionInfo, TopicInfo
+from dohle.client.metadata import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
 from dohle.client.producer.batch import RecordMetadata
 from dohle.client.producer.producer import Producer
 from dohle.client.transactions.ends import PreparedTransaction, end_transaction
@@ -61,8 +61,8 @@ __all__ = [
     "AlterOp",
     "At",
     "Beginning",
-    "Broker",
     "BrokerDescription",
+    "BrokerInfo",
     "ClientClosed",
     "ClientConfig",
     "Cluster",

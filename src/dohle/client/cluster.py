@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Self, TypeVar
 
 from dohle.client.config import ClientConfig
-from dohle.client.coordinators import Coordinators
+from dohle.client.coordinators import CoordinatorRouter
 from dohle.client.errors import (
     ClientClosed,
     ConnectionClosed,
@@ -29,7 +29,7 @@ from dohle.client.errors import (
     answered_error,
     is_retriable,
 )
-from dohle.client.metadata import Broker, ClusterMetadata, PartitionInfo, TopicInfo
+from dohle.client.metadata import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
 from dohle.client.net.addresses import Address, parse_bootstrap
 from dohle.client.net.backoff import Backoff
 from dohle.client.net.connection import SHARED, Channel, Connection
@@ -66,7 +66,7 @@ class Cluster:
             self.config.retry_backoff_ms, self.config.retry_backoff_max_ms, self.rng
         )
         self._bootstrap = parse_bootstrap(bootstrap)
-        self.coordinators = Coordinators(self)
+        self.coordinators = CoordinatorRouter(self)
         self._connections: dict[tuple[Address, Channel], Connection] = {}
         self._opening: dict[tuple[Address, Channel], asyncio.Lock] = {}
         self._channels = 0
@@ -138,7 +138,7 @@ class Cluster:
             return await self.any_connection()
         return await self.connection(self.metadata.controller_id)
 
-    async def brokers(self) -> tuple[Broker, ...]:
+    async def brokers(self) -> tuple[BrokerInfo, ...]:
         """Return all brokers, asking for them if nobody has yet."""
         if not self.metadata.brokers:
             await self.retry("the list of brokers", lambda: self.refresh(()))
@@ -165,7 +165,7 @@ class Cluster:
             )
         return known
 
-    async def leader_of(self, partition: TopicPartition) -> tuple[Broker, PartitionInfo]:
+    async def leader_of(self, partition: TopicPartition) -> tuple[BrokerInfo, PartitionInfo]:
         """Return a partition's leader, or raise a retriable error if there is none now."""
         topic = await self.topic(partition.topic)
         found = topic.partitions.get(partition.partition)
@@ -222,7 +222,7 @@ class Cluster:
         of: TopicPartition,
         leader_id: BrokerId,
         leader_epoch: int,
-        endpoints: Iterable[Broker] = (),
+        endpoints: Iterable[BrokerInfo] = (),
     ) -> None:
         """Take a new leader that a broker named beside an error."""
         self.metadata = self.metadata.with_leader(of, leader_id, leader_epoch, endpoints)

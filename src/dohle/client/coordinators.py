@@ -52,7 +52,7 @@ class CoordinatorKind(IntEnum):
         return "group" if self is CoordinatorKind.GROUP else "transactional id"
 
 
-class Coordinators:
+class CoordinatorRouter:
     """Finds coordinators and remembers them."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -26,7 +26,7 @@ NO_LEADER_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerInfo:
     """A broker and where clients reach it."""
 
     node_id: BrokerId
@@ -69,7 +69,7 @@ class ClusterMetadata:
 
     cluster_id: str | None = None
     controller_id: BrokerId = NO_LEADER
-    brokers: Mapping[BrokerId, Broker] = field(default_factory=dict)
+    brokers: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
     topics: Mapping[TopicName, TopicInfo] = field(default_factory=dict)
     #: Why there is nothing about a topic that was asked for.
     errors: Mapping[TopicName, KafkaError] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class ClusterMetadata:
         topic = self.topics.get(of.topic)
         return None if topic is None else topic.partitions.get(of.partition)
 
-    def leader(self, of: TopicPartition) -> Broker | None:
+    def leader(self, of: TopicPartition) -> BrokerInfo | None:
         """Return the broker that leads a partition, if both are known."""
         partition = self.partition(of)
         return None if partition is None else self.brokers.get(partition.leader_id)
@@ -103,7 +103,7 @@ class ClusterMetadata:
                 errors.pop(entry.name, None)
                 topics[entry.name] = _topic(entry, self.topics.get(entry.name))
         brokers = {
-            broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack)
+            broker.node_id: BrokerInfo(broker.node_id, broker.host, broker.port, broker.rack)
             for broker in answer.brokers
         }
         return ClusterMetadata(
@@ -115,7 +115,7 @@ class ClusterMetadata:
         of: TopicPartition,
         leader_id: BrokerId,
         leader_epoch: int,
-        endpoints: Iterable[Broker] = (),
+        endpoints: Iterable[BrokerInfo] = (),
     ) -> ClusterMetadata:
         """Return the view after a broker named a partition's new leader (KIP-951)."""
         known = self.partition(of)

@@ -1,7 +1,7 @@
 """What handlers work with: the image, the partitions here, and the requests that wait.
 
 Also where a change of the image takes effect (``publish``), and where the appends of a read event
-become one write per partition (``write_held``).
+become one write per partition (``write_appends``).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dohle.metadata.image import ClusterImage, ResourceType, TopicImage
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.api_versions import ApiVersionsResponse
 from dohle.replication.fetch_sessions import FetchSessionCache
-from dohle.replication.waiting import Waiting
+from dohle.replication.purgatory import Purgatory
 from dohle.server.coordinators.setup import Coordinators
 from dohle.server.handlers.api_versions import unsupported_version_response
 from dohle.server.net.dispatch import Handler
 from dohle.server.net.slices import Slices
-from dohle.server.partitions.delayed_fetch import ParkedFetch
+from dohle.server.partitions.delayed_fetch import DelayedFetch
 from dohle.server.partitions.partitions import Partition, Partitions
 from dohle.server.partitions.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
 from dohle.server.quorum.controller import Controller
@@ -38,7 +38,7 @@ from dohle.storage.directory.manager import LogManager
 logger = logging.getLogger("dohle.server")
 
 
-class Broker:
+class BrokerServer:
     """One broker's state, all of it touched on the loop only."""
 
     def __init__(
@@ -75,14 +75,14 @@ class Broker:
             slots=config.get_int("max.incremental.fetch.session.cache.slots"), rng=rng
         )
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
-        self.waiting: Waiting[TopicPartition, ParkedFetch] = Waiting()
+        self.purgatory: Purgatory[TopicPartition, DelayedFetch] = Purgatory()
         self.txn_markers = TxnMarkers(self)
         self.coordinators = Coordinators(self, act=self.txn_markers.write)
         self.groups = self.coordinators.groups
         self.transactions = self.coordinators.transactions
         self.txn_verification = TxnVerification(self, LocalCoordinators(self))
         self._broker_values: ConfigValues | None = None
-        self._held: dict[TopicPartition, Partition] = {}
+        self._unwritten: dict[TopicPartition, Partition] = {}
         self._expiry: TimerHandle | None = None
         self._expiry_ms = 0
 
@@ -185,7 +185,7 @@ class Broker:
         except KafkaError as error:
             logger.error("topic %s cannot be deleted from disk: %s", topic.name, error)
         for key in keys:
-            self._held.pop(key, None)
+            self._unwritten.pop(key, None)
             self._recheck(key)
 
     def _configure_logs(self) -> None:
@@ -206,20 +206,20 @@ class Broker:
 
     # Appends and those who wait for them
 
-    def hold(self, partition: Partition) -> None:
+    def note_unwritten(self, partition: Partition) -> None:
         """Take note that a partition has appends that are not written yet."""
-        self._held[partition.key] = partition
+        self._unwritten[partition.key] = partition
 
-    def write_held(self) -> None:
+    def write_appends(self) -> None:
         """Write what was appended since the last time: one system call for each partition."""
-        if not self._held:
+        if not self._unwritten:
             return
-        held, self._held = self._held, {}
+        unwritten, self._unwritten = self._unwritten, {}
         told: list[tuple[Callable[[bool], None], bool]] = []
-        for partition in held.values():
+        for partition in unwritten.values():
             log = partition.log
             try:
-                log.write_held()
+                log.write_appends()
                 written = True
                 log.update_high_watermark(log.log_end_offset)
             except KafkaError:
@@ -239,15 +239,15 @@ class Broker:
                 tell(written)
             except Exception:
                 logger.exception("a coordinator failed to take in what was written")
-        if len(self.waiting):
-            for key in held:
+        if len(self.purgatory):
+            for key in unwritten:
                 self._recheck(key)
 
     def _recheck(self, key: TopicPartition) -> None:
-        for parked in self.waiting.progress(key):
-            parked.request.recheck()
+        for delayed in self.purgatory.progress(key):
+            delayed.request.recheck()
 
-    def expire_waiting_at(self, deadline_ms: int) -> None:
+    def expire_delayed_at(self, deadline_ms: int) -> None:
         """See to it that a request that waits until then is answered then."""
         if self._expiry is not None:
             if deadline_ms >= self._expiry_ms:
@@ -255,15 +255,15 @@ class Broker:
             self._expiry.cancel()
         self._expiry_ms = deadline_ms
         delay_ms = max(0, deadline_ms - self.clock.monotonic_ms())
-        self._expiry = self.loop.call_later(delay_ms / 1000, self._expire_waiting)
+        self._expiry = self.loop.call_later(delay_ms / 1000, self._expire_delayed)
 
-    def _expire_waiting(self) -> None:
+    def _expire_delayed(self) -> None:
         self._expiry = None
-        for parked in self.waiting.expire(self.clock.monotonic_ms()):
-            parked.request.expire()
-        following = self.waiting.next_deadline_ms()
+        for delayed in self.purgatory.expire(self.clock.monotonic_ms()):
+            delayed.request.expire()
+        following = self.purgatory.next_deadline_ms()
         if following is not None:
-            self.expire_waiting_at(following)
+            self.expire_delayed_at(following)
 
     # Answers that need no handler
 

@@ -36,7 +36,7 @@ from dohle.protocol.messages.broker_registration import (
 from dohle.protocol.messages.broker_registration import (
     Listener as RegisteredListener,
 )
-from dohle.server.broker import Broker
+from dohle.server.broker import BrokerServer
 from dohle.server.net.dispatch import Dispatcher
 from dohle.server.net.listener import ConnectionLimits, ListeningSocket
 from dohle.server.partitions.partitions import log_config
@@ -155,7 +155,7 @@ class Node:
         handlers = all_handlers(
             two_phase_commit=self.config.get_bool("transaction.two.phase.commit.enable")
         )
-        self.broker = Broker(
+        self.broker = BrokerServer(
             self._loop,
             self.config,
             self.cluster_id,
@@ -330,7 +330,7 @@ class Node:
         if self._flushes:
             await asyncio.wait(self._flushes)
         await self.broker.moves.stop()
-        self.broker.write_held()
+        self.broker.write_appends()
         self.broker.txn_markers.stop()
         self.broker.coordinators.close()
         for listener in self.listeners:

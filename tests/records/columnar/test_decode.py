@@ -48,7 +48,7 @@ NOW_MS = 1_700_000_000_000
 
 thorough = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 
-Shape = tuple[int, bytes | None, bytes | None, tuple[Header, ...]]
+Layout = tuple[int, bytes | None, bytes | None, tuple[Header, ...]]
 
 payloads = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=10), payloads), max_size=4).map(tuple)
@@ -58,7 +58,7 @@ mixed_shapes = st.lists(
 )
 
 
-def alike(count: int, key: int, value: int, step_ms: int, seed: int) -> list[Shape]:
+def alike(count: int, key: int, value: int, step_ms: int, seed: int) -> list[Layout]:
     rng = random.Random(seed)
     return [
         (NOW_MS + index * step_ms, rng.randbytes(key) if key else None, rng.randbytes(value), ())
@@ -79,7 +79,7 @@ shapes = mixed_shapes | like_shapes
 
 
 def built(
-    shapes: Sequence[Shape],
+    shapes: Sequence[Layout],
     base_offset: int = 0,
     codec: Codec = Codec.NONE,
     *,
@@ -112,7 +112,7 @@ def with_checksum(batch: bytearray) -> bytearray:
 
 @given(shapes=shapes, codec=st.sampled_from(Codec), gap=st.integers(0, 100))
 @thorough
-def test_records_are_those_of_the_reader(shapes: list[Shape], codec: Codec, gap: int) -> None:
+def test_records_are_those_of_the_reader(shapes: list[Layout], codec: Codec, gap: int) -> None:
     data = bytes(built(shapes, 1000, codec, gap=gap))
     rows, next_offset = decoded(data)
     assert rows == read_singly(data)
@@ -325,7 +325,7 @@ def test_every_single_byte_may_be_damaged_behind_a_good_checksum(codec: Codec) -
 )
 @thorough
 def test_damaged_batches_give_the_readers_error_or_its_records(
-    shapes: list[Shape], changes: list[tuple[int, int]], fix: bool
+    shapes: list[Layout], changes: list[tuple[int, int]], fix: bool
 ) -> None:
     damaged = built(shapes)
     for position, byte in changes:

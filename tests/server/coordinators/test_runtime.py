@@ -57,7 +57,7 @@ def test_records_of_a_transaction_count_when_its_marker_is_written(tmp_path: Pat
             runtime.append_marker(
                 0, PRODUCER, is_commit=is_commit, coordinator_epoch=0, transaction_version=1
             )
-            node.broker.write_held()
+            node.broker.write_appends()
             assert machine.counts == expected
         again = await loaded(runtime_on(node))
         assert again.counts == {"a": 1}
@@ -170,7 +170,7 @@ def test_a_late_answer_is_made_when_the_record_is_written(tmp_path: Path) -> Non
         answer = runtime.submit_late("k", command, refused)
         assert callable(answer)
         assert log.high_watermark < log.log_end_offset
-        node.broker.write_held()
+        node.broker.write_appends()
         assert log.high_watermark == log.log_end_offset
         assert answer() == HeartbeatResponse(throttle_time_ms=7)
 
@@ -185,7 +185,7 @@ def test_a_late_answer_is_a_refusal_if_the_record_could_not_be_written(tmp_path:
         fs.writes[f"{TOPIC}-0"] = OSError(errno.EIO, "broken")
         answer = runtime.submit_late("k", lambda m, t: m.count("a", t), refused)
         assert callable(answer)
-        node.broker.write_held()
+        node.broker.write_appends()
         assert answer() == HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
         fs.writes.clear()
 

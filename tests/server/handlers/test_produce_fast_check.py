@@ -29,8 +29,8 @@ from dohle.protocol.messages.produce import (
 )
 from dohle.records.batch import CONTROL_FLAG, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG, Codec
 from dohle.records.builder import BatchBuilder
-from dohle.server.handlers.produce import append
 from dohle.server.node import Node
+from dohle.server.partitions.appends import append
 from dohle.server.partitions.partitions import Partition
 from dohle.server.shortcuts.produce import ProduceTemplate
 from dohle.testing.simulation.files import SimulatedFileSystem
@@ -199,7 +199,7 @@ class Side:
 
     def _choose_way(self) -> None:
         if not self._short:
-            self.partition.takes_plain = False
+            self.partition.allows_fast_check = False
 
     def configure(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
@@ -216,7 +216,7 @@ class Side:
         self._add()
 
     def write(self) -> None:
-        self.node.broker.write_held()
+        self.node.broker.write_appends()
 
     def produce(self, records: bytes) -> Callable[[], bytes]:
         """Send a request; the answer can be asked for once everything is written."""
@@ -242,7 +242,7 @@ class Side:
         ]
         since = (active._bytes_since_index_entry, active._first_batch_timestamp)
         flush = (log.flush_due_ms, log.flush_wanted_up_to)
-        return (*state_of(log), indexes, [bytes(one) for one in active._held], since, flush)
+        return (*state_of(log), indexes, [bytes(one) for one in active._unwritten], since, flush)
 
 
 def batch_for(step: Produce, log_state: Partition) -> bytes:

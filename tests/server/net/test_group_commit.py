@@ -17,7 +17,7 @@ import pytest
 from dohle.core.errors import ErrorCode
 from dohle.protocol.apis import ApiKey
 from dohle.server.net.connection import Connection
-from dohle.server.net.group_commit import Crowd
+from dohle.server.net.group_commit import GroupCommit
 from dohle.server.net.outcome import Frame
 from dohle.server.node import Node
 from dohle.storage.files import Buffer
@@ -69,7 +69,7 @@ class Client:
 
 def test_those_who_come_together_settle_at_the_end_of_the_turn() -> None:
     loop, clients = Loop(), [Client() for _ in range(5)]
-    crowd = Crowd(loop.call_soon)
+    crowd = GroupCommit(loop.call_soon)
     for turn in range(1, 100):
         assert [crowd.take(client) for client in clients] == [True] * 5
         assert [client.settled for client in clients] == [turn - 1] * 5
@@ -79,7 +79,7 @@ def test_those_who_come_together_settle_at_the_end_of_the_turn() -> None:
 
 def test_who_comes_alone_waits_only_now_and_then() -> None:
     loop, client = Loop(), Client()
-    crowd = Crowd(loop.call_soon)
+    crowd = GroupCommit(loop.call_soon)
     waited = 0
     for _ in range(1_000):
         waited += crowd.take(client)
@@ -90,7 +90,7 @@ def test_who_comes_alone_waits_only_now_and_then() -> None:
 
 def test_a_crowd_is_noticed_after_a_while_alone() -> None:
     loop, clients = Loop(), [Client() for _ in range(5)]
-    crowd = Crowd(loop.call_soon)
+    crowd = GroupCommit(loop.call_soon)
     assert crowd.take(clients[0])
     loop.turn()
     assert not crowd.take(clients[0])
@@ -260,7 +260,7 @@ class Failing(Client):
 
 def test_one_that_fails_does_not_keep_the_others_waiting() -> None:
     loop, clients = Loop(), [Client(), Failing(), Client()]
-    crowd = Crowd(loop.call_soon)
+    crowd = GroupCommit(loop.call_soon)
     for client in clients:
         crowd.take(client)
     loop.turn()

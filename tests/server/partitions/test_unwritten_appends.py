@@ -62,11 +62,11 @@ async def values(wire: Wire, topic: str) -> list[bytes | None]:
     return [record.value for one in batches(found.records or b"") for record in one.records()]
 
 
-async def park(node: Node, wire: Wire, request: FetchRequest) -> None:
+async def delay(node: Node, wire: Wire, request: FetchRequest) -> None:
     """Send a fetch, and return when it waits."""
-    before = len(node.broker.waiting)
+    before = len(node.broker.purgatory)
     await wire.post(request, FETCH_VERSION)
-    await until(lambda: len(node.broker.waiting) == before + 1)
+    await until(lambda: len(node.broker.purgatory) == before + 1)
 
 
 async def produce_to_both(wire: Wire, value: bytes) -> dict[str, int]:
@@ -94,7 +94,7 @@ def test_a_parked_fetch_that_cannot_read_costs_no_acknowledged_record(
         ):
             await create_topic(producer, "a")
             await create_topic(producer, "b")
-            await park(node, consumer, fetch_of("a", wait_ms=FOREVER_MS))
+            await delay(node, consumer, fetch_of("a", wait_ms=FOREVER_MS))
             fs.reads["/a-0/"], fs.reads_spared = fault, spared
             codes = await produce_to_both(producer, b"first")
             assert codes["b"] == 0
@@ -137,8 +137,8 @@ def test_a_parked_fetch_that_cannot_read_at_its_end_leaves_the_others_answered(
                 await create_topic(wire, topic)
                 assert (await produce(wire, topic, batch(b"x"))).error_code == 0
             # The one that fails comes first, and both are due in the same moment.
-            await park(node, failing, fetch_of("a", wait_ms=50, min_bytes=100_000))
-            await park(node, other, fetch_of("b", wait_ms=50, min_bytes=100_000))
+            await delay(node, failing, fetch_of("a", wait_ms=50, min_bytes=100_000))
+            await delay(node, other, fetch_of("b", wait_ms=50, min_bytes=100_000))
             fs.reads["/a-0/"], fs.reads_spared = fault, spared
             clock.advance(50)
             answer = await other.answer(FetchRequest.API_KEY, FETCH_VERSION)
@@ -149,7 +149,7 @@ def test_a_parked_fetch_that_cannot_read_at_its_end_leaves_the_others_answered(
                 assert code == ErrorCode.KAFKA_STORAGE_ERROR
             else:
                 assert await failing.is_closed()
-            assert len(node.broker.waiting) == 0
+            assert len(node.broker.purgatory) == 0
 
     asyncio.run(run())
 

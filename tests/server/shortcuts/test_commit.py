@@ -128,7 +128,7 @@ def test_a_commit_that_fits_is_answered_with_the_same_bytes(tmp_path: Path, vers
             message = by_id(node, request(offset))
             late = template.handle(node.broker, frame_of(message, version, -offset % 1000))
             assert late is not None
-            node.broker.write_held()
+            node.broker.write_appends()
             general = encode_response(commit_answer(message, NONE), version, -offset % 1000)
             assert joined(late()) == b"".join(general)
             assert await offsets(node, wire) == {("orders", 0): offset, ("orders", 2): offset}
@@ -221,7 +221,7 @@ def test_a_coordinator_that_is_not_here_is_told_by_the_general_way(tmp_path: Pat
     async def scenario(node: Node, wire: Wire) -> None:
         template = template_of(request())
         assert template.handle(node.broker, frame_of(request())) is not None
-        node.broker.write_held()
+        node.broker.write_appends()
         node.broker.groups.resign(0)
         assert template.handle(node.broker, frame_of(request())) is None
         assert codes(await wire.send(request(), 9)) == {ErrorCode.NOT_COORDINATOR}
@@ -248,7 +248,7 @@ def test_a_commit_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
             late = template_of(request()).handle(node.broker, frame_of(request()))
             assert late is not None
             fs.writes[CONSUMER_OFFSETS] = OSError("the disk is gone")
-            node.broker.write_held()
+            node.broker.write_appends()
             refused = commit_answer(request(), ErrorCode.NOT_COORDINATOR)
             assert joined(late()) == b"".join(encode_response(refused, 9, 5))
 
@@ -311,7 +311,7 @@ def test_after_a_template_in_vain_the_next_ones_are_not_prepared(tmp_path: Path)
 # Whatever is committed
 
 
-class Shape(NamedTuple):
+class Layout(NamedTuple):
     """What commits are the same in: topics with partitions, and the metadata of each."""
 
     topics: list[tuple[str, list[tuple[int, str | None]]]]
@@ -319,11 +319,11 @@ class Shape(NamedTuple):
 
 def shapes_of(
     topics: list[str], index_max: int, metadata: list[str | None], partitions_min: int
-) -> st.SearchStrategy[Shape]:
+) -> st.SearchStrategy[Layout]:
     partitions = st.tuples(st.integers(0, index_max), st.sampled_from(metadata))
     of_topic = st.lists(partitions, min_size=partitions_min, max_size=6)
     named = st.tuples(st.sampled_from(topics), of_topic)
-    return st.lists(named, min_size=1, max_size=3).map(Shape)
+    return st.lists(named, min_size=1, max_size=3).map(Layout)
 
 
 _METADATA = [None, "", "m", "\u00fc" * 6]
@@ -341,7 +341,7 @@ _TAGS: st.SearchStrategy[tuple[Tags, Tags, Tags]] = st.tuples(
 
 
 def commit_of(
-    shape: Shape, tags: tuple[Tags, Tags, Tags], node: Node, numbers: st.DataObject
+    shape: Layout, tags: tuple[Tags, Tags, Tags], node: Node, numbers: st.DataObject
 ) -> OffsetCommitRequest:
     image = node.broker.image
     topics = []
@@ -419,7 +419,7 @@ def test_commits_by_one_connection_come_to_the_same_as_by_many(tmp_path: Path) -
         def check(
             data: st.DataObject,
             version: int,
-            shapes: list[Shape],
+            shapes: list[Layout],
             turns: list[int],
             tags: tuple[Tags, Tags, Tags],
         ) -> None:

@@ -68,7 +68,7 @@ def test_a_request_that_fits_is_answered_with_the_same_bytes(
             frame = frame_of(request(index, records(size)), version, 100 + number, client_id)
             reply = template.handle(node.broker, frame)
             assert reply is not None, size
-            node.broker.write_held()
+            node.broker.write_appends()
             partition = PartitionProduceResponse(
                 index=index, base_offset=offsets[index], log_start_offset=0
             )
@@ -90,7 +90,7 @@ def test_a_request_that_names_its_topic_by_id_is_answered_with_the_same_bytes(
         message = request(topic_data=(topic,))
         template = template_of(message, 13)
         reply = template.handle(node.broker, frame_of(message, 13, 5))
-        node.broker.write_held()
+        node.broker.write_appends()
         found = TopicProduceResponse(
             topic_id=topic_id,
             partition_responses=(

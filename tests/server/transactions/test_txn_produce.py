@@ -22,9 +22,9 @@ from dohle.server.coordinators.topics import TRANSACTION_STATE
 from dohle.server.node import Node
 from dohle.server.transactions.verification import (
     ClientSupport,
-    Coordinators,
     LocalCoordinators,
-    Transaction,
+    TransactionClaim,
+    TransactionCoordinators,
     TxnVerification,
     produce_error,
 )
@@ -312,13 +312,13 @@ def test_a_partition_without_a_leader_asks_nobody(tmp_path: Path) -> None:
 class SlowCoordinators:
     """A way to the coordinator on which answers are held up."""
 
-    def __init__(self, inner: Coordinators) -> None:
+    def __init__(self, inner: TransactionCoordinators) -> None:
         self._inner = inner
         self.agreed = asyncio.Event()
         self.release = asyncio.Event()
 
     async def add_or_verify(
-        self, transaction: Transaction, partitions: Collection[TopicPartition]
+        self, transaction: TransactionClaim, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
         answer = await self._inner.add_or_verify(transaction, partitions)
         self.agreed.set()

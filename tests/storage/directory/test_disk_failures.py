@@ -206,7 +206,7 @@ def test_a_disk_that_fails_at_any_call_takes_the_directory_offline(call: str) ->
         append(log, data(2), data(2))
         log.roll()
     append(log, data(1))
-    log.append_as_leader(data(1), LEADER_EPOCH, hold=True)
+    log.append_as_leader(data(1), LEADER_EPOCH, defer_write=True)
     operation, attempt = FAILING[call]
     node.disk.fail(operation, "/a", errno.EIO)
     refuses(STORAGE_ERROR, lambda: attempt(log))

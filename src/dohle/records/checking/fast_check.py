@@ -1,6 +1,6 @@
 """The batch that most producers send: nothing to put right, and no rule that asks for more.
 
-:func:`plain_batch` accepts a part of what ``validation`` accepts and returns unchanged, and looks
+:func:`fast_check` accepts a part of what ``validation`` accepts and returns unchanged, and looks
 at the checksum too, without the objects that the general way makes. It never refuses: what it does
 not know goes the general way, which says what is wrong, or puts it right.
 """
@@ -30,7 +30,7 @@ from dohle.records.compression.codecs import Codec, codec_of
 from dohle.records.record import NO_TIMESTAMP
 
 
-class PlainBatch(NamedTuple):
+class FastCheckedBatch(NamedTuple):
     """What a log needs to know of a batch with no flag, or just the one, beside its bytes.
 
     It may be compressed.
@@ -46,8 +46,8 @@ class PlainBatch(NamedTuple):
     is_transactional: bool = False
 
 
-def takes_plain_batches(rules: ValidationRules) -> bool:
-    """Tell whether a topic's rules ask nothing that ``plain_batch`` does not look at."""
+def allows_fast_check(rules: ValidationRules) -> bool:
+    """Tell whether a topic's rules ask nothing that ``fast_check`` does not look at."""
     return (
         not rules.compacted
         and not rules.log_append_time
@@ -56,13 +56,13 @@ def takes_plain_batches(rules: ValidationRules) -> bool:
     )
 
 
-def plain_batch(
+def fast_check(
     view: memoryview, rules: ValidationRules, now_ms: int, *, is_transactional: bool = False
-) -> PlainBatch | None:
+) -> FastCheckedBatch | None:
     """Return the one batch that fills ``view``, in writable memory, if all is well with it.
 
     None if it has to go the general way, be it only that it belongs to a transaction and is not
-    expected to, or the other way round. The rules must be such that ``takes_plain_batches``.
+    expected to, or the other way round. The rules must be such that ``allows_fast_check``.
     """
     try:
         (
@@ -116,7 +116,7 @@ def plain_batch(
         or now_ms - low > rules.timestamp_before_max_ms
     ):
         return None
-    return PlainBatch(
+    return FastCheckedBatch(
         view,
         last_offset_delta,
         max_timestamp,

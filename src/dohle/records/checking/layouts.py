@@ -18,16 +18,16 @@ from dohle.records.varint import read_varint
 
 #: For how many records shapes are kept. With fewer there is little to gain; with more a scan, which
 #: looks at records of one size column by column, is as fast.
-SHAPED = range(3, 49)
+SAME_LAYOUT = range(3, 49)
 #: How many are kept: those of a few hundred topics.
-SHAPES_MAX = 512
+LAYOUTS_MAX = 512
 _EVEN = bytes(range(0, 0x100, 2))
 
 #: By number of records and size; None if it was seen once. When it is full it begins anew.
-_shapes: dict[tuple[int, int], Shape | None] = {}
+_layouts: dict[tuple[int, int], Layout | None] = {}
 
 
-class Shape(NamedTuple):
+class Layout(NamedTuple):
     """The bytes that frame the records of a batch, and where its timestamp deltas are."""
 
     frames: struct.Struct
@@ -106,33 +106,33 @@ def _layout(records: bytes, start: int) -> _Layout | None:
     )
 
 
-def find_shape(count: int, size: int) -> Shape | None:
+def find_layout(count: int, size: int) -> Layout | None:
     """Return the shape that a batch of so many records and bytes may have."""
-    return _shapes.get((count, size))
+    return _layouts.get((count, size))
 
 
-def forget_shape(count: int, size: int) -> None:
+def forget_layout(count: int, size: int) -> None:
     """Let go of a shape that a batch did not have: there may be another one now."""
     # Another thread may have done so.
-    _shapes.pop((count, size), None)
+    _layouts.pop((count, size), None)
 
 
 def forget_all() -> None:
     """Let go of all shapes."""
-    _shapes.clear()
+    _layouts.clear()
 
 
-def number_of_shapes() -> int:
+def number_of_layouts() -> int:
     """Return how many are kept, with those that may become some."""
-    return len(_shapes)
+    return len(_layouts)
 
 
-def remember_shape(records: bytes | memoryview, count: int) -> None:
+def remember_layout(records: bytes | memoryview, count: int) -> None:
     """Take note of a good batch, most likely of records of one size, with deltas from zero on."""
     place = count, len(records)
-    if place in _shapes:
-        _shapes[place] = Shape.of(bytes(records), count)
+    if place in _layouts:
+        _layouts[place] = Layout.of(bytes(records), count)
         return
-    if len(_shapes) >= SHAPES_MAX:
+    if len(_layouts) >= LAYOUTS_MAX:
         forget_all()
-    _shapes[place] = None
+    _layouts[place] = None

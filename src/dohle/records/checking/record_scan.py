@@ -21,7 +21,7 @@ from ctypes import addressof, c_char
 from functools import cache
 from typing import NamedTuple
 
-from dohle.records.checking.layouts import SHAPED, find_shape, forget_shape, remember_shape
+from dohle.records.checking.layouts import SAME_LAYOUT, find_layout, forget_layout, remember_layout
 from dohle.records.errors import InvalidRecord
 from dohle.records.record import ONE_BYTE_VARINTS, decode_headers
 from dohle.records.varint import (
@@ -73,17 +73,17 @@ _Template = tuple[int, int, int, int, int, int, int, int]
 def scan_records(records: bytes | memoryview, count: int, base_timestamp: int) -> Summary:
     """Go through ``count`` records, which must fill ``records``; InvalidRecord if they do not."""
     total = len(records)
-    shape = find_shape(count, total)
+    shape = find_layout(count, total)
     deltas = None if shape is None else shape.timestamp_deltas(records)
     if shape is not None and deltas is not None:
         low, high = deltas
         is_consecutive, has_null_key = True, shape.has_null_key
     else:
         if shape is not None:
-            forget_shape(count, total)
+            forget_layout(count, total)
         low, high, is_consecutive, has_null_key, last_size = _follow_records(records, count)
-        if last_size * count == total and is_consecutive and count in SHAPED:
-            remember_shape(records, count)
+        if last_size * count == total and is_consecutive and count in SAME_LAYOUT:
+            remember_layout(records, count)
     low += base_timestamp
     high += base_timestamp
     if low < INT64_MIN or high > INT64_MAX:

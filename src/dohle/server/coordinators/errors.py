@@ -20,6 +20,6 @@ _SAID_OF_COORDINATOR = {
 }
 
 
-def said_of_coordinator(error: KafkaError) -> ErrorCode:
+def coordinator_error_code(error: KafkaError) -> ErrorCode:
     """Return the code that tells a client of a failure."""
     return _SAID_OF_COORDINATOR.get(error.code, error.code)

@@ -12,12 +12,12 @@ from dohle.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from dohle.server.coordinators.errors import said_of_coordinator
+from dohle.server.coordinators.errors import coordinator_error_code
 
 
 def commit_refused(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
     """Return the answer to a commit that the coordinator refuses as a whole."""
-    return commit_answer(request, said_of_coordinator(error))
+    return commit_answer(request, coordinator_error_code(error))
 
 
 def commit_answer(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:

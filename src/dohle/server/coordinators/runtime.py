@@ -32,7 +32,7 @@ from dohle.server.partitions.partitions import Partition
 from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
 
 logger = logging.getLogger("dohle.server")
 
@@ -63,7 +63,7 @@ class CoordinatorRuntime(Generic[M]):
     def __init__(
         self,
         loop: AbstractEventLoop,
-        broker: Broker,
+        broker: BrokerServer,
         kind: Coordinator,
         topic: TopicName,
         make_machine: Callable[[int], M],
@@ -266,7 +266,7 @@ class CoordinatorRuntime(Generic[M]):
         coordinator_epoch: int,
         transaction_version: int,
     ) -> Partition:
-        """Append a transaction's marker, to be written by ``Broker.write_held``."""
+        """Append a transaction's marker, to be written by ``BrokerServer.write_appends``."""
         shard = self._shard(index)
         shard.append_marker(
             producer,
@@ -274,7 +274,7 @@ class CoordinatorRuntime(Generic[M]):
             coordinator_epoch=coordinator_epoch,
             transaction_version=transaction_version,
         )
-        self._broker.hold(shard.partition)
+        self._broker.note_unwritten(shard.partition)
         self._reschedule(shard)
         return shard.partition
 
@@ -304,7 +304,7 @@ class CoordinatorRuntime(Generic[M]):
 
     def _write(self) -> None:
         self._is_write_due = False
-        self._broker.write_held()
+        self._broker.write_appends()
 
     def _wait(self, ticket: Ticket, shard: Shard[M], refuse: Refuse | None) -> Future[Any]:
         future: Future[Any] = self._loop.create_future()
@@ -356,7 +356,7 @@ class CoordinatorRuntime(Generic[M]):
         finally:
             # Also if it was refused: of records that need not be atomic some may be in the log.
             if log.log_end_offset > end_before:
-                self._broker.hold(shard.partition)
+                self._broker.note_unwritten(shard.partition)
 
     def _append_refused(self, shard: Shard[M], effects: Effects, error: KafkaError) -> None:
         logger.warning("%s-%d: %s", self.topic, shard.index, error)

@@ -20,7 +20,7 @@ from dohle.txn.coordinator import TransactionCoordinator
 from dohle.txn.settings import TransactionSettings
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
 
 _TRANSACTION_VERSION = "transaction.version"
 
@@ -28,7 +28,7 @@ _TRANSACTION_VERSION = "transaction.version"
 class ImageTopics:
     """What the group coordinator sees of the newest image."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerServer) -> None:
         self._broker = broker
 
     def id_of(self, name: str) -> Uuid | None:
@@ -64,7 +64,7 @@ class ImageTopics:
 class Coordinators:
     """Both runtimes, and the topics they live in."""
 
-    def __init__(self, broker: Broker, act: Callable[[int, int, object], None]) -> None:
+    def __init__(self, broker: BrokerServer, act: Callable[[int, int, object], None]) -> None:
         """Prepare; ``act`` carries out what transactions ask for."""
         self._broker = broker
         config = broker.config
@@ -161,7 +161,7 @@ class Coordinators:
             runtime.close()
 
 
-def _group_settings(broker: Broker) -> GroupSettings:
+def _group_settings(broker: BrokerServer) -> GroupSettings:
     config = broker.config
     return GroupSettings(
         group_min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),

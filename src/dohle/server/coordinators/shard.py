@@ -22,7 +22,7 @@ from dohle.protocol.record_framing import (
 )
 from dohle.records.batch import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from dohle.records.builder import RECORD_OVERHEAD_MAX, BatchBuilder
-from dohle.records.checking.fast_check import PlainBatch
+from dohle.records.checking.fast_check import FastCheckedBatch
 from dohle.records.compression.codecs import Codec
 from dohle.records.control import build_txn_marker
 from dohle.server.partitions.partitions import Partition
@@ -123,7 +123,7 @@ class Shard(Generic[M]):
         builder.append_all(now_ms, encoded)
         batch = builder.build()
         self._check_leads()
-        if producer is not None or not self._append_plain(batch, len(records), now_ms):
+        if producer is not None or not self._append_fast_checked(batch, len(records), now_ms):
             self._append_batch(batch, guard=guard)
         for record in records:
             self.machine.replay(record, producer)
@@ -136,21 +136,21 @@ class Shard(Generic[M]):
         False, and nothing has changed, if that takes anything out of the ordinary.
         """
         self._check_leads()
-        if not self._append_plain(batch, count, now_ms):
+        if not self._append_fast_checked(batch, count, now_ms):
             return False
         take_in()
         return True
 
-    def _append_plain(self, batch: bytearray, count: int, now_ms: int) -> bool:
+    def _append_fast_checked(self, batch: bytearray, count: int, now_ms: int) -> bool:
         """Append a batch that was built just now, if that takes nothing out of the ordinary."""
         log = self.partition.log
         if self._codec is not Codec.NONE or len(batch) > log.config.max_message_bytes:
             return False
-        plain = PlainBatch(
+        plain = FastCheckedBatch(
             memoryview(batch), count - 1, now_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
         )
         try:
-            return log.append_plain(plain, self.leader_epoch) is not None
+            return log.append_fast_checked(plain, self.leader_epoch) is not None
         except KafkaError as error:
             raise _translated(error) from error
 
@@ -191,7 +191,7 @@ class Shard(Generic[M]):
                 origin=AppendOrigin.COORDINATOR,
                 verification_guard=guard,
                 transaction_version=transaction_version,
-                hold=True,
+                defer_write=True,
             )
         except KafkaError as error:
             raise _translated(error) from error

@@ -17,7 +17,7 @@ from dohle.protocol.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
 
 logger = logging.getLogger("dohle.server")
 
@@ -28,7 +28,7 @@ TRANSACTION_STATE: Final = TopicName("__transaction_state")
 class InternalTopics:
     """Creates them; whoever asks while that is going on waits for the same answer."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerServer) -> None:
         self._broker = broker
         self._creating: dict[TopicName, Future[CreateTopicsResponse]] = {}
 

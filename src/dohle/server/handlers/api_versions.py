@@ -26,14 +26,14 @@ from dohle.protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import Handler, RequestContext
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle_api_versions(
-    broker: Broker, context: RequestContext, request: ApiVersionsRequest
+    broker: BrokerServer, context: RequestContext, request: ApiVersionsRequest
 ) -> ApiVersionsResponse:
     """Tell what this broker serves."""
     if context.version >= 3:

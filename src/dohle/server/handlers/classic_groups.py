@@ -28,12 +28,12 @@ from dohle.protocol.messages.leave_group import (
 )
 from dohle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from dohle.protocol.schema import Response
-from dohle.server.coordinators.errors import said_of_coordinator
+from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.net.callers import caller_of
 from dohle.server.net.dispatch import Handler, serves
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
     from dohle.server.net.outcome import Answer
 
@@ -48,13 +48,13 @@ _NO_PROTOCOL = KafkaError(
 
 
 def handle_join_group(
-    broker: Broker, context: RequestContext, request: JoinGroupRequest
+    broker: BrokerServer, context: RequestContext, request: JoinGroupRequest
 ) -> Answer | Coroutine[Any, Any, JoinGroupResponse]:
     """Let a member join a group; the answer comes when its rebalance is through."""
 
     def refuse(error: KafkaError) -> JoinGroupResponse:
         return JoinGroupResponse(
-            member_id=request.member_id, error_code=said_of_coordinator(error), protocol_name=""
+            member_id=request.member_id, error_code=coordinator_error_code(error), protocol_name=""
         )
 
     caller = caller_of(context)
@@ -83,7 +83,9 @@ def _unnamed(answer: Response) -> JoinGroupResponse:
     return answer if answer.protocol_name else answer.replace(protocol_name=None)
 
 
-def handle_sync_group(broker: Broker, context: RequestContext, request: SyncGroupRequest) -> Answer:
+def handle_sync_group(
+    broker: BrokerServer, context: RequestContext, request: SyncGroupRequest
+) -> Answer:
     """Tell a member its assignment; the answer comes when the leader has sent it."""
     if context.version >= _PROTOCOL_VERSION and None in (
         request.protocol_type,
@@ -100,10 +102,12 @@ def handle_sync_group(broker: Broker, context: RequestContext, request: SyncGrou
 
 
 def _refuse_sync(error: KafkaError) -> SyncGroupResponse:
-    return SyncGroupResponse(error_code=said_of_coordinator(error))
+    return SyncGroupResponse(error_code=coordinator_error_code(error))
 
 
-def handle_heartbeat(broker: Broker, context: RequestContext, request: HeartbeatRequest) -> Answer:
+def handle_heartbeat(
+    broker: BrokerServer, context: RequestContext, request: HeartbeatRequest
+) -> Answer:
     """Keep a member in its group."""
     if not request.group_id:
         return _refuse_heartbeat(_NO_GROUP_ID)
@@ -120,13 +124,13 @@ def _refuse_heartbeat(error: KafkaError) -> HeartbeatResponse:
 
 
 def handle_leave_group(
-    broker: Broker, context: RequestContext, request: LeaveGroupRequest
+    broker: BrokerServer, context: RequestContext, request: LeaveGroupRequest
 ) -> Answer:
     """Let members leave a group."""
 
     def refuse(error: KafkaError) -> LeaveGroupResponse:
         if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
-            return LeaveGroupResponse(error_code=said_of_coordinator(error))
+            return LeaveGroupResponse(error_code=coordinator_error_code(error))
         answers = tuple(
             MemberResponse(
                 member_id=member.member_id,

@@ -37,7 +37,7 @@ from dohle.server.net.dispatch import Handler, serves
 from dohle.server.quorum.metadata_log import METADATA_PARTITION
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 #: Create, alter, describe, cluster action, describe and alter configs, idempotent write: one bit
@@ -48,7 +48,7 @@ _TELLS_NODES = 2
 
 
 def handle_describe_cluster(
-    broker: Broker, context: RequestContext, request: DescribeClusterRequest
+    broker: BrokerServer, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     """Tell who the brokers are."""
     response = queries.describe_cluster(
@@ -65,7 +65,7 @@ def handle_describe_cluster(
 
 
 def handle_describe_quorum(
-    broker: Broker, context: RequestContext, request: DescribeQuorumRequest
+    broker: BrokerServer, context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
     """Tell how the controllers are doing."""
     asked = [
@@ -122,7 +122,7 @@ def _not_the_quorum(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     )
 
 
-def _node(broker: Broker) -> Node:
+def _node(broker: BrokerServer) -> Node:
     return Node(
         node_id=broker.node_id,
         listeners=tuple(
@@ -133,7 +133,7 @@ def _node(broker: Broker) -> Node:
 
 
 async def handle_update_features(
-    broker: Broker, context: RequestContext, request: UpdateFeaturesRequest
+    broker: BrokerServer, context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
     """Raise or lower the levels of features."""
     version = context.version

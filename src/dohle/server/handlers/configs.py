@@ -54,7 +54,7 @@ from dohle.server.broker_loggers import alter_loggers, describe_loggers
 from dohle.server.net.dispatch import Handler, serves
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 _DESCRIBABLE = frozenset(ResourceType) - {ResourceType.UNKNOWN}
@@ -71,7 +71,7 @@ _AnyResult = legacy.AlterConfigsResourceResponse | incremental.AlterConfigsResou
 
 
 def handle_describe_configs(
-    broker: Broker, context: RequestContext, request: DescribeConfigsRequest
+    broker: BrokerServer, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """Tell the configs of resources."""
     unknown = [r.resource_type for r in request.resources if r.resource_type not in _DESCRIBABLE]
@@ -86,7 +86,7 @@ def handle_describe_configs(
 
 
 def _result(
-    broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    broker: BrokerServer, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     try:
         if resource.resource_type == ResourceType.BROKER_LOGGER:
@@ -116,7 +116,7 @@ def _not_described(resource: DescribeConfigsResource, error: KafkaError) -> Desc
     )
 
 
-def _described(broker: Broker, resource: DescribeConfigsResource) -> list[DescribedConfig]:
+def _described(broker: BrokerServer, resource: DescribeConfigsResource) -> list[DescribedConfig]:
     image, names = broker.image, resource.configuration_keys
     dynamic_broker, dynamic_default = image.broker_config(broker.node_id), image.cluster_config()
     match resource.resource_type:
@@ -159,15 +159,15 @@ def _entry(
 
 
 def _logger_configs(
-    broker: Broker, resource: DescribeConfigsResource
+    broker: BrokerServer, resource: DescribeConfigsResource
 ) -> tuple[DescribeConfigsResourceResult, ...]:
     if not resource.resource_name:
-        raise _invalid("Broker id must not be empty")
+        raise _invalid("BrokerServer id must not be empty")
     _check_broker(broker, resource.resource_name)
     return describe_loggers(resource.configuration_keys)
 
 
-def _check_topic(broker: Broker, name: TopicName) -> None:
+def _check_topic(broker: BrokerServer, name: TopicName) -> None:
     reason = topic_name_error(name)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
@@ -175,11 +175,11 @@ def _check_topic(broker: Broker, name: TopicName) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
 
 
-def _check_broker(broker: Broker, name: str) -> None:
+def _check_broker(broker: BrokerServer, name: str) -> None:
     """Accept the name of this broker only."""
     digits = name[1:] if name[:1] in ("+", "-") else name
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _ID_DIGITS_MAX):
-        raise _invalid(f"Broker id must be an integer, but it is: {name}")
+        raise _invalid(f"BrokerServer id must be an integer, but it is: {name}")
     if int(name) != broker.node_id:
         raise _invalid(f"Unexpected broker id, expected {broker.node_id}, but received {name}")
 
@@ -188,7 +188,7 @@ def _check_broker(broker: Broker, name: str) -> None:
 
 
 async def handle_alter_configs(
-    broker: Broker, context: RequestContext, request: legacy.AlterConfigsRequest
+    broker: BrokerServer, context: RequestContext, request: legacy.AlterConfigsRequest
 ) -> legacy.AlterConfigsResponse:
     """Replace the configs of resources."""
 
@@ -208,7 +208,7 @@ async def handle_alter_configs(
 
 
 async def handle_incremental_alter_configs(
-    broker: Broker,
+    broker: BrokerServer,
     context: RequestContext,
     request: incremental.IncrementalAlterConfigsRequest,
 ) -> incremental.IncrementalAlterConfigsResponse:
@@ -266,7 +266,7 @@ def _key(
 
 
 def _check_altered_broker(
-    broker: Broker, resource: legacy.AlterConfigsResource | incremental.AlterConfigsResource
+    broker: BrokerServer, resource: legacy.AlterConfigsResource | incremental.AlterConfigsResource
 ) -> None:
     if resource.resource_type == ResourceType.BROKER and resource.resource_name:
         _check_broker(broker, resource.resource_name)
@@ -276,7 +276,7 @@ def _check_altered_broker(
 
 
 def handle_list_config_resources(
-    broker: Broker, context: RequestContext, request: ListConfigResourcesRequest
+    broker: BrokerServer, context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """Tell which resources have configs."""
     listed = _LISTED_SINCE[context.version]
@@ -293,7 +293,7 @@ def handle_list_config_resources(
     )
 
 
-def _names(broker: Broker, context: RequestContext, kind: ResourceType) -> list[str]:
+def _names(broker: BrokerServer, context: RequestContext, kind: ResourceType) -> list[str]:
     image = broker.image
     match kind:
         case ResourceType.TOPIC:

@@ -31,13 +31,13 @@ from dohle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from dohle.server.coordinators.errors import said_of_coordinator
+from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.handlers.group_admin import GROUP_OPERATIONS
 from dohle.server.net.callers import caller_of
 from dohle.server.net.dispatch import Handler, serves
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
     from dohle.server.net.outcome import Answer
 
@@ -46,7 +46,7 @@ _NO_TIMEOUT = -1
 
 
 def handle_consumer_group_heartbeat(
-    broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+    broker: BrokerServer, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Answer:
     """Let a member join, stay or leave."""
     try:
@@ -64,12 +64,12 @@ def handle_consumer_group_heartbeat(
 
 def _refuse(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
-        error_code=said_of_coordinator(error), error_message=error.args[0]
+        error_code=coordinator_error_code(error), error_message=error.args[0]
     )
 
 
 async def handle_consumer_group_describe(
-    broker: Broker, context: RequestContext, request: ConsumerGroupDescribeRequest
+    broker: BrokerServer, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     """Describe consumer groups."""
     described = [await _described(broker, group_id) for group_id in request.group_ids]
@@ -81,7 +81,7 @@ async def handle_consumer_group_describe(
     return ConsumerGroupDescribeResponse(groups=tuple(described))
 
 
-async def _described(broker: Broker, group_id: GroupId) -> DescribedGroup:
+async def _described(broker: BrokerServer, group_id: GroupId) -> DescribedGroup:
     try:
         _check_enabled(broker)
         if not group_id:
@@ -93,12 +93,12 @@ async def _described(broker: Broker, group_id: GroupId) -> DescribedGroup:
         )
     except KafkaError as error:
         return DescribedGroup(
-            group_id=group_id, error_code=said_of_coordinator(error), error_message=error.args[0]
+            group_id=group_id, error_code=coordinator_error_code(error), error_message=error.args[0]
         )
     return found
 
 
-def _check_enabled(broker: Broker) -> None:
+def _check_enabled(broker: BrokerServer) -> None:
     if (
         "consumer" not in broker.config.get_list("group.coordinator.rebalance.protocols")
         or broker.image.features.get(GROUP_VERSION, 0) < 1
@@ -108,7 +108,7 @@ def _check_enabled(broker: Broker) -> None:
         )
 
 
-def _check(broker: Broker, request: ConsumerGroupHeartbeatRequest, version: int) -> None:
+def _check(broker: BrokerServer, request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     epoch = request.member_epoch
     if version >= _MEMBER_ID_REQUIRED_VERSION or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH:
         _check_not_blank("MemberId", request.member_id)

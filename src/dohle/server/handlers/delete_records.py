@@ -27,14 +27,14 @@ from dohle.server.net.dispatch import Handler, serves
 from dohle.server.partitions.lookup import led_partition
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 _NO_LOW_WATERMARK = -1
 
 
 def handle_delete_records(
-    broker: Broker, context: RequestContext, request: DeleteRecordsRequest
+    broker: BrokerServer, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     """Move log starts."""
     return DeleteRecordsResponse(
@@ -49,7 +49,7 @@ def handle_delete_records(
 
 
 def _delete(
-    broker: Broker, topic: TopicName, asked: DeleteRecordsPartition
+    broker: BrokerServer, topic: TopicName, asked: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     index = asked.partition_index
     try:

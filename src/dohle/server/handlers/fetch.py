@@ -3,7 +3,7 @@
 - v0-1 get message format 0, v2-3 format 1 (down-converted); from v4 on batches go out as they lie
   on disk. v4 isolation level and aborted transactions; v7 sessions; v9 leader epochs; v12 diverging
   epochs; v13 topic ids.
-- Answered at once if there is enough, if anything failed, or if it may not wait; else parked until
+- Answered at once if there is enough, if anything failed, or if it may not wait; else delayed until
   ``min_bytes`` have come or ``max_wait_ms`` have passed.
 - No preferred replica is named: there is one replica.
 """
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode
 from dohle.protocol.messages.fetch import FetchRequest, FetchResponse
-from dohle.server.partitions.delayed_fetch import ParkedFetch
+from dohle.server.partitions.delayed_fetch import DelayedFetch
 from dohle.server.partitions.fetch_reader import FetchReader
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 
 def handle_fetch(
-    broker: Broker, context: RequestContext, request: FetchRequest
+    broker: BrokerServer, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Future[FetchResponse]:
     """Read, or wait for something to read."""
     now_ms = broker.clock.monotonic_ms()
@@ -35,4 +35,4 @@ def handle_fetch(
     reader.read()
     if reader.is_enough or request.max_wait_ms <= 0:
         return reader.response()
-    return ParkedFetch(broker, reader, now_ms + request.max_wait_ms).future
+    return DelayedFetch(broker, reader, now_ms + request.max_wait_ms).future

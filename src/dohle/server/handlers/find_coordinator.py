@@ -29,7 +29,7 @@ from dohle.server.coordinators.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from dohle.server.net.dispatch import Handler, serves
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 logger = logging.getLogger("dohle.server")
@@ -56,7 +56,7 @@ _TOPICS = {KeyType.GROUP: CONSUMER_OFFSETS, KeyType.TRANSACTION: TRANSACTION_STA
 
 
 def handle_find_coordinator(
-    broker: Broker, context: RequestContext, request: FindCoordinatorRequest
+    broker: BrokerServer, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     """Tell who coordinates a group or a transactional id."""
     topic = _TOPICS.get(KeyType(request.key_type)) if request.key_type in _TOPICS else None
@@ -66,7 +66,7 @@ def handle_find_coordinator(
 
 
 async def _create_and_answer(
-    broker: Broker, context: RequestContext, request: FindCoordinatorRequest
+    broker: BrokerServer, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     try:
         await broker.coordinators.internal_topics.ensure(_TOPICS[KeyType(request.key_type)])
@@ -77,7 +77,7 @@ async def _create_and_answer(
 
 
 def _answer(
-    broker: Broker, context: RequestContext, request: FindCoordinatorRequest
+    broker: BrokerServer, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if context.version >= _BATCHED else (request.key,)
     found = tuple(_look_up(broker, context, request.key_type, key) for key in keys)
@@ -94,7 +94,7 @@ def _answer(
     )
 
 
-def _look_up(broker: Broker, context: RequestContext, key_type: int, key: str) -> Coordinator:
+def _look_up(broker: BrokerServer, context: RequestContext, key_type: int, key: str) -> Coordinator:
     if key_type in _TOPICS:
         is_group = key_type == KeyType.GROUP
         runtime = broker.groups if is_group else broker.transactions

@@ -26,11 +26,11 @@ from dohle.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from dohle.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from dohle.server.coordinators.errors import said_of_coordinator
+from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.net.dispatch import Handler, serves
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 #: Read, delete, describe, describe and alter configs, as the bits of their codes.
@@ -38,7 +38,7 @@ GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 
 async def handle_describe_groups(
-    broker: Broker, context: RequestContext, request: DescribeGroupsRequest
+    broker: BrokerServer, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     """Describe classic groups."""
     described = [await _described(broker, group_id, context.version) for group_id in request.groups]
@@ -50,7 +50,7 @@ async def handle_describe_groups(
     return DescribeGroupsResponse(groups=tuple(described))
 
 
-async def _described(broker: Broker, group_id: GroupId, version: int) -> DescribedGroup:
+async def _described(broker: BrokerServer, group_id: GroupId, version: int) -> DescribedGroup:
     try:
         found: DescribedGroup = await broker.groups.call(
             group_id, lambda machine, ticket: machine.describe_group(group_id, ticket, version)
@@ -61,7 +61,7 @@ async def _described(broker: Broker, group_id: GroupId, version: int) -> Describ
 
 
 def handle_list_groups(
-    broker: Broker, context: RequestContext, request: ListGroupsRequest
+    broker: BrokerServer, context: RequestContext, request: ListGroupsRequest
 ) -> ListGroupsResponse:
     """Tell which groups this broker coordinates."""
     if broker.groups.is_loading:
@@ -76,7 +76,7 @@ def handle_list_groups(
 
 
 async def handle_delete_groups(
-    broker: Broker, context: RequestContext, request: DeleteGroupsRequest
+    broker: BrokerServer, context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
     """Delete groups and their offsets."""
     return DeleteGroupsResponse(
@@ -89,13 +89,13 @@ async def handle_delete_groups(
     )
 
 
-async def _delete(broker: Broker, group_id: GroupId) -> ErrorCode:
+async def _delete(broker: BrokerServer, group_id: GroupId) -> ErrorCode:
     try:
         await broker.groups.call(
             group_id, lambda machine, ticket: machine.delete_group(group_id, ticket)
         )
     except KafkaError as error:
-        return said_of_coordinator(error)
+        return coordinator_error_code(error)
     return ErrorCode.NONE
 
 

@@ -30,12 +30,12 @@ from dohle.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from dohle.server.partitions.lookup import hosted_partition
+from dohle.server.partitions.lookup import local_partition
 from dohle.storage.log import Log
 from dohle.storage.segment.segment import TimestampedOffset
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 LATEST = -1
@@ -59,7 +59,7 @@ _NOTHING = TimestampedOffset(-1, -1, -1)
 
 
 def handle_list_offsets(
-    broker: Broker, context: RequestContext, request: ListOffsetsRequest
+    broker: BrokerServer, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
     """Find offsets by time."""
     times = Counter(
@@ -89,7 +89,7 @@ def handle_list_offsets(
 
 
 def _find(
-    broker: Broker,
+    broker: BrokerServer,
     version: int,
     key: TopicPartition,
     asked: ListOffsetsPartition,
@@ -98,7 +98,7 @@ def _find(
     timestamp = asked.timestamp
     if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not known")
-    partition = hosted_partition(broker, *key)
+    partition = local_partition(broker, *key)
     partition.check_epoch(asked.current_leader_epoch)
     log = partition.log
     if version == 0:
@@ -149,7 +149,7 @@ def _segment_offsets(log: Log, timestamp: int, now_ms: int, count: int) -> list[
 
 
 def handle_offset_for_leader_epoch(
-    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
+    broker: BrokerServer, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Tell where an epoch ended."""
     return OffsetForLeaderEpochResponse(
@@ -167,10 +167,10 @@ def handle_offset_for_leader_epoch(
 
 
 def _epoch_end(
-    broker: Broker, key: TopicPartition, asked: OffsetForLeaderPartition
+    broker: BrokerServer, key: TopicPartition, asked: OffsetForLeaderPartition
 ) -> EpochEndOffset:
     try:
-        partition = hosted_partition(broker, *key)
+        partition = local_partition(broker, *key)
         partition.check_epoch(asked.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(partition=key.partition, error_code=error.code)

@@ -43,14 +43,14 @@ from dohle.server.net.slices import Slices
 from dohle.storage.directory.directory import LogDirectory
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 logger = logging.getLogger("dohle.server")
 
 
 def handle_describe_log_dirs(
-    broker: Broker, context: RequestContext, request: DescribeLogDirsRequest
+    broker: BrokerServer, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """Tell what is in the log directories."""
     asked: set[TopicPartition] | None = None
@@ -70,7 +70,7 @@ def handle_describe_log_dirs(
 
 
 def _result(
-    broker: Broker,
+    broker: BrokerServer,
     path: str,
     directory: LogDirectory | None,
     asked: set[TopicPartition] | None,
@@ -93,7 +93,7 @@ def _result(
 
 
 def _topics(
-    broker: Broker, directory: LogDirectory, asked: set[TopicPartition] | None
+    broker: BrokerServer, directory: LogDirectory, asked: set[TopicPartition] | None
 ) -> tuple[DescribeLogDirsTopic, ...]:
     found: defaultdict[TopicName, list[DescribeLogDirsPartition]] = defaultdict(list)
     for key, log in directory.logs.items():
@@ -121,7 +121,7 @@ def _topics(
 
 
 async def handle_alter_replica_log_dirs(
-    broker: Broker, context: RequestContext, request: AlterReplicaLogDirsRequest
+    broker: BrokerServer, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     """Begin to move replicas to other directories."""
     wanted = {

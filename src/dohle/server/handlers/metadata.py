@@ -37,12 +37,12 @@ _NULL_NAMES = 12
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 
 def handle_metadata(
-    broker: Broker, context: RequestContext, request: MetadataRequest
+    broker: BrokerServer, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     """Tell about topics, their leaders and the brokers."""
     try:
@@ -58,7 +58,7 @@ def handle_metadata(
 
 
 def _answer(
-    broker: Broker, context: RequestContext, request: MetadataRequest
+    broker: BrokerServer, context: RequestContext, request: MetadataRequest
 ) -> queries.MetadataAnswer:
     return queries.metadata(
         broker.image,
@@ -89,7 +89,7 @@ def _refused(
 
 
 async def _create_and_answer(
-    broker: Broker,
+    broker: BrokerServer,
     context: RequestContext,
     request: MetadataRequest,
     names: tuple[TopicName, ...],
@@ -118,7 +118,7 @@ def _with_operations(request: MetadataRequest, response: MetadataResponse) -> Me
 
 
 def handle_describe_topic_partitions(
-    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
+    broker: BrokerServer, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Tell about partitions, page by page."""
     try:

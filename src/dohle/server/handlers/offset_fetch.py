@@ -34,13 +34,13 @@ from dohle.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from dohle.protocol.schema import Response
-from dohle.server.coordinators.errors import said_of_coordinator
+from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.net.dispatch import Handler, serves
 from dohle.server.net.outcome import Answer
 
 if TYPE_CHECKING:
     from dohle.groups.coordinator import GroupCoordinator
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 _GROUP_ERROR = 2
@@ -51,7 +51,7 @@ _NO_MEMBER_EPOCH = -1
 
 
 def handle_offset_fetch(
-    broker: Broker, context: RequestContext, request: OffsetFetchRequest
+    broker: BrokerServer, context: RequestContext, request: OffsetFetchRequest
 ) -> Answer | Coroutine[Any, Any, OffsetFetchResponse]:
     """Tell what groups have committed."""
     version = context.version
@@ -97,7 +97,7 @@ def _command(
 
 
 def _fetch_one(
-    broker: Broker, version: int, request: OffsetFetchRequest
+    broker: BrokerServer, version: int, request: OffsetFetchRequest
 ) -> Response | Future[Response]:
     topics = None
     if request.topics is not None:
@@ -139,7 +139,7 @@ def _one_group(found: list[FetchedTopic]) -> OffsetFetchResponse:
 def _one_refused(
     version: int, request: OffsetFetchRequest, error: KafkaError
 ) -> OffsetFetchResponse:
-    code = said_of_coordinator(error)
+    code = coordinator_error_code(error)
     if version >= _GROUP_ERROR:
         return OffsetFetchResponse(error_code=code)
     return OffsetFetchResponse(
@@ -162,7 +162,7 @@ def _one_refused(
 
 
 def _fetch_group(
-    broker: Broker, version: int, group: OffsetFetchRequestGroup, *, require_stable: bool
+    broker: BrokerServer, version: int, group: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> Response | Future[Response]:
     image = broker.image
     asked: list[TopicAsked] | None = None
@@ -188,7 +188,7 @@ def _fetch_group(
         )
 
     def refuse(error: KafkaError) -> OffsetFetchResponse:
-        code = said_of_coordinator(error)
+        code = coordinator_error_code(error)
         return OffsetFetchResponse(
             groups=(OffsetFetchResponseGroup(group_id=group.group_id, error_code=code),)
         )

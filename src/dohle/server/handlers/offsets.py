@@ -39,13 +39,13 @@ from dohle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from dohle.server.coordinators.errors import said_of_coordinator
+from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.coordinators.offset_commit_answers import commit_refused, commit_topic
 from dohle.server.net.dispatch import Handler, serves
 from dohle.server.net.outcome import Answer
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 _TOPIC_IDS = 10
@@ -71,7 +71,7 @@ class _Unknown(NamedTuple):
 
 
 def handle_offset_commit(
-    broker: Broker, context: RequestContext, request: OffsetCommitRequest
+    broker: BrokerServer, context: RequestContext, request: OffsetCommitRequest
 ) -> Answer | Coroutine[Any, Any, OffsetCommitResponse]:
     """Commit a group's offsets."""
     version = context.version
@@ -106,7 +106,7 @@ def handle_offset_commit(
 
 
 async def _commit_known(
-    broker: Broker,
+    broker: BrokerServer,
     version: int,
     request: OffsetCommitRequest,
     refused: list[OffsetCommitResponseTopic],
@@ -125,7 +125,7 @@ async def _commit_known(
 
 
 async def handle_txn_offset_commit(
-    broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest
+    broker: BrokerServer, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     """Commit a group's offsets as part of a transaction."""
     version = context.version
@@ -139,7 +139,7 @@ async def handle_txn_offset_commit(
     try:
         topics = (await _commit_in_transaction(broker, version, request)).topics
     except KafkaError as error:
-        code = said_of_coordinator(error)
+        code = coordinator_error_code(error)
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _KNOWS_LOADING:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         topics = tuple(
@@ -150,7 +150,7 @@ async def handle_txn_offset_commit(
 
 
 async def _commit_in_transaction(
-    broker: Broker, version: int, request: TxnOffsetCommitRequest
+    broker: BrokerServer, version: int, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     _ensure_group_id(request.group_id)
     index = broker.groups.partition_of(request.group_id)
@@ -183,7 +183,7 @@ def _txn_topic(
 
 
 async def handle_offset_delete(
-    broker: Broker, context: RequestContext, request: OffsetDeleteRequest
+    broker: BrokerServer, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
     """Delete a group's offsets."""
     image = broker.image
@@ -196,7 +196,7 @@ async def handle_offset_delete(
             lambda machine, ticket: machine.offsets.delete(known_request, ticket),
         )
     except KafkaError as error:
-        return OffsetDeleteResponse(error_code=said_of_coordinator(error))
+        return OffsetDeleteResponse(error_code=coordinator_error_code(error))
     refused = [
         OffsetDeleteResponseTopic(
             name=topic.name,

@@ -19,15 +19,15 @@ from dohle.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from dohle.server.net.dispatch import Handler, serves
-from dohle.server.partitions.lookup import hosted_partition
+from dohle.server.partitions.lookup import local_partition
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 
 def handle_describe_producers(
-    broker: Broker, context: RequestContext, request: DescribeProducersRequest
+    broker: BrokerServer, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """Tell who has written to partitions."""
     return DescribeProducersResponse(
@@ -43,12 +43,12 @@ def handle_describe_producers(
     )
 
 
-def _described(broker: Broker, topic: TopicName, index: int) -> PartitionResponse:
+def _described(broker: BrokerServer, topic: TopicName, index: int) -> PartitionResponse:
     try:
         reason = topic_name_error(topic)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-        state = hosted_partition(broker, topic, index).log.producer_state
+        state = local_partition(broker, topic, index).log.producer_state
     except KafkaError as error:
         return PartitionResponse(
             partition_index=index, error_code=error.code, error_message=str(error.args[0])

@@ -39,12 +39,12 @@ from dohle.protocol.messages.delete_topics import (
 from dohle.server.net.dispatch import Handler, serves
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 
 async def handle_create_topics(
-    broker: Broker, context: RequestContext, request: CreateTopicsRequest
+    broker: BrokerServer, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     """Create topics."""
     try:
@@ -65,7 +65,7 @@ async def handle_create_topics(
 
 
 async def handle_delete_topics(
-    broker: Broker, context: RequestContext, request: DeleteTopicsRequest
+    broker: BrokerServer, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     """Delete topics."""
     version = context.version
@@ -91,7 +91,7 @@ async def handle_delete_topics(
 
 
 async def handle_create_partitions(
-    broker: Broker, context: RequestContext, request: CreatePartitionsRequest
+    broker: BrokerServer, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Add partitions to topics."""
     try:

@@ -27,19 +27,19 @@ from dohle.protocol.messages.list_transactions import (
     ListTransactionsResponse,
 )
 from dohle.protocol.messages.list_transactions import TransactionState as ListedTransaction
-from dohle.server.coordinators.errors import said_of_coordinator
+from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.net.dispatch import Handler, serves
 from dohle.txn.listing import TransactionFilters
 from dohle.txn.state import STATES_BY_NAME
 from dohle.txn.transaction import Transaction
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 
 async def handle_describe_transactions(
-    broker: Broker, context: RequestContext, request: DescribeTransactionsRequest
+    broker: BrokerServer, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     """Tell how transactional ids are doing."""
     return DescribeTransactionsResponse(
@@ -49,7 +49,9 @@ async def handle_describe_transactions(
     )
 
 
-async def _described(broker: Broker, transactional_id: TransactionalId) -> DescribedTransaction:
+async def _described(
+    broker: BrokerServer, transactional_id: TransactionalId
+) -> DescribedTransaction:
     try:
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
@@ -61,7 +63,7 @@ async def _described(broker: Broker, transactional_id: TransactionalId) -> Descr
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "nobody uses it")
     except KafkaError as error:
         return DescribedTransaction(
-            error_code=said_of_coordinator(error), transactional_id=transactional_id
+            error_code=coordinator_error_code(error), transactional_id=transactional_id
         )
     topics: dict[TopicName, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
@@ -81,7 +83,7 @@ async def _described(broker: Broker, transactional_id: TransactionalId) -> Descr
 
 
 def handle_list_transactions(
-    broker: Broker, context: RequestContext, request: ListTransactionsRequest
+    broker: BrokerServer, context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     """Tell which transactional ids this broker coordinates."""
     if broker.transactions.is_loading:

@@ -49,7 +49,7 @@ from dohle.protocol.messages.init_producer_id import (
 )
 from dohle.protocol.schema import Response
 from dohle.records.batch import NO_PRODUCER_EPOCH
-from dohle.server.coordinators.errors import said_of_coordinator
+from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.coordinators.topics import CONSUMER_OFFSETS
 from dohle.server.net.dispatch import Handler, serves
 from dohle.txn.coordinator import TransactionCoordinator
@@ -57,7 +57,7 @@ from dohle.txn.errors import ProducerIdNeeded
 from dohle.txn.transaction import TV_2, Incarnation, ProducerIdAndEpoch
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 logger = logging.getLogger("dohle.server")
@@ -72,7 +72,7 @@ _Codes = Mapping[TopicPartition, ErrorCode]
 
 
 def _code(error: KafkaError, version: int, knows_fenced: int = _OTHERS_FENCED) -> ErrorCode:
-    code = said_of_coordinator(error)
+    code = coordinator_error_code(error)
     if code is ErrorCode.PRODUCER_FENCED and version < knows_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code
@@ -82,7 +82,7 @@ def _code(error: KafkaError, version: int, knows_fenced: int = _OTHERS_FENCED) -
 
 
 async def handle_init_producer_id(
-    broker: Broker, context: RequestContext, request: InitProducerIdRequest
+    broker: BrokerServer, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     """Give a producer its id and epoch."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
@@ -128,7 +128,7 @@ def _not_initialised(code: ErrorCode) -> InitProducerIdResponse:
 
 
 async def _call_with_producer_id(
-    broker: Broker, transactional_id: TransactionalId, command: _WithProducerId
+    broker: BrokerServer, transactional_id: TransactionalId, command: _WithProducerId
 ) -> Any:
     """Run a command that may need a producer id; ids are asked for only then."""
     producer_id: ProducerId | None = None
@@ -143,7 +143,7 @@ async def _call_with_producer_id(
         return await broker.transactions.call(transactional_id, run)
 
 
-async def _new_producer_id(broker: Broker) -> ProducerId:
+async def _new_producer_id(broker: BrokerServer) -> ProducerId:
     try:
         return await broker.producer_ids.next()
     except KafkaError as error:
@@ -155,7 +155,7 @@ async def _new_producer_id(broker: Broker) -> ProducerId:
 
 
 async def handle_add_partitions_to_txn(
-    broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest
+    broker: BrokerServer, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     """Let partitions be part of transactions, or tell whether they are."""
     if context.version < _ADD_BATCHED:
@@ -182,7 +182,7 @@ async def handle_add_partitions_to_txn(
 
 
 async def _add_partitions(
-    broker: Broker, version: int, asked: AddPartitionsToTxnTransaction
+    broker: BrokerServer, version: int, asked: AddPartitionsToTxnTransaction
 ) -> _Codes:
     partitions = _partitions(asked.topics)
     refused = _refused_partitions(broker, version, partitions)
@@ -217,7 +217,7 @@ def _partitions(topics: Collection[AddPartitionsToTxnTopic]) -> list[TopicPartit
 
 
 def _refused_partitions(
-    broker: Broker, version: int, partitions: Collection[TopicPartition]
+    broker: BrokerServer, version: int, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
     refused = {}
     for partition in partitions:
@@ -244,7 +244,7 @@ def _by_topic(codes: _Codes) -> tuple[AddPartitionsToTxnTopicResult, ...]:
 
 
 def handle_add_offsets_to_txn(
-    broker: Broker, context: RequestContext, request: AddOffsetsToTxnRequest
+    broker: BrokerServer, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> Response | Future[Any] | Coroutine[Any, Any, Response]:
     """Let a group's offsets be part of a transaction."""
     if not request.transactional_id:
@@ -261,7 +261,7 @@ def handle_add_offsets_to_txn(
 
 
 async def _create_and_add_offsets(
-    broker: Broker, context: RequestContext, request: AddOffsetsToTxnRequest
+    broker: BrokerServer, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
     """Have a topic for the offsets first: a producer asks before it looks for the group."""
     try:
@@ -276,7 +276,10 @@ async def _create_and_add_offsets(
 
 
 def _add_offsets(
-    broker: Broker, machine: TransactionCoordinator, request: AddOffsetsToTxnRequest, ticket: Ticket
+    broker: BrokerServer,
+    machine: TransactionCoordinator,
+    request: AddOffsetsToTxnRequest,
+    ticket: Ticket,
 ) -> Effects:
     index = broker.groups.partition_of(request.group_id)
     if index is None:
@@ -295,7 +298,7 @@ def _add_offsets(
 
 
 def handle_end_txn(
-    broker: Broker, context: RequestContext, request: EndTxnRequest
+    broker: BrokerServer, context: RequestContext, request: EndTxnRequest
 ) -> Response | Future[Any] | Coroutine[Any, Any, Response]:
     """Commit or abort a transaction."""
     if not request.transactional_id:
@@ -316,7 +319,7 @@ def handle_end_txn(
 
 
 async def _end_with_producer_id(
-    broker: Broker, context: RequestContext, request: EndTxnRequest
+    broker: BrokerServer, context: RequestContext, request: EndTxnRequest
 ) -> EndTxnResponse:
     """End a transaction that was the last of its producer id."""
     try:

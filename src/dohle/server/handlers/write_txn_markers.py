@@ -28,19 +28,19 @@ from dohle.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from dohle.server.net.dispatch import Handler, serves
-from dohle.server.partitions.lookup import hosted_partition
+from dohle.server.partitions.lookup import local_partition
 from dohle.server.partitions.partitions import Partition
 from dohle.server.transactions.markers import Marker
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
 _Codes = dict[ProducerId, dict[TopicPartition, ErrorCode]]
 
 
 def handle_write_txn_markers(
-    broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest
+    broker: BrokerServer, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """Write markers; answer when they are committed."""
     codes: _Codes = {}
@@ -60,7 +60,7 @@ def handle_write_txn_markers(
                     appended.append((asked.producer_id, partition))
                 except KafkaError as error:
                     found[key] = error.code
-    broker.write_held()
+    broker.write_appends()
     for producer_id, partition in appended:
         try:
             partition.log.owner.ensure_online()
@@ -92,9 +92,9 @@ def _partitions(asked: WritableTxnMarker) -> list[TopicPartition]:
     ]
 
 
-def _is_usable(broker: Broker, key: TopicPartition) -> bool:
+def _is_usable(broker: BrokerServer, key: TopicPartition) -> bool:
     try:
-        hosted_partition(broker, *key)
+        local_partition(broker, *key)
     except KafkaError:
         return False
     return True

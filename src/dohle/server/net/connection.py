@@ -10,7 +10,7 @@
   for, no byte before ``_start`` is moved or written over: if there is no room, what has arrived
   behind that frame goes on in a new buffer, and the old one lives as long as its views.
 - If many clients send at the same time, what is appended for them is written together too: see
-  ``Crowd``. Until then a connection reads nothing into its buffer, of which that is a part.
+  ``GroupCommit``. Until then a connection reads nothing into its buffer, of which that is a part.
 - At most ``FRAMES_PER_EVENT`` frames are handled, and answers of about ``REPLY_BYTES_PER_EVENT``
   gathered, before they are sent and others get their turn.
 - Record batches go from file to socket by ``sendfile``; what stands before them is sent with

@@ -21,14 +21,14 @@ from dohle.protocol.messages.offset_commit import OffsetCommitRequest
 from dohle.protocol.messages.produce import ProduceRequest
 from dohle.protocol.schema import Request, Response
 from dohle.server.net.connection import Connection
-from dohle.server.net.group_commit import Crowd
+from dohle.server.net.group_commit import GroupCommit
 from dohle.server.net.outcome import Answer, CloseConnection, Frame
 from dohle.server.shortcuts.commit import CommitTemplate
 from dohle.server.shortcuts.fetch import FetchTemplate
 from dohle.server.shortcuts.produce import ProduceTemplate
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
 
 logger = logging.getLogger("dohle.server")
 request_log = logging.getLogger("dohle.request")
@@ -46,7 +46,7 @@ class RequestContext(NamedTuple):
 
 
 HandlerFunction = Callable[
-    ["Broker", RequestContext, Any], Answer | Coroutine[Any, Any, Response | None]
+    ["BrokerServer", RequestContext, Any], Answer | Coroutine[Any, Any, Response | None]
 ]
 
 
@@ -80,7 +80,7 @@ class Dispatcher:
     """What connections hand their frames to."""
 
     def __init__(
-        self, loop: AbstractEventLoop, broker: Broker, handlers: Mapping[ApiKey, Handler]
+        self, loop: AbstractEventLoop, broker: BrokerServer, handlers: Mapping[ApiKey, Handler]
     ) -> None:
         self._loop = loop
         self._broker = broker
@@ -89,7 +89,7 @@ class Dispatcher:
         # How to answer when a future is done: version and correlation id.
         self._awaited: dict[Future[Any], tuple[int, int]] = {}
         self._unattended: set[Task[Any]] = set()
-        self._crowd = Crowd(loop.call_soon)
+        self._group_commit = GroupCommit(loop.call_soon)
 
     def handle(
         self, frame: memoryview, connection: Connection
@@ -103,7 +103,7 @@ class Dispatcher:
             if produce is not None and (late_reply := produce.handle(broker, frame)) is not None:
                 return late_reply
         elif kind == _FETCH:
-            broker.write_held()
+            broker.write_appends()
             fetch = connection.fetch_template
             if fetch is not None and (reply := fetch.handle(broker, frame)) is not None:
                 return reply
@@ -120,7 +120,7 @@ class Dispatcher:
         if handler is None:
             raise CloseConnection(f"api key {api_key} is not served")
         if not handler.joins:
-            self._broker.write_held()
+            self._broker.write_appends()
         if not handler.lowest <= version <= handler.highest:
             if api_key != ApiKey.API_VERSIONS:
                 raise CloseConnection(f"{ApiKey(api_key).name} version {version} is not served")
@@ -160,11 +160,11 @@ class Dispatcher:
 
     def settle(self) -> None:
         """Write what the requests handled so far have appended."""
-        self._broker.write_held()
+        self._broker.write_appends()
 
     def may_settle_later(self, connection: Connection) -> bool:
         """Tell whether it waits for other connections before it settles; then it is called."""
-        return self._crowd.take(connection)
+        return self._group_commit.take(connection)
 
     def complete(self, answered: Future[Any]) -> Frame:
         """Encode the answer that a future has brought."""

@@ -28,7 +28,7 @@ class Member(Protocol):
         """Write what was appended for all, and go on."""
 
 
-class Crowd:
+class GroupCommit:
     """The connections that wait for one write."""
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:

@@ -9,27 +9,27 @@ from dohle.protocol.messages.fetch import FetchResponse
 from dohle.server.partitions.fetch_reader import FetchReader
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
 
 
-class ParkedFetch:
+class DelayedFetch:
     """A fetch in the waiting room. Whatever happens to its partitions makes it look again."""
 
-    def __init__(self, broker: Broker, reader: FetchReader, deadline_ms: int) -> None:
+    def __init__(self, broker: BrokerServer, reader: FetchReader, deadline_ms: int) -> None:
         self._broker = broker
         self._reader = reader
         self._deadline_ms = deadline_ms
         self.future: Future[FetchResponse] = broker.loop.create_future()
         self.future.add_done_callback(self._gone)
-        self._park()
+        self._watch()
 
-    def _park(self) -> None:
-        self._parked = self._broker.waiting.park(self, self._reader.keys, self._deadline_ms)
-        self._broker.expire_waiting_at(self._deadline_ms)
+    def _watch(self) -> None:
+        self._delayed = self._broker.purgatory.watch(self, self._reader.keys, self._deadline_ms)
+        self._broker.expire_delayed_at(self._deadline_ms)
 
     def _gone(self, future: Future[FetchResponse]) -> None:
         if future.cancelled():
-            self._broker.waiting.cancel(self._parked)
+            self._broker.purgatory.cancel(self._delayed)
 
     def recheck(self) -> None:
         """Look again: something has been appended, or a partition has changed."""
@@ -37,7 +37,7 @@ class ParkedFetch:
             if self._reader.is_enough:
                 self._answer()
             else:
-                self._park()
+                self._watch()
 
     def expire(self) -> None:
         """Answer with what there is."""

@@ -32,13 +32,13 @@ from dohle.replication.fetch_sessions import (
     group_by_topic,
 )
 from dohle.server.net.outcome import FileRecords
-from dohle.server.partitions.lookup import hosted_partition
+from dohle.server.partitions.lookup import local_partition
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.log_values import FetchData, Isolation
 from dohle.storage.segment.segment import LogSlice
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
 
 #: Below this, copying is cheaper than another system call.
 SENDFILE_BYTES_MIN = 16 * 1024
@@ -75,7 +75,7 @@ class FetchReader:
     """One fetch request being served; ``read`` may be called again until there is enough."""
 
     def __init__(
-        self, broker: Broker, request: FetchRequest, version: int, context: FetchContext
+        self, broker: BrokerServer, request: FetchRequest, version: int, context: FetchContext
     ) -> None:
         self._broker = broker
         self._version = version
@@ -172,7 +172,7 @@ class FetchReader:
     def _find(self, part: SessionPartition) -> Partition:
         if part.topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        partition = hosted_partition(self._broker, part.topic, part.partition)
+        partition = local_partition(self._broker, part.topic, part.partition)
         if self._version >= 13 and partition.topic_id != part.topic_id:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, "the log is of another topic")
         return partition

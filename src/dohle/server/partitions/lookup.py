@@ -9,10 +9,10 @@ from dohle.core.ids import TopicName, TopicPartition
 from dohle.server.partitions.partitions import Partition
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
 
 
-def hosted_partition(broker: Broker, topic: TopicName, index: int) -> Partition:
+def local_partition(broker: BrokerServer, topic: TopicName, index: int) -> Partition:
     """Return a partition whose replica is here and can be used."""
     partition = broker.partitions.get(topic, index)
     if partition is not None:
@@ -36,9 +36,9 @@ def hosted_partition(broker: Broker, topic: TopicName, index: int) -> Partition:
     )
 
 
-def led_partition(broker: Broker, topic: TopicName, index: int) -> Partition:
+def led_partition(broker: BrokerServer, topic: TopicName, index: int) -> Partition:
     """Return a partition that this broker leads."""
-    partition = hosted_partition(broker, topic, index)
+    partition = local_partition(broker, topic, index)
     if partition.image.leader != broker.node_id:
         raise KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {topic}-{index}"

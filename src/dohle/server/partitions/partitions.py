@@ -16,7 +16,7 @@ from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
 from dohle.metadata.image import TopicImage
 from dohle.metadata.partition import PartitionImage
 from dohle.metadata.topic_names import INTERNAL_TOPICS
-from dohle.records.checking.fast_check import takes_plain_batches
+from dohle.records.checking.fast_check import allows_fast_check
 from dohle.records.checking.validation import ValidationRules
 from dohle.records.compression.codecs import Codec
 from dohle.storage.config import LogConfig
@@ -78,13 +78,13 @@ class Partition:
     __slots__ = (
         "_min_insync_replicas",
         "_node_id",
+        "allows_fast_check",
         "image",
         "is_gone",
         "key",
         "log",
         "on_written",
         "rules",
-        "takes_plain",
         "topic_id",
     )
 
@@ -106,7 +106,7 @@ class Partition:
         #: Told when held appends were written, or could not be: for who coordinates by this log.
         self.on_written: Callable[[bool], None] | None = None
         #: Whether any client may append here, with any acks, and plain batches need no closer look.
-        self.takes_plain = False
+        self.allows_fast_check = False
         #: Whether it is not among this broker's partitions any more.
         self.is_gone = False
 
@@ -120,7 +120,7 @@ class Partition:
         self.log.update_config(log_config(values))
         self.rules = validation_rules(values)
         self._min_insync_replicas = values.get_int("min.insync.replicas")
-        self._note_plain()
+        self._note_fast_check()
 
     @property
     def min_insync_replicas(self) -> int:
@@ -130,14 +130,14 @@ class Partition:
     def follow(self, image: PartitionImage) -> None:
         """Take the place that a new image gives it."""
         self.image = image
-        self._note_plain()
+        self._note_fast_check()
 
-    def _note_plain(self) -> None:
-        self.takes_plain = (
+    def _note_fast_check(self) -> None:
+        self.allows_fast_check = (
             self.image.leader == self._node_id
             and len(self.image.isr) >= self.min_insync_replicas
             and self.key.topic not in INTERNAL_TOPICS
-            and takes_plain_batches(self.rules)
+            and allows_fast_check(self.rules)
         )
 
     def check_epoch(self, asked: int) -> None:

@@ -28,7 +28,7 @@ from dohle.server.coordinators.shard import Shard
 from dohle.server.net.outcome import Frame
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
 
 # From the first version with leader epochs on; the last ones with a time of expiry are before it.
 _VERSIONS = range(6, 11)
@@ -72,7 +72,7 @@ class CommitTemplate:
         if previous is not None and not previous._has_fitted:
             self._rest = _REST_COMMITS if previous._is_prepared else max(0, previous._rest - 1)
 
-    def handle(self, broker: Broker, frame: memoryview) -> Callable[[], Frame] | None:
+    def handle(self, broker: BrokerServer, frame: memoryview) -> Callable[[], Frame] | None:
         """Commit as a request that fits says; None if it has to go the general way."""
         if self._rest or len(frame) != len(self._first):
             return None
@@ -128,7 +128,7 @@ class _CommonCommit:
         answer = b"".join(encode_response(commit_answer(request, ErrorCode.NONE), version, 0))
         self._answer_size, self._answer = answer[:4], answer[8:]
 
-    def handle(self, broker: Broker, frame: memoryview) -> Callable[[], Frame] | None:
+    def handle(self, broker: BrokerServer, frame: memoryview) -> Callable[[], Frame] | None:
         """Commit as a request of the same size says, if it fits and nothing else has changed."""
         fields = self._unpack(frame)
         if (fields[0], fields[_CONSTANTS]) != self._pattern:
@@ -154,7 +154,7 @@ class _CommonCommit:
             return None
         return partial(self._reply, shard, fields[1])
 
-    def _look_again(self, broker: Broker) -> bool:
+    def _look_again(self, broker: BrokerServer) -> bool:
         """Take in another image; False if it has changed one of the topics."""
         image = broker.image
         if any(image.topic(topic.name) is not topic for topic in self._topics):

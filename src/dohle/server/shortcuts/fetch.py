@@ -27,7 +27,7 @@ from dohle.server.partitions.fetch_reader import SENDFILE_BYTES_MIN, fetching_re
 from dohle.storage.log_values import Isolation
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
 
 # From the first version that sends batches as they are on.
 _VERSIONS = range(4, 18)
@@ -59,7 +59,7 @@ class FetchTemplate:
     )
 
     def __init__(
-        self, broker: Broker, head: bytes, prefix: bytes, suffix: bytes, request: FetchRequest
+        self, broker: BrokerServer, head: bytes, prefix: bytes, suffix: bytes, request: FetchRequest
     ) -> None:
         version = int.from_bytes(head[2:4], "big")
         topic = request.topics[0]
@@ -78,7 +78,7 @@ class FetchTemplate:
     @classmethod
     def of(
         cls,
-        broker: Broker,
+        broker: BrokerServer,
         frame: memoryview,
         body_offset: int,
         request: FetchRequest,
@@ -102,7 +102,7 @@ class FetchTemplate:
         prefix = bytes(frame[_PREFIX_START:body_offset]) + before
         return cls(broker, bytes(frame[:_HEAD_END]), prefix, behind, request)
 
-    def handle(self, broker: Broker, frame: memoryview) -> Frame | None:
+    def handle(self, broker: BrokerServer, frame: memoryview) -> Frame | None:
         """Answer a request that fits and finds enough; None if it has to go the general way."""
         if len(frame) != self._size:
             return None

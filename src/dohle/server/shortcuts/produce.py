@@ -23,13 +23,13 @@ from dohle.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from dohle.server.handlers.produce import Appended, append, partition_response
 from dohle.server.net.outcome import Frame
+from dohle.server.partitions.appends import Appended, append, partition_response
 from dohle.server.transactions.verification import is_open
 from dohle.storage.producers.append import NO_VERIFICATION
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
 
 # From the first version with batches on.
 _VERSIONS = range(3, 14)
@@ -101,7 +101,7 @@ class ProduceTemplate:
         head, prefix = bytes(frame[:_HEAD_END]), bytes(frame[_PREFIX_START:index_at])
         return cls(head, prefix, request, version, client_id)
 
-    def handle(self, broker: Broker, frame: memoryview) -> Callable[[], Frame] | None:
+    def handle(self, broker: BrokerServer, frame: memoryview) -> Callable[[], Frame] | None:
         """Append the records of a request that fits; None if it does not fit."""
         try:
             head, correlation_id, prefix, index = self._unpack(frame)

@@ -35,7 +35,7 @@ from dohle.storage.producers.append import AppendOrigin
 from dohle.txn.actions import WriteMarkers
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
 
 logger = logging.getLogger("dohle.server")
 
@@ -71,11 +71,11 @@ class Marker(NamedTuple):
 class MarkerWriter:
     """Appends markers to partitions that this broker leads.
 
-    ``append`` leaves them to be written by ``Broker.write_held``; whoever appends sees to that, and
-    looks after it whether the log's directory is still online.
+    ``append`` leaves them to be written by ``BrokerServer.write_appends``; whoever appends sees to
+    that, and looks after it whether the log's directory is still online.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerServer) -> None:
         self._broker = broker
 
     def append(self, key: TopicPartition, marker: Marker) -> Partition:
@@ -98,9 +98,9 @@ class MarkerWriter:
             partition.leader_epoch,
             origin=AppendOrigin.COORDINATOR,
             transaction_version=marker.transaction_version,
-            hold=True,
+            defer_write=True,
         )
-        broker.hold(partition)
+        broker.note_unwritten(partition)
         return partition
 
     def _append_to_group(self, index: int, marker: Marker) -> Partition:
@@ -136,7 +136,7 @@ class _Ending:
 class TxnMarkers:
     """Carries out WriteMarkers. One for each broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerServer) -> None:
         self._broker = broker
         self.writer = MarkerWriter(broker)
         self._endings: dict[str, _Ending] = {}
@@ -209,7 +209,7 @@ class TxnMarkers:
                 tried.append(ending)
         if self._queue:
             self._turn = self._broker.loop.call_soon(self._take_turn)
-        self._broker.write_held()
+        self._broker.write_appends()
         for ending, partition in appended:
             try:
                 # The write itself may have taken the directory offline.

@@ -12,8 +12,8 @@ would ever write the marker, and readers of committed records would wait for eve
 - While the transaction before is still being ended, the coordinator says so (51). To one that adds
   partitions this happens all the time, so it is asked again for a while before the client is told.
 
-The coordinator is reached through :class:`Coordinators`; :class:`LocalCoordinators` knows those of
-this broker.
+The coordinator is reached through :class:`TransactionCoordinators`; :class:`LocalCoordinators`
+knows those of this broker.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard
 from dohle.txn.transaction import TV_2
 
 if TYPE_CHECKING:
-    from dohle.server.broker import Broker
+    from dohle.server.broker import BrokerServer
 
 _PRODUCE_ABORTABLE, _PRODUCE_ADDS = 11, 12
 _OFFSETS_ABORTABLE, _OFFSETS_ADDS = 4, 5
@@ -88,7 +88,7 @@ class TransactionalHead(NamedTuple):
     base_sequence: int
 
 
-class Transaction(NamedTuple):
+class TransactionClaim(NamedTuple):
     """A transaction as a request knows it."""
 
     transactional_id: TransactionalId
@@ -112,11 +112,11 @@ class Verified(NamedTuple):
     errors: Mapping[TopicPartition, KafkaError]
 
 
-class Coordinators(Protocol):
+class TransactionCoordinators(Protocol):
     """The way to the coordinators of transactions."""
 
     async def add_or_verify(
-        self, transaction: Transaction, partitions: Collection[TopicPartition]
+        self, transaction: TransactionClaim, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Add partitions to a transaction, or look up whether they are part of it.
 
@@ -128,11 +128,11 @@ class Coordinators(Protocol):
 class LocalCoordinators:
     """The coordinators of this broker; of all others it is said that they are not here."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerServer) -> None:
         self._broker = broker
 
     async def add_or_verify(
-        self, transaction: Transaction, partitions: Collection[TopicPartition]
+        self, transaction: TransactionClaim, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Ask the machine."""
         transactional_id, producer_id, producer_epoch, support = transaction
@@ -196,13 +196,13 @@ def produce_error(code: ErrorCode, support: ClientSupport) -> KafkaError:
 class TxnVerification:
     """Sees to it that transactions are known to their coordinator. One for each broker."""
 
-    def __init__(self, broker: Broker, coordinators: Coordinators) -> None:
+    def __init__(self, broker: BrokerServer, coordinators: TransactionCoordinators) -> None:
         self._broker = broker
         self._coordinators = coordinators
 
     # For producers
 
-    def begin(self, transaction: Transaction, appends: Sequence[FirstAppend]) -> Verified:
+    def begin(self, transaction: TransactionClaim, appends: Sequence[FirstAppend]) -> Verified:
         """Ask the logs which of these appends the coordinator has to be asked about.
 
         Those have a guard. If there is none, nothing is left to be asked.
@@ -221,7 +221,7 @@ class TxnVerification:
         return Verified(guards, errors)
 
     async def finish(
-        self, transaction: Transaction, appends: Sequence[FirstAppend], begun: Verified
+        self, transaction: TransactionClaim, appends: Sequence[FirstAppend], begun: Verified
     ) -> Verified:
         """Ask the coordinator about what has begun, again and again if it is busy for a moment."""
         clock, values = self._broker.clock, self._broker.broker_values()
@@ -261,7 +261,7 @@ class TxnVerification:
         support = ClientSupport.of_offset_commit(version)
         if not self._is_asked_for(support):
             return NO_VERIFICATION
-        transaction = Transaction(transactional_id, producer_id, producer_epoch, support)
+        transaction = TransactionClaim(transactional_id, producer_id, producer_epoch, support)
         partition = led_partition(self._broker, CONSUMER_OFFSETS, index)
         guard = self._begin(transaction, partition, NO_SEQUENCE)
         if guard != NO_VERIFICATION:
@@ -279,7 +279,7 @@ class TxnVerification:
         )
 
     def _begin(
-        self, transaction: Transaction, partition: Partition, base_sequence: int
+        self, transaction: TransactionClaim, partition: Partition, base_sequence: int
     ) -> VerificationGuard:
         partition = led_partition(self._broker, *partition.key)
         return partition.log.producer_state.start_transaction_verification(
@@ -291,7 +291,7 @@ class TxnVerification:
         )
 
     async def _ask(
-        self, transaction: Transaction, partitions: Collection[TopicPartition]
+        self, transaction: TransactionClaim, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         try:
             found = await self._coordinators.add_or_verify(transaction, partitions)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from dohle.client import Cluster, IsolationLevel, PartitionInfo, TimedOut
 from dohle.client.errors import answered_error
-from dohle.client.metadata import Broker
+from dohle.client.metadata import BrokerInfo
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.uuid import uuid_to_text
 from dohle.protocol.messages.fetch import (
@@ -202,7 +202,7 @@ class RangeFetcher:
         await asyncio.sleep(answer.throttle_time_ms / 1000)
         raise TimedOut(f"{about}: no answer yet")
 
-    async def _leader(self) -> tuple[Broker, PartitionInfo]:
+    async def _leader(self) -> tuple[BrokerInfo, PartitionInfo]:
         """Find the leader, and make sure that it leads a partition of the topic that is meant."""
         found = await self._cluster.leader_of(self._partition)
         if not self._is_same_topic():
@@ -219,7 +219,8 @@ class RangeFetcher:
 
     def _note_leader(self, answer: FetchResponse, data: PartitionData) -> None:
         endpoints = tuple(
-            Broker(each.node_id, each.host, each.port, each.rack) for each in answer.node_endpoints
+            BrokerInfo(each.node_id, each.host, each.port, each.rack)
+            for each in answer.node_endpoints
         )
         leader = data.current_leader
         self._cluster.note_leader(self._partition, leader.leader_id, leader.leader_epoch, endpoints)

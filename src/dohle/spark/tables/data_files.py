@@ -116,7 +116,7 @@ class _Files:
         self._local = local_path(task.folder)
         self._partition: tuple[str | None, ...] = ()
         self._held: list[pa.RecordBatch] = []
-        self._held_bytes = 0
+        self._unwritten_bytes = 0
         self._rows = 0
         self._name = ""
         self._sink: Any = None
@@ -128,8 +128,8 @@ class _Files:
             self.close()
             self._partition = partition
         self._held.append(rows)
-        self._held_bytes += rows.nbytes
-        if self._held_bytes >= self._task.row_group_bytes:
+        self._unwritten_bytes += rows.nbytes
+        if self._unwritten_bytes >= self._task.row_group_bytes:
             self._write_row_group()
             if self._sink.tell() >= self._task.file_bytes:
                 self.close()
@@ -163,7 +163,7 @@ class _Files:
         self._writer.write_table(group, row_group_size=max(1, group.num_rows))
         self._rows += group.num_rows
         self._held = []
-        self._held_bytes = 0
+        self._unwritten_bytes = 0
 
     def _open(self) -> None:
         self._name = f"{self._prefix}-{len(self.reports):04d}.parquet"

@@ -86,7 +86,7 @@ class ReplicaMove:
         """Return what to copy next; None if ``finish`` may be called here and now."""
         self.target.ensure_online()
         with self.source.guarding(f"moving {self.log.partition}"):
-            self.log.write_held()
+            self.log.write_appends()
             if self._generation != self.log.generation:
                 logger.info("%s was truncated: copying it anew", self.log.partition)
                 self._begin()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dohle.core.ids import ProducerId
 from dohle.records.batch import Batch
-from dohle.records.checking.fast_check import PlainBatch
+from dohle.records.checking.fast_check import FastCheckedBatch
 
 #: How many batches of a producer are remembered, so that a resent one is known again.
 BATCHES_RETAINED = 5
@@ -80,7 +80,7 @@ class ProducerEntry(NamedTuple):
         """Return last minus first offset of the newest batch; 0 if there is none."""
         return self.batches[-1].offset_delta if self.batches else 0
 
-    def follows(self, batch: Batch | PlainBatch) -> bool:
+    def follows(self, batch: Batch | FastCheckedBatch) -> bool:
         """Tell whether a batch has the next sequence, in the same epoch as the one before."""
         return (
             batch.producer_epoch == self.producer_epoch

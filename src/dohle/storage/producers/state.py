@@ -21,7 +21,7 @@ from typing import NamedTuple
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicPartition
 from dohle.records.batch import Batch, sequence_after
-from dohle.records.checking.fast_check import PlainBatch
+from dohle.records.checking.fast_check import FastCheckedBatch
 from dohle.records.control import parse_txn_marker
 from dohle.storage.files import FileSystem
 from dohle.storage.producers.append import (
@@ -174,7 +174,7 @@ class ProducerState:
             for producer_id in changes.verified:
                 self._verifications.pop(producer_id, None)
 
-    def commit_plain(self, batch: PlainBatch, last_offset: int) -> bool:
+    def commit_plain(self, batch: FastCheckedBatch, last_offset: int) -> bool:
         """Take over a client's plain batch; False if only ``validate`` can tell about it.
 
         That is unless it has no producer, or its producer's next sequence, and is part of the

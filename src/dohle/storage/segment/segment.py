@@ -115,8 +115,8 @@ class LogSegment:
         self.jitter_ms = jitter_ms
         self._index_interval = config.index_interval_bytes
         self._file: File | None = None
-        self._held: list[Buffer] = []
-        self._held_at = 0
+        self._unwritten: list[Buffer] = []
+        self._unwritten_at = 0
         self._reserved_end = RESERVED_BYTES
         self._bytes_since_index_entry = 0
         self._indexes_loaded = False
@@ -158,11 +158,11 @@ class LogSegment:
 
     @property
     def file(self) -> File:
-        """The ``.log`` file, opened when it is first needed, with nothing held back from it."""
+        """The ``.log`` file, opened when it is first needed; what was unwritten is in it."""
         if self._file is None:
             self._file = self._fs.open(self.path, write=True)
-        if self._held:
-            self.write_held()
+        if self._unwritten:
+            self.write_appends()
         return self._file
 
     # Appending
@@ -196,17 +196,17 @@ class LogSegment:
         age_ms = max_timestamp - first if first >= 0 else self._clock.now_ms() - self._created_ms
         return age_ms > config.segment_ms - self.jitter_ms
 
-    def append(self, batches: Sequence[Batch], data: Buffer, *, hold: bool = False) -> None:
+    def append(self, batches: Sequence[Batch], data: Buffer, *, defer_write: bool = False) -> None:
         """Write the batches' bytes at the end and index them.
 
-        ``hold`` leaves the writing to ``write_held``, which writes everything held with one call.
-        Until then the bytes must stay as they are; whatever needs the file writes them first.
+        ``defer_write`` leaves the writing to ``write_appends``, which writes all of it with one
+        call. Until then the bytes must stay as they are; whatever needs the file writes them first.
         """
-        if hold:
+        if defer_write:
             at = 0
             for batch in batches:
                 size = batch.size
-                self.hold(data[at : at + size], batch.last_offset, batch.max_timestamp)
+                self.defer_write(data[at : at + size], batch.last_offset, batch.max_timestamp)
                 at += size
             return
         position = self.size
@@ -218,32 +218,32 @@ class LogSegment:
             position += batch.size
         self.size = position
 
-    def hold(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Take one batch in as ``append`` does, to be written by ``write_held``."""
+    def defer_write(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
+        """Take one batch in as ``append`` does, to be written by ``write_appends``."""
         position, size = self.size, len(data)
-        if not self._held:
-            self._held_at = position
-        self._held.append(data)
+        if not self._unwritten:
+            self._unwritten_at = position
+        self._unwritten.append(data)
         if position == 0:
             self._first_batch_timestamp = max_timestamp
         self.index(position, last_offset, max_timestamp, size)
         self.size = position + size
 
-    def write_held(self) -> None:
-        """Write what appends have held back."""
-        if not self._held:
+    def write_appends(self) -> None:
+        """Write what appends have unwritten back."""
+        if not self._unwritten:
             return
-        held, self._held = self._held, []
-        position = self._held_at
+        unwritten, self._unwritten = self._unwritten, []
+        position = self._unwritten_at
         if self._file is None:
             self._file = self._fs.open(self.path, write=True)
         if self.size > self._reserved_end and self.size - position >= _RESERVING_WRITE_BYTES_MIN:
             self._file.reserve(position, self.size - position + RESERVED_BYTES)
             self._reserved_end = self.size + RESERVED_BYTES
-        if len(held) == 1:
-            self._file.write_at(position, held[0])
+        if len(unwritten) == 1:
+            self._file.write_at(position, unwritten[0])
         else:
-            self._file.write_all_at(position, held)
+            self._file.write_all_at(position, unwritten)
 
     def index(self, position: int, last_offset: int, max_timestamp: int, size: int) -> None:
         """Take note of one batch, appended or found by a scan: both give the same entries."""
@@ -551,7 +551,7 @@ class LogSegment:
 
         Done when the log is closed, and before: see ``retire``.
         """
-        self.write_held()
+        self.write_appends()
         if self._max_timestamp is not None:
             self.time_index.load()
             self.time_index.maybe_append(*self._max_timestamp)

@@ -10,7 +10,7 @@ import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.records.batch import RecordBatch
-from dohle.records.checking.fast_check import plain_batch
+from dohle.records.checking.fast_check import fast_check
 from dohle.records.checking.validation import ValidationRules
 from dohle.storage.config import LogConfig
 from dohle.storage.log import Log
@@ -31,17 +31,19 @@ from tests.storage.logs import (
 )
 
 
-def append_plain(log: Log, built: bytearray, leader_epoch: int = LEADER_EPOCH) -> AppendInfo | None:
+def append_fast_checked(
+    log: Log, built: bytearray, leader_epoch: int = LEADER_EPOCH
+) -> AppendInfo | None:
     is_transactional = RecordBatch(memoryview(built)).is_transactional
-    plain = plain_batch(
+    plain = fast_check(
         memoryview(built), ValidationRules(), NOW_MS, is_transactional=is_transactional
     )
     assert plain is not None
-    return log.append_plain(plain, leader_epoch)
+    return log.append_fast_checked(plain, leader_epoch)
 
 
 def append_general(log: Log, built: bytearray) -> AppendInfo:
-    return log.append_validated(RecordBatch(memoryview(built)), LEADER_EPOCH, hold=True)
+    return log.append_validated(RecordBatch(memoryview(built)), LEADER_EPOCH, defer_write=True)
 
 
 def batch_of(
@@ -54,14 +56,14 @@ def batch_of(
 
 def test_batches_go_the_short_way_once_epoch_and_producer_are_known() -> None:
     short, general = Node(), Node()
-    assert append_plain(short.log, data(1)) is None
+    assert append_fast_checked(short.log, data(1)) is None
     for node in (short, general):
         append_general(node.log, batch_of(7, 0, 2))
     for built in (data(3), batch_of(7, 2), batch_of(7, 3, 4), data(1), batch_of(7, 7)):
-        info = append_plain(short.log, bytearray(built))
+        info = append_fast_checked(short.log, bytearray(built))
         assert info == append_general(general.log, built)
     for node in (short, general):
-        node.log.write_held()
+        node.log.write_appends()
     assert log_bytes(short.log) == log_bytes(general.log)
     assert state_of(short.log) == state_of(general.log)
 
@@ -72,10 +74,10 @@ def test_batches_of_an_open_transaction_go_the_short_way() -> None:
         append_transactional(node.log, 7, 0)
     for sequence in (1, 2):
         built = batch_of(7, sequence, transactional=True)
-        info = append_plain(short.log, bytearray(built))
+        info = append_fast_checked(short.log, bytearray(built))
         assert info == append_general(general.log, built)
     for node in (short, general):
-        node.log.write_held()
+        node.log.write_appends()
         assert node.log.producer_state.first_unstable_offset == 0
         append_marker(node.log, 7, commit=False)
         node.log.update_high_watermark(node.log.log_end_offset)
@@ -87,12 +89,12 @@ def test_batches_of_an_open_transaction_go_the_short_way() -> None:
 def test_a_plain_batch_is_written_with_what_else_is_held() -> None:
     node = Node()
     append_general(node.log, data(1))
-    node.log.write_held()
+    node.log.write_appends()
     node.disk.trace.clear()
     for _ in range(3):
-        assert append_plain(node.log, data(2)) is not None
+        assert append_fast_checked(node.log, data(2)) is not None
     assert node.disk.trace == []
-    node.log.write_held()
+    node.log.write_appends()
     assert [operation for operation, _ in node.disk.trace] == [Operation.WRITE]
     assert len(log_bytes(node.log)) == 4 * BATCH_SIZE
 
@@ -146,7 +148,7 @@ def test_what_needs_more_is_left_to_the_general_way(other: str) -> None:
     built = make()
     sent = bytes(built)
     before = state_of(node.log)
-    assert append_plain(node.log, built) is None
+    assert append_fast_checked(node.log, built) is None
     assert built == sent
     assert state_of(node.log) == before
 
@@ -155,16 +157,16 @@ def test_another_leader_epoch_is_left_to_the_general_way() -> None:
     node = Node()
     append_general(node.log, data(1))
     for epoch in (LEADER_EPOCH - 1, LEADER_EPOCH + 1):
-        assert append_plain(node.log, data(1), epoch) is None
-    assert append_plain(node.log, data(1)) is not None
+        assert append_fast_checked(node.log, data(1), epoch) is None
+    assert append_fast_checked(node.log, data(1)) is not None
 
 
 def test_flush_messages_counts_plain_batches() -> None:
     node = Node(LogConfig(retention_ms=-1, flush_messages=3))
     append_general(node.log, data(1))
-    assert append_plain(node.log, data(1)) is not None
+    assert append_fast_checked(node.log, data(1)) is not None
     assert node.log.recovery_point == 0
-    assert append_plain(node.log, data(1)) is not None
+    assert append_fast_checked(node.log, data(1)) is not None
     assert node.log.recovery_point == 3
 
 
@@ -173,7 +175,7 @@ def test_flush_ms_counts_from_the_first_plain_batch() -> None:
     append_general(node.log, data(1))
     node.log.flush()
     assert node.log.flush_due_ms is None
-    assert append_plain(node.log, data(1)) is not None
+    assert append_fast_checked(node.log, data(1)) is not None
     assert node.log.flush_due_ms == NOW_MS + 100
 
 
@@ -181,5 +183,5 @@ def test_an_offline_directory_takes_no_plain_batch() -> None:
     node = Node(paths=("/data", "/other"))
     append_general(node.log, data(1))
     node.log.owner.failed("testing", OSError(errno.EIO, "broken"))
-    refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: append_plain(node.log, data(1)))
+    refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: append_fast_checked(node.log, data(1)))
     assert node.log.log_end_offset == 1

@@ -1,0 +1,188 @@
+"""Appending what a producer has sent to one partition: the checks in Kafka's order, then the log.
+
+Most batches pass the fast check (``records.checking.fast_check``) and need no other; whatever it
+leaves open takes the slow path, with the same result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.metadata.topic_names import INTERNAL_TOPICS
+from dohle.protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
+from dohle.protocol.schema import Records
+from dohle.records.batch import RecordBatch
+from dohle.records.checking.fast_check import fast_check
+from dohle.records.checking.validation import RecordErrors, produced_batch, validate_batch
+from dohle.records.conversion import to_v2
+from dohle.server.partitions.partitions import Partition
+from dohle.storage.log_values import AppendInfo
+from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard
+
+if TYPE_CHECKING:
+    from dohle.server.broker import BrokerServer
+
+#: The first version with record batches.
+BATCHES = 3
+_ADMIN_CLIENT = "__admin_client"
+#: The first with any codec: before, there is more to check, and the slow path does it.
+_FAST_CHECK_FROM = 7
+
+#: With these, Kafka does not tell where the log begins.
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+    }
+)
+
+
+class RefusedByLog(KafkaError):
+    """What came of an append to a log; its answer tells where the log begins."""
+
+    def __init__(self, cause: KafkaError, log_start_offset: int) -> None:
+        super().__init__(cause.code, cause.args[0])
+        self.record_errors = cause.record_errors if isinstance(cause, RecordErrors) else ()
+        self.log_start_offset = log_start_offset
+
+
+#: A partition and what was appended to it, which may still fail to be written.
+Appended = tuple[Partition, AppendInfo]
+
+
+def append(
+    broker: BrokerServer,
+    partition: Partition,
+    records: Records | None,
+    acks: int,
+    version: int,
+    client_id: str,
+    now_ms: int,
+    guard: VerificationGuard | None = None,
+) -> Appended | KafkaError:
+    """Check one partition's records and append them; they are written at the end of the event.
+
+    Without a ``guard``, be it the one that proves nothing, no transactional records are taken.
+    """
+    try:
+        if (
+            partition.allows_fast_check
+            and version >= _FAST_CHECK_FROM
+            and -1 <= acks <= 1
+            and isinstance(records, memoryview)
+            and (
+                plain := fast_check(
+                    records, partition.rules, now_ms, is_transactional=guard is not None
+                )
+            )
+            and (info := partition.log.append_fast_checked(plain, partition.image.leader_epoch))
+        ):
+            broker.note_unwritten(partition)
+            return partition, info
+        return _append_slow_path(
+            broker, partition, records, acks, version, client_id, now_ms, guard
+        )
+    except KafkaError as error:
+        return error
+
+
+def _append_slow_path(
+    broker: BrokerServer,
+    partition: Partition,
+    records: Records | None,
+    acks: int,
+    version: int,
+    client_id: str,
+    now_ms: int,
+    guard: VerificationGuard | None,
+) -> Appended:
+    if version < BATCHES:
+        batch = RecordBatch(memoryview(to_v2(memoryview(records or b""))))
+    else:
+        batch = produced_batch(records, version)
+        if guard is None and batch.is_transactional:
+            raise no_transactional_id()
+    check_request(partition, acks, client_id)
+    if partition.image.leader != broker.node_id:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead it")
+    try:
+        return partition, _append_to_log(broker, partition, batch, acks, now_ms, guard)
+    except KafkaError as error:
+        if error.code in _WITHOUT_LOG_START:
+            raise
+        raise RefusedByLog(error, partition.log.log_start_offset) from None
+
+
+def _append_to_log(
+    broker: BrokerServer,
+    partition: Partition,
+    batch: RecordBatch,
+    acks: int,
+    now_ms: int,
+    guard: VerificationGuard | None,
+) -> AppendInfo:
+    if acks == -1 and len(partition.image.isr) < partition.min_insync_replicas:
+        raise KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{len(partition.image.isr)} replicas are in sync, not the"
+            f" {partition.min_insync_replicas} of min.insync.replicas",
+        )
+    batch = validate_batch(batch, partition.rules, now_ms)
+    info = partition.log.append_validated(
+        batch,
+        partition.image.leader_epoch,
+        verification_guard=NO_VERIFICATION if guard is None else guard,
+        defer_write=True,
+    )
+    broker.note_unwritten(partition)
+    return info
+
+
+def check_request(partition: Partition, acks: int, client_id: str) -> None:
+    """Refuse what is wrong with a request whatever its records."""
+    if acks not in (-1, 0, 1):
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {acks} is not known")
+    if partition.key.topic in INTERNAL_TOPICS and client_id != _ADMIN_CLIENT:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is internal")
+
+
+def no_transactional_id() -> KafkaError:
+    """Return the refusal of transactional records without a transactional id."""
+    return KafkaError(
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        "transactional records in a request without a transactional id",
+    )
+
+
+def partition_response(index: int, outcome: Appended | KafkaError) -> PartitionProduceResponse:
+    """Say what became of one partition's records, now that they are written or not."""
+    if not isinstance(outcome, KafkaError):
+        partition, info = outcome
+        try:
+            # The write itself may have taken the directory offline.
+            partition.log.owner.ensure_online()
+        except KafkaError as error:
+            outcome = error
+        else:
+            return PartitionProduceResponse(
+                index=index,
+                base_offset=info.first_offset,
+                log_append_time_ms=info.log_append_time_ms,
+                log_start_offset=partition.log.log_start_offset,
+            )
+    by_log = outcome if isinstance(outcome, RefusedByLog) else None
+    record_errors = by_log.record_errors if by_log else ()
+    return PartitionProduceResponse(
+        index=index,
+        error_code=outcome.code,
+        base_offset=-1,
+        log_start_offset=by_log.log_start_offset if by_log else -1,
+        record_errors=tuple(
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+            for index, text in record_errors
+        ),
+        error_message=str(outcome.args[0]),
+    )

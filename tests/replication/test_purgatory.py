@@ -1,0 +1,178 @@
+"""Requests that wait: handed out once, in time, and without leaving anything behind."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dohle.replication.purgatory import Delayed, Purgatory
+
+
+def requests(delayed: list[Delayed[str, str]]) -> list[str]:
+    return [one.request for one in delayed]
+
+
+def test_a_request_is_handed_out_when_enough_has_come_over_all_its_keys() -> None:
+    purgatory = Purgatory[str, str]()
+    purgatory.watch("fetch", ["a", "b"], 500, needed=100)
+    assert requests(purgatory.progress("a", 60)) == []
+    assert requests(purgatory.progress("other", 60)) == []
+    assert requests(purgatory.progress("b", 39)) == []
+    assert requests(purgatory.progress("a", 1)) == ["fetch"]
+    assert requests(purgatory.progress("a", 1000)) == []
+    assert len(purgatory) == 0
+
+
+def test_any_progress_is_enough_unless_more_is_needed() -> None:
+    purgatory = Purgatory[str, str]()
+    purgatory.watch("produce", ["a"], 500)
+    assert requests(purgatory.progress("a", 1)) == ["produce"]
+
+
+def test_a_change_of_a_key_hands_out_all_that_watch_it_the_oldest_first() -> None:
+    purgatory = Purgatory[str, str]()
+    purgatory.watch("first", ["a", "b"], 500, needed=10_000)
+    purgatory.watch("second", ["a"], 100, needed=10_000)
+    purgatory.watch("third", ["b"], 500, needed=10_000)
+    assert requests(purgatory.progress("a")) == ["first", "second"]
+    assert requests(purgatory.progress("b")) == ["third"]
+
+
+def test_requests_expire_in_the_order_of_their_deadlines() -> None:
+    purgatory = Purgatory[str, str]()
+    for request, deadline_ms in (("late", 30), ("early", 10), ("middle", 20), ("also early", 10)):
+        purgatory.watch(request, ["a"], deadline_ms)
+    assert purgatory.next_deadline_ms() == 10
+    assert requests(purgatory.expire(9)) == []
+    assert requests(purgatory.expire(20)) == ["early", "also early", "middle"]
+    assert purgatory.next_deadline_ms() == 30
+    assert requests(purgatory.progress("a", 1)) == ["late"]
+    assert purgatory.next_deadline_ms() is None
+    assert purgatory.expire(1000) == []
+
+
+def test_a_request_that_watches_nothing_still_expires() -> None:
+    purgatory = Purgatory[str, str]()
+    purgatory.watch("alone", [], 5)
+    assert requests(purgatory.expire(5)) == ["alone"]
+
+
+def test_a_key_named_twice_counts_once() -> None:
+    purgatory = Purgatory[str, str]()
+    purgatory.watch("fetch", ["a", "a"], 5, needed=2)
+    assert purgatory.progress("a", 1) == []
+    assert requests(purgatory.progress("a", 1)) == ["fetch"]
+
+
+def test_cancelling_takes_a_request_out_of_everything_once() -> None:
+    purgatory = Purgatory[str, str]()
+    delayed = purgatory.watch("fetch", ["a", "b"], 5)
+    assert purgatory.is_watched("a")
+    assert purgatory.cancel(delayed)
+    assert not purgatory.cancel(delayed)
+    assert not purgatory.is_watched("a")
+    assert purgatory.watched_count == len(purgatory) == 0
+    assert purgatory.expire(100) == []
+
+
+def test_the_requests_of_a_closed_connection_go_with_it() -> None:
+    purgatory = Purgatory[str, str]()
+    purgatory.watch("mine", ["a"], 5, owner="me")
+    purgatory.watch("yours", ["a"], 5, owner="you")
+    purgatory.watch("mine too", ["b"], 5, owner="me")
+    purgatory.watch("nobody's", ["b"], 5)
+    assert requests(purgatory.cancel_owner("me")) == ["mine", "mine too"]
+    assert purgatory.cancel_owner("me") == []
+    assert requests(purgatory.expire(5)) == ["yours", "nobody's"]
+    assert purgatory.cancel_owner("you") == []
+
+
+def test_a_request_can_be_parked_again_with_its_old_deadline() -> None:
+    purgatory = Purgatory[str, str]()
+    delayed = purgatory.watch("fetch", ["a"], 500, needed=5)
+    assert purgatory.progress("a", 9) == [delayed]
+    again = purgatory.watch(delayed.request, delayed.keys, delayed.deadline_ms, needed=3)
+    assert purgatory.progress("a", 2) == []
+    assert purgatory.expire(500) == [again]
+
+
+def test_what_is_remembered_of_requests_that_went_early_is_bounded() -> None:
+    purgatory = Purgatory[int, int]()
+    purgatory.watch(-1, [-1], 10_000_000)
+    for number in range(10_000):
+        purgatory.watch(number, [number % 7], 1_000_000 + number)
+        assert len(purgatory.progress(number % 7, 1)) == 1
+    assert purgatory.watched_count == len(purgatory) == 1
+    assert len(purgatory._deadlines) < 200
+
+
+@dataclass(eq=False)
+class Plain:
+    """A request in the model: a list of these is all there is."""
+
+    number: int
+    keys: set[int]
+    deadline_ms: int
+    missing: int
+    owner: int
+
+
+actions = st.lists(
+    st.tuples(
+        st.sampled_from(["park", "park", "progress", "change", "expire", "close", "cancel"]),
+        st.integers(0, 4),
+        st.integers(0, 30),
+    ),
+    max_size=60,
+)
+
+
+@given(actions=actions, seed=st.integers(0, 1000))
+def test_requests_come_out_as_from_a_plain_list(
+    actions: list[tuple[str, int, int]], seed: int
+) -> None:
+    rng = random.Random(seed)
+    purgatory = Purgatory[int, int]()
+    model: list[Plain] = []
+    delayed: dict[int, Delayed[int, int]] = {}
+    now_ms = 0
+    for number, (action, key, amount) in enumerate(actions):
+        due: list[Plain] = []
+        found: list[Delayed[int, int]] = []
+        if action == "park":
+            keys = {rng.randrange(5) for _ in range(amount % 4)}
+            plain = Plain(number, keys, now_ms + amount, rng.randrange(1, 40), key)
+            model.append(plain)
+            delayed[number] = purgatory.watch(
+                number, keys, plain.deadline_ms, needed=plain.missing, owner=key
+            )
+        elif action == "progress":
+            for plain in model:
+                plain.missing -= amount if key in plain.keys else 0
+            due = [plain for plain in model if key in plain.keys and plain.missing <= 0]
+            found = purgatory.progress(key, amount)
+        elif action == "change":
+            due = [plain for plain in model if key in plain.keys]
+            found = purgatory.progress(key)
+        elif action == "expire":
+            now_ms += amount
+            due = [plain for plain in model if plain.deadline_ms <= now_ms]
+            due.sort(key=lambda plain: plain.deadline_ms)
+            found = purgatory.expire(now_ms)
+        elif action == "close":
+            due = [plain for plain in model if plain.owner == key]
+            found = purgatory.cancel_owner(key)
+        elif delayed:
+            choice = rng.choice(sorted(delayed))
+            due = [plain for plain in model if plain.number == choice]
+            found = [delayed[choice]] if purgatory.cancel(delayed[choice]) else []
+        assert [one.request for one in found] == [plain.number for plain in due]
+        model = [plain for plain in model if plain not in due]
+        assert len(purgatory) == len(model)
+        assert purgatory.watched_count == len(set().union(*(plain.keys for plain in model)))
+        assert purgatory.next_deadline_ms() == min(
+            (plain.deadline_ms for plain in model), default=None
+        )
