@@ -6,6 +6,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,6 +18,14 @@ from typing import Self
 START_DEADLINE_S = 30.0
 #: Long, because a stop flushes every log and the disk may be busy.
 STOP_DEADLINE_S = 100.0
+
+
+def free_port() -> int:
+    """A port for a broker that is started again: nobody listens on it now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
 
 
 class BrokerProcess:

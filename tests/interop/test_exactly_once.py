@@ -22,8 +22,7 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
-from tests.interop.process import BrokerProcess
-from tests.interop.test_kill import free_port
+from tests.interop.process import BrokerProcess, free_port
 from tests.interop.waiting import wait_until
 from tests.interop.wire import Wire
 

@@ -29,9 +29,8 @@ from tests.interop.members import (
     places_of,
     values_seen,
 )
-from tests.interop.process import BrokerProcess
+from tests.interop.process import BrokerProcess, free_port
 from tests.interop.quick_broker import QUICK, fresh, new_topic, serving, write
-from tests.interop.test_kill import free_port
 from tests.interop.waiting import wait_until
 
 RECORDS = 10

@@ -40,9 +40,8 @@ from dohle.protocol.messages.produce import (
 )
 from tests.interop.group_consumers import LIBRARIES, Joining, Place, joined
 from tests.interop.holding_proxy import HoldingProxy
-from tests.interop.process import BrokerProcess
+from tests.interop.process import BrokerProcess, free_port
 from tests.interop.quick_broker import QUICK, fresh, new_topic, write
-from tests.interop.test_kill import free_port
 from tests.interop.transaction_readers import end_offset, is_stable, read_all
 from tests.interop.txn_producers import Fenced, Producing, Refused, producing
 from tests.interop.waiting import wait_until

@@ -26,8 +26,8 @@ from dohle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from tests.interop.process import BrokerProcess
-from tests.interop.test_kill import PARTITIONS, Load, check_once, free_port
+from tests.interop.load import PARTITIONS, Load, check_once
+from tests.interop.process import BrokerProcess, free_port
 from tests.interop.waiting import wait_until
 from tests.interop.wire import Closed, Wire
 

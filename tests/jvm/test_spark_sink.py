@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.transactions.test_transactions import set_transaction_version
+from tests.client.transactions.features import set_transaction_version
 from tests.interop.quick_broker import QUICK
 from tests.jvm.apache_kafka import ApacheKafka
 from tests.jvm.jvm import Jvm

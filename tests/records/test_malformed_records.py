@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import operator
 import random
-import struct
 
 import crc32c
 import pytest
@@ -15,11 +14,12 @@ from hypothesis import strategies as st
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.records.batch import HEADER_SIZE, batches, read_batch
 from dohle.records.builder import BatchBuilder
-from dohle.records.compression.codecs import Codec, compress
+from dohle.records.compression.codecs import Codec
 from dohle.records.errors import DecompressedTooLarge, InvalidRecord
 from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import Record, decode_records
 from dohle.records.varint import encode_varint
+from tests.records.framing import batch_around, framed
 
 NOW_MS = 1_700_000_000_000
 GOOD = b"\x00\x00\x00\x02k\x02v\x02\x02h\x02x"
@@ -31,21 +31,6 @@ def sample(codec: Codec) -> bytearray:
     builder.append(NOW_MS - 70_000, None, None)
     builder.append(NOW_MS + 5, b"", b"")
     return builder.build()
-
-
-def framed(body: bytes) -> bytes:
-    return encode_varint(len(body)) + body
-
-
-def batch_around(records: bytes, count: int, codec: Codec = Codec.NONE) -> bytearray:
-    """A batch with a good header and checksum around any records."""
-    packed = compress(codec, records)
-    header = struct.pack(
-        ">qiibIhiqqqhii", 0, 49 + len(packed), 0, 2, 0, codec, 0, 0, 0, -1, -1, -1, count
-    )
-    data = bytearray(header + packed)
-    data[17:21] = crc32c.crc32c(memoryview(data)[21:]).to_bytes(4, "big")
-    return data
 
 
 ensure_valid = operator.methodcaller("ensure_valid")

@@ -23,16 +23,10 @@ from dohle.client import (
 )
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import GroupId, TopicPartition
-from dohle.protocol.messages.update_features import (
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
 from dohle.testing.broker import Broker
 from tests.client.group.group_setup import GROUP, make_topic, numbers, write
 from tests.client.scripted_broker import within
-
-_UPGRADE, _SAFE_DOWNGRADE = 1, 2
+from tests.client.transactions.features import set_transaction_version
 
 
 @pytest.fixture(scope="module", params=[2, 1])
@@ -47,19 +41,6 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
         if request.param < 2:
             within(30, set_transaction_version(broker.bootstrap, request.param))
         yield broker.bootstrap
-
-
-async def set_transaction_version(bootstrap: str, level: int) -> None:
-    update = FeatureUpdateKey(
-        feature="transaction.version",
-        max_version_level=level,
-        upgrade_type=_UPGRADE if level == 2 else _SAFE_DOWNGRADE,
-    )
-    async with Cluster(bootstrap) as cluster:
-        answer = await (await cluster.any_connection()).request(
-            UpdateFeaturesRequest(feature_updates=(update,)), UpdateFeaturesResponse
-        )
-        assert answer.error_code == 0, answer.error_message
 
 
 def config(transactional_id: str) -> ProducerConfig:

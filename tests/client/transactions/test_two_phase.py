@@ -26,7 +26,7 @@ from dohle.core.ids import TopicName, TopicPartition
 from dohle.testing.broker import Broker
 from tests.client.group.group_setup import make_topic, numbers
 from tests.client.scripted_broker import within
-from tests.client.transactions.test_transactions import set_transaction_version
+from tests.client.transactions.features import set_transaction_version
 
 SMALL = {"transaction.state.log.num.partitions": "2", "offsets.topic.num.partitions": "2"}
 ENABLED = {**SMALL, "transaction.two.phase.commit.enable": "true"}

@@ -11,7 +11,7 @@ from dohle.records.batch import HEADER_SIZE
 from dohle.records.builder import BatchBuilder
 from dohle.records.checking import layouts as shapes
 from dohle.records.checking.record_scan import Summary, scan_records
-from tests.records.checking.test_record_scan import NOW_MS, assert_is_scanned_as_decoded
+from tests.records.checking.scanned import NOW_MS, assert_is_scanned_as_decoded
 
 counts = st.integers(shapes.SAME_LAYOUT.start, shapes.SAME_LAYOUT.stop - 1)
 key_sizes = st.sampled_from([-1, 0, 1, 20])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -11,12 +10,10 @@ from hypothesis import strategies as st
 
 from dohle.records.batch import HEADER_SIZE
 from dohle.records.builder import BatchBuilder
-from dohle.records.checking.record_scan import Summary, _offset_columns, scan_frames, scan_records
+from dohle.records.checking.record_scan import Summary, _offset_columns, scan_records
 from dohle.records.errors import InvalidRecord
-from dohle.records.record import decode_records
 from dohle.records.varint import encode_varint, read_varint
-
-NOW_MS = 1_700_000_000_000
+from tests.records.checking.scanned import NOW_MS, assert_is_scanned_as_decoded, decoded_summary
 
 #: Records alike: how many, key size (-1 for none), value size, timestamp step, headers.
 runs = st.tuples(
@@ -43,46 +40,6 @@ def records_of(groups: list[tuple[int, int, int, int, bool]]) -> tuple[bytes, in
     return bytes(builder.build()[HEADER_SIZE:]), builder.record_count
 
 
-def decoded_summary(data: bytes, count: int, base_timestamp: int) -> Summary | None:
-    try:
-        records = list(decode_records(data, count, 0, base_timestamp, None))
-    except InvalidRecord:
-        return None
-    timestamps = [record.timestamp for record in records]
-    return Summary(
-        min(timestamps),
-        max(timestamps),
-        [record.offset for record in records] == list(range(count)),
-        any(record.key is None for record in records),
-    )
-
-
-def scanned_summary(data: bytes | memoryview, count: int, base_timestamp: int) -> Summary | None:
-    try:
-        return scan_records(data, count, base_timestamp)
-    except InvalidRecord:
-        return None
-
-
-def views_of(data: bytes) -> Iterator[memoryview]:
-    """Show the bytes as those of a receive buffer too, between others that would go on well."""
-    yield memoryview(data)
-    end = 5 + len(data)
-    for behind in (b"", bytes(20), b"\2" * 20, b"\xff" * 20, data):
-        yield memoryview(bytearray(b"\2" * 5 + data + behind))[5:end]
-    yield memoryview(bytearray(data)).toreadonly()
-
-
-def assert_is_scanned_as_decoded(data: bytes, count: int) -> None:
-    expected = decoded_summary(data, count, NOW_MS)
-    assert scanned_summary(data, count, NOW_MS) == expected
-    last = followed_lengths(data, count)
-    assert scanned_frames(data, count) == last
-    for view in views_of(data):
-        assert scanned_summary(view, count, NOW_MS) == expected
-        assert scanned_frames(view, count) == last
-
-
 def starts_of(data: bytes) -> list[int]:
     starts, position = [], 0
     while position < len(data):
@@ -90,28 +47,6 @@ def starts_of(data: bytes) -> list[int]:
         length, position = read_varint(data, position)
         position += length
     return starts
-
-
-def followed_lengths(data: bytes, count: int) -> int | None:
-    """Where the last record starts, by the plainest of loops."""
-    position = start = 0
-    for _ in range(count):
-        start = position
-        try:
-            length, position = read_varint(data, position)
-        except InvalidRecord:
-            return None
-        position += length
-        if length < 0 or position > len(data):
-            return None
-    return start if position == len(data) else None
-
-
-def scanned_frames(data: bytes | memoryview, count: int) -> int | None:
-    try:
-        return scan_frames(data, count)
-    except InvalidRecord:
-        return None
 
 
 @given(groups=st.lists(runs, min_size=1, max_size=6))

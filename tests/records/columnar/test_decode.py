@@ -42,7 +42,7 @@ from tests.records.columnar.decoded import (
     read_singly,
     rows_of,
 )
-from tests.records.test_malformed_records import batch_around, framed
+from tests.records.framing import batch_around, framed
 
 NOW_MS = 1_700_000_000_000
 

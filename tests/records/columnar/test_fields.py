@@ -26,7 +26,7 @@ from dohle.records.columnar.fields import (
 )
 from dohle.records.record import Record
 from dohle.records.varint import encode_varint, read_varint
-from tests.records.test_malformed_records import framed
+from tests.records.framing import framed
 
 NOW_MS = 1_700_000_000_000
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from dohle.protocol.messages.find_coordinator import FindCoordinatorRequest
 from dohle.protocol.messages.heartbeat import HeartbeatRequest
 from dohle.protocol.messages.join_group import (
     JoinGroupRequest,
-    JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
 from dohle.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -27,13 +25,20 @@ from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from dohle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from dohle.protocol.messages.sync_group import SyncGroupRequest
 from dohle.server.net.callers import client_host
 from dohle.server.node import Node
 from tests.server.faults import until
+from tests.server.handlers.classic_members import (
+    GROUP,
+    NONE,
+    join,
+    join_request,
+    stable,
+    sync_request,
+)
 from tests.server.wire import Wire, create_topic, on_node, running_node
 
-GROUP = GroupId("g")
 PROPERTIES = {
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "1",
@@ -42,7 +47,6 @@ PROPERTIES = {
 }
 MEMBER_ID_REQUIRED_VERSION = 4
 BATCHED_LEAVES = 3
-NONE = ErrorCode.NONE
 
 
 async def find_coordinator(node: Node, wire: Wire, group: str = GROUP) -> None:
@@ -51,57 +55,12 @@ async def find_coordinator(node: Node, wire: Wire, group: str = GROUP) -> None:
     await until(lambda: not node.broker.groups.is_loading)
 
 
-def join_request(member_id: str = "", session_ms: int = 60_000, **more: Any) -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id=GROUP,
-        session_timeout_ms=session_ms,
-        rebalance_timeout_ms=60_000,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocols=(JoinGroupRequestProtocol(name="range", metadata=b"meta"),),
-        **more,
-    )
-
-
-async def join(wire: Wire, member_id: str = "", version: int = 9, **more: Any) -> JoinGroupResponse:
-    answer = await wire.send(join_request(member_id, **more), version)
-    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-        answer = await wire.send(join_request(answer.member_id, **more), version)
-    assert isinstance(answer, JoinGroupResponse)
-    return answer
-
-
-def sync_request(
-    joined: JoinGroupResponse, assignments: Sequence[tuple[str, bytes]] = ()
-) -> SyncGroupRequest:
-    return SyncGroupRequest(
-        group_id=GROUP,
-        generation_id=joined.generation_id,
-        member_id=joined.member_id,
-        protocol_type="consumer",
-        protocol_name=joined.protocol_name,
-        assignments=tuple(
-            SyncGroupRequestAssignment(member_id=member, assignment=assigned)
-            for member, assigned in assignments
-        ),
-    )
-
-
 async def heartbeat(wire: Wire, joined: JoinGroupResponse, version: int = 4) -> int:
     request = HeartbeatRequest(
         group_id=GROUP, generation_id=joined.generation_id, member_id=joined.member_id
     )
     code: int = (await wire.send(request, version)).error_code
     return code
-
-
-async def stable(wire: Wire, version: int = 9, **more: Any) -> JoinGroupResponse:
-    """Let one member be the group."""
-    joined = await join(wire, version=version, **more)
-    assert joined.error_code == NONE
-    answer = await wire.send(sync_request(joined, [(joined.member_id, b"all")]))
-    assert (answer.error_code, answer.assignment) == (NONE, b"all")
-    return joined
 
 
 async def describe(wire: Wire, version: int = 6, **more: Any) -> DescribedGroup:

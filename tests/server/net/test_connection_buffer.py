@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
-import struct
 from asyncio import Future
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from dohle.server.net.connection import BUFFER_BYTES, BUFFER_BYTES_AT_FIRST, Connection, Service
+from dohle.server.net.connection import BUFFER_BYTES, BUFFER_BYTES_AT_FIRST, Connection
 from dohle.server.net.outcome import Frame
 from tests.server.faults import until
-
-TIMEOUT_S = 20
-REQUEST_BYTES_MAX = 100 << 20
+from tests.server.net.connected import Peer, connected, framed, turns
 
 
 class EchoService:
@@ -53,63 +49,6 @@ class EchoService:
         """Answer the request that waits, from what its view shows now."""
         frame, future = self.waiting.pop()
         future.set_result(bytes(frame))
-
-
-def framed(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
-
-
-ServiceT = TypeVar("ServiceT", bound=Service)
-
-
-class Peer:
-    """The client's end."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self.writer = reader, writer
-
-    async def answer(self) -> bytes:
-        async with asyncio.timeout(TIMEOUT_S):
-            size = int.from_bytes(await self._reader.readexactly(4), "big")
-            return await self._reader.readexactly(size)
-
-
-def connected(
-    scenario: Callable[[ServiceT, Connection, Peer], Awaitable[None]], service: ServiceT
-) -> None:
-    async def run() -> None:
-        ours, theirs = _tcp_pair()
-        connection = Connection(
-            asyncio.get_running_loop(),
-            ours,
-            service,
-            listener="L",
-            peer="test",
-            request_bytes_max=REQUEST_BYTES_MAX,
-            on_closed=lambda _: None,
-        )
-        reader, writer = await asyncio.open_connection(sock=theirs)
-        try:
-            await scenario(service, connection, Peer(reader, writer))
-        finally:
-            connection.close()
-            writer.close()
-            await writer.wait_closed()
-
-    asyncio.run(run())
-
-
-def _tcp_pair() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        theirs = socket.create_connection(server.getsockname())
-        ours, _ = server.accept()
-    return ours, theirs
-
-
-async def turns(count: int) -> None:
-    """Let the loop do what there is to do, this many times."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 def payloads(sizes: list[int]) -> list[bytes]:

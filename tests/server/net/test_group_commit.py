@@ -22,8 +22,8 @@ from dohle.server.net.outcome import Frame
 from dohle.server.node import Node
 from dohle.storage.files import Buffer
 from tests.server.faults import FaultyFileSystem, until
-from tests.server.net.test_connection_buffer import Peer, connected, framed, turns
-from tests.server.partitions.test_unwritten_appends import (
+from tests.server.net.connected import Peer, connected, framed, turns
+from tests.server.partitions.fetching import (
     FETCH_VERSION,
     fetch_of,
     two_directories,

@@ -16,50 +16,21 @@ import pytest
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName
 from dohle.core.seams import ManualClock
-from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from dohle.protocol.messages.fetch import FetchRequest
 from dohle.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from dohle.records.batch import batches
 from dohle.server.node import Node
 from tests.server.faults import FaultyFileSystem, until, watched_node
+from tests.server.partitions.fetching import FETCH_VERSION, fetch, fetch_of, two_directories, values
 from tests.server.wire import Wire, batch, create_topic, produce, running_node
 
-FETCH_VERSION = 12
 FOREVER_MS = 3_600_000
 #: The first read finds the batch, the second takes the records.
 SPARED = (0, 1)
 FAULTS = (OSError(errno.EIO, "a sector cannot be read"), RuntimeError("nobody thought of this"))
-
-
-def two_directories(path: Path) -> dict[str, str]:
-    """The first topic goes to the first directory; the metadata log is not in it."""
-    paths = [str(path / "one"), str(path / "two")]
-    return {"log.dirs": ",".join(paths), "metadata.log.dir": paths[1]}
-
-
-def fetch_of(topic: str, *, wait_ms: int = 0, min_bytes: int = 1) -> FetchRequest:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    return FetchRequest(
-        max_wait_ms=wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=1 << 20,
-        topics=(FetchTopic(topic=TopicName(topic), partitions=(partition,)),),
-    )
-
-
-async def fetch(wire: Wire, topic: str) -> PartitionData:
-    answer = await wire.send(fetch_of(topic), FETCH_VERSION)
-    found: PartitionData = answer.responses[0].partitions[0]
-    return found
-
-
-async def values(wire: Wire, topic: str) -> list[bytes | None]:
-    found = await fetch(wire, topic)
-    assert found.error_code == 0
-    return [record.value for one in batches(found.records or b"") for record in one.records()]
 
 
 async def delay(node: Node, wire: Wire, request: FetchRequest) -> None:

@@ -38,8 +38,8 @@ from dohle.server.node import Node
 from dohle.server.shortcuts.commit import CommitTemplate
 from dohle.storage.log_values import Isolation
 from tests.server.faults import FaultyFileSystem, until, watched_node
-from tests.server.handlers.test_classic_group_requests import GROUP, join, stable
-from tests.server.handlers.test_offset_requests import (
+from tests.server.handlers.classic_members import GROUP, join, stable
+from tests.server.handlers.offsets import (
     fetch,
     fetch_request,
     find_coordinator,

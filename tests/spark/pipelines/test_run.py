@@ -18,7 +18,7 @@ from dohle.cli.main import main
 from dohle.client import Cluster, Producer, run
 from dohle.spark.pipelines.project import make_project
 from dohle.testing import Broker
-from tests.spark.test_streams import read
+from tests.spark.topics import read
 
 
 class Watched:

@@ -11,7 +11,7 @@ from dohle.client import Cluster, ProducerConfig
 from dohle.core.ids import TransactionalId
 from dohle.testing import Broker
 from tests.client.scripted_broker import within
-from tests.client.transactions.test_transactions import set_transaction_version
+from tests.client.transactions.features import set_transaction_version
 from tests.spark.sink.sink_scenarios import SCENARIOS, Scenario, World, play
 
 

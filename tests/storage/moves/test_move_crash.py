@@ -23,7 +23,7 @@ from dohle.storage.moves.move import ReplicaMove
 from dohle.storage.moves.places import Assignment
 from dohle.storage.producers.state import AppendOrigin
 from dohle.testing.simulation.files import SimulatedCrash, SimulatedFileSystem
-from tests.storage.test_crash_recovery import (
+from tests.storage.crashes import (
     IDENTITY,
     PARTITION,
     TOPIC_ID,

@@ -1,0 +1,110 @@
+"""A load on a broker that gets killed or moves its logs, and the check of what it was told."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import defaultdict
+from typing import Any
+
+import confluent_kafka
+
+from tests.interop.process import BrokerProcess
+from tests.interop.waiting import wait_until
+from tests.interop.wire import Wire
+
+PARTITIONS = 3
+IN_FLIGHT_RECORDS_MAX = 3_000
+VALUE_BYTES = 200
+
+
+class Load:
+    """A producer that never stops, in a thread, and what it was told about its records.
+
+    Records are numbered by partition; a record's value begins with its number.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, seed: int, *, idempotent: bool) -> None:
+        self.topic = topic
+        self.acknowledged: dict[int, dict[int, int]] = defaultdict(dict)
+        self.acknowledged_count = 0
+        self.written: dict[int, int] = defaultdict(int)
+        self.failures: list[str] = []
+        self._rng = random.Random(seed)
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": -1,
+                "enable.idempotence": idempotent,
+                "max.in.flight.requests.per.connection": 5 if idempotent else 1,
+                "compression.type": "lz4" if idempotent else "none",
+                "batch.num.messages": 200,
+                "linger.ms": 1,
+                "message.timeout.ms": 90_000,
+                "retries": 10_000,
+                "retry.backoff.ms": 20,
+                "retry.backoff.max.ms": 100,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 50,
+                "topic.metadata.refresh.fast.interval.ms": 20,
+                "log_level": 0,
+                "error_cb": self._on_error,
+            }
+        )
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _on_error(self, error: Any) -> None:
+        if error.fatal():
+            self.failures.append(str(error))
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._producer.poll(0.001)
+            for _ in range(self._rng.randrange(200)):
+                if len(self._producer) >= IN_FLIGHT_RECORDS_MAX:
+                    self._producer.poll(0.01)
+                    break
+                self._write(self._rng.randrange(PARTITIONS))
+
+    def _write(self, partition: int) -> None:
+        number = self.written[partition]
+        self.written[partition] += 1
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                self.failures.append(f"{self.topic}-{partition} record {number}: {error}")
+                return
+            self.acknowledged[partition][number] = message.offset()
+            self.acknowledged_count += 1
+
+        value = b"%d " % number + bytes(VALUE_BYTES)
+        self._producer.produce(self.topic, value, partition=partition, on_delivery=delivered)
+
+    def await_more(self, count: int) -> None:
+        """Wait until so many more records have been acknowledged."""
+        goal = self.acknowledged_count + count
+        wait_until(lambda: self.acknowledged_count >= goal)
+
+    def finish(self) -> None:
+        """Stop writing and wait for every record to be acknowledged."""
+        self._stopping.set()
+        self._thread.join()
+        assert self._producer.flush(30) == 0
+
+
+def stored_numbers(bootstrap: str, topic: str, partition: int) -> list[int]:
+    """Return the number of the record at every offset."""
+    with Wire(bootstrap) as wire:
+        records = [record for batch in wire.stored_batches(topic, partition) for record in batch]
+    assert [record.offset for record in records] == list(range(len(records)))
+    return [int((record.value or b"").split(b" ")[0]) for record in records]
+
+
+def check_once(broker: BrokerProcess, load: Load, partition: int) -> None:
+    stored = stored_numbers(broker.bootstrap, load.topic, partition)
+    assert stored == list(range(load.written[partition]))
+    assert load.acknowledged[partition] == {number: number for number in stored}

@@ -1,0 +1,74 @@
+"""What scanning sees in records beside what decoding sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dohle.records.checking.record_scan import Summary, scan_frames, scan_records
+from dohle.records.errors import InvalidRecord
+from dohle.records.record import decode_records
+from dohle.records.varint import read_varint
+
+NOW_MS = 1_700_000_000_000
+
+
+def decoded_summary(data: bytes, count: int, base_timestamp: int) -> Summary | None:
+    try:
+        records = list(decode_records(data, count, 0, base_timestamp, None))
+    except InvalidRecord:
+        return None
+    timestamps = [record.timestamp for record in records]
+    return Summary(
+        min(timestamps),
+        max(timestamps),
+        [record.offset for record in records] == list(range(count)),
+        any(record.key is None for record in records),
+    )
+
+
+def scanned_summary(data: bytes | memoryview, count: int, base_timestamp: int) -> Summary | None:
+    try:
+        return scan_records(data, count, base_timestamp)
+    except InvalidRecord:
+        return None
+
+
+def views_of(data: bytes) -> Iterator[memoryview]:
+    """Show the bytes as those of a receive buffer too, between others that would go on well."""
+    yield memoryview(data)
+    end = 5 + len(data)
+    for behind in (b"", bytes(20), b"\2" * 20, b"\xff" * 20, data):
+        yield memoryview(bytearray(b"\2" * 5 + data + behind))[5:end]
+    yield memoryview(bytearray(data)).toreadonly()
+
+
+def assert_is_scanned_as_decoded(data: bytes, count: int) -> None:
+    expected = decoded_summary(data, count, NOW_MS)
+    assert scanned_summary(data, count, NOW_MS) == expected
+    last = followed_lengths(data, count)
+    assert scanned_frames(data, count) == last
+    for view in views_of(data):
+        assert scanned_summary(view, count, NOW_MS) == expected
+        assert scanned_frames(view, count) == last
+
+
+def followed_lengths(data: bytes, count: int) -> int | None:
+    """Where the last record starts, by the plainest of loops."""
+    position = start = 0
+    for _ in range(count):
+        start = position
+        try:
+            length, position = read_varint(data, position)
+        except InvalidRecord:
+            return None
+        position += length
+        if length < 0 or position > len(data):
+            return None
+    return start if position == len(data) else None
+
+
+def scanned_frames(data: bytes | memoryview, count: int) -> int | None:
+    try:
+        return scan_frames(data, count)
+    except InvalidRecord:
+        return None
