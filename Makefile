@@ -40,7 +40,7 @@ format: $(VENV)/.installed-test
 bench: $(VENV)/.installed-test  ## Measure codecs, the log, the broker and the coordinators beside their peers (about 8 minutes)
 	$(BIN)/python -m bench
 
-bench-versus: $(VENV)/.installed-test  ## Measure dohle beside Apache Kafka, into bench/results (about 35 minutes); needs Java 17 and Maven
+bench-versus: $(VENV)/.installed-test  ## Measure dohle beside Apache Kafka, into bench/results (1.5 to 3 hours); needs Java 17 and Maven
 	$(BIN)/python -m bench.versus
 
 bench-spark: $(VENV)/.installed-test  ## Measure dohle on Spark beside Spark's own connector, into bench/results (about 13 minutes); needs Java 17 and Maven

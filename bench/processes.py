@@ -62,6 +62,8 @@ class Measured:
     """A process that serves at an address, seen from outside."""
 
     address: str
+    #: How long all loads that were measured so far have taken.
+    measured_s: float = 0.0
     _process: subprocess.Popen[Any]
 
     @property
@@ -90,7 +92,9 @@ class Measured:
         """Apply a load and tell what it has cost."""
         cpu, start = self.cpu_s, time.perf_counter()
         load()
-        return Sample(time.perf_counter() - start, self.cpu_s - cpu, size, requests)
+        sample = Sample(time.perf_counter() - start, self.cpu_s - cpu, size, requests)
+        self.measured_s += sample.seconds
+        return sample
 
 
 class Process(Measured):

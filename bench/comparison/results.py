@@ -11,7 +11,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +19,16 @@ from typing import Any
 
 from bench.comparison.figures import Comparison, Measure
 from bench.comparison.plot import svg
-from bench.comparison.table import markdown
+from bench.comparison.table import markdown, warm_up_markdown
+from bench.comparison.warm_up import TOLERANCE, WINDOWS, WarmUps
 
 _FOLDER = Path(__file__).parents[1] / "results"
+_NONE: Mapping[str, WarmUps] = {}
+_ABOUT_WARM_UPS = (
+    "Before it is measured, each server is loaded until its rate has settled: until"
+    f" {WINDOWS} windows are within {TOLERANCE:.0%} of each other. How long that took in each"
+    " turn: the median, from the shortest to the longest."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +47,15 @@ class Report:
         """Where results are kept unless it is told."""
         return _FOLDER / f"{self.name}.json"
 
-    def keep(self, rows: Sequence[Comparison], path: Path, *, quick: bool) -> None:
-        """Write what was measured."""
+    def keep(
+        self,
+        rows: Sequence[Comparison],
+        path: Path,
+        *,
+        quick: bool,
+        warm_ups: Mapping[str, WarmUps] = _NONE,
+    ) -> None:
+        """Write what was measured, with the warm-ups of those parts that have them."""
         parts = json.loads(path.read_text()) if path.exists() else {}
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         for title in dict.fromkeys(row.part for row in rows):
@@ -49,6 +63,7 @@ class Report:
                 "measured": now,
                 "machine": _machine() + self.setting,
                 "quick": quick,
+                **({"warm_up": warm_ups[title].to_json()} if title in warm_ups else {}),
                 "cases": [_to_json(row) for row in rows if row.part == title],
             }
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,6 +90,13 @@ class Report:
             rounds = len(part["cases"][0]["dohle"])
             how = ", quick" if part["quick"] else ""
             found.append(f"- {name}: {part['measured']}, {rounds} rounds{how}; {part['machine']}")
+        warm_ups = {
+            name: WarmUps.from_json(part["warm_up"])
+            for name, part in parts.items()
+            if "warm_up" in part
+        }
+        if warm_ups:
+            found += ["", _ABOUT_WARM_UPS, "", *warm_up_markdown(warm_ups, self.peer)]
         return found
 
 

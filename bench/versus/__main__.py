@@ -11,17 +11,19 @@ import sys
 
 from tests.jvm import oracle
 
+from bench.comparison.figures import Comparison
 from bench.comparison.options import parse_options
 from bench.comparison.results import Report
 from bench.comparison.table import show
+from bench.comparison.warm_up import FULL, QUICK, Limits, WarmUps
 from bench.processes import touch_memory
 from bench.versus.figures import KAFKA
 from bench.versus.profile import NoProfiler, profile
-from bench.versus.turns import PARTS, WARM_UP_QUICK_S, WARM_UP_S, Pace, play, stand
+from bench.versus.turns import PARTS, Pace, play, stand
 
 REPORT = Report("versus", "dohle beside Apache Kafka", KAFKA)
 ROUNDS, ROUNDS_QUICK = 5, 1
-#: About what one turn writes.
+#: About what one turn has on disk at a time.
 _MEMORY_BYTES = 2_000_000_000
 
 
@@ -30,7 +32,7 @@ def main() -> int:
     options = _options()
     # Told to end, it leaves as on an error: with its processes ended and its folders gone.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    pace = Pace(options.quick, options.warm_up)
+    pace = Pace(options.quick, options.limits)
     names = [PARTS.get(name, name) for name in options.parts] or list(PARTS.values())
     try:
         classpath = oracle.classpath()
@@ -40,15 +42,20 @@ def main() -> int:
                     print(profile(bench, name, pace), flush=True)
                 return 0
             touch_memory(_MEMORY_BYTES // 4 if options.quick else _MEMORY_BYTES)
-            rows = []
+            rows: list[Comparison] = []
+            warm_ups: dict[str, WarmUps] = {}
             for name in names:
-                rows += play(bench, name, pace, rounds=options.rounds, tell=_tell)
+                played = play(bench, name, pace, rounds=options.rounds, tell=_tell)
+                rows += played.rows
+                warm_ups[played.rows[0].part] = played.warm_ups
                 if options.json is not None:
-                    REPORT.keep(rows, options.json, quick=options.quick)
+                    REPORT.keep(rows, options.json, quick=options.quick, warm_ups=warm_ups)
     except (oracle.Unavailable, NoProfiler) as reason:
         print(f"bench.versus: {reason}", file=sys.stderr)
         return 1
-    show(rows, REPORT.peer)
+    show(rows, REPORT.peer, warm_ups)
+    if options.quick:
+        print(f"Quick: warm-ups of {pace.limits} are too short for a JVM and flatter dohle.")
     return int(options.strict and any(row.is_reached is False for row in rows))
 
 
@@ -59,8 +66,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--warm-up",
         type=float,
-        metavar="SECONDS",
-        help=f"load before what counts; default: {WARM_UP_S:g}, quick: {WARM_UP_QUICK_S:g}",
+        nargs=2,
+        metavar=("LEAST", "MOST"),
+        help="seconds of load until the rate has settled, before anything counts; default:"
+        f" {FULL}, quick: {QUICK}",
     )
     parser.add_argument(
         "--profile",
@@ -68,8 +77,12 @@ def _options() -> argparse.Namespace:
         help="run dohle alone, under py-spy, and name what takes most of its time",
     )
     options = parse_options(parser, REPORT, rounds=ROUNDS, rounds_quick=ROUNDS_QUICK)
-    if options.warm_up is None:
-        options.warm_up = WARM_UP_QUICK_S if options.quick else WARM_UP_S
+    usual = QUICK if options.quick else FULL
+    least_s, most_s = options.warm_up or (usual.least_s, usual.most_s)
+    try:
+        options.limits = Limits(least_s, most_s, usual.window_s)
+    except ValueError as reason:
+        parser.error(str(reason))
     return options
 
 

@@ -12,7 +12,7 @@ from tests.jvm.tools import Tools
 
 from bench.comparison.figures import Measure
 from bench.versus.figures import Figure
-from bench.versus.topics import create_topic
+from bench.versus.topics import create_topic, delete_topics
 from bench.versus.turns import Turn
 
 TITLE = "Java tools"
@@ -41,7 +41,13 @@ _LOADS = (
 def turn(turn: Turn) -> list[Figure]:
     """Produce and consume with each load."""
     tools = Tools(turn.clients, turn.server.address)
-    turn.warm_up(lambda number: _run(turn, tools, f"warm-{number}", _LOADS[number % 3], 8))
+
+    def warm_up(number: int) -> None:
+        topic = f"warm-{number}"
+        _run(turn, tools, topic, _LOADS[number % len(_LOADS)], 8)
+        delete_topics(turn.server.address, topic)
+
+    turn.warm_up(warm_up, cycle=len(_LOADS))
     return [
         figure
         for number, load in enumerate(_LOADS)

@@ -20,7 +20,7 @@ from time import perf_counter
 from bench.comparison.figures import Measure
 from bench.raw_client import build_batch, connect, fetch_frame, fetched_size, produce_frame
 from bench.versus.figures import Figure
-from bench.versus.topics import create_topic
+from bench.versus.topics import create_topic, delete_topics
 from bench.versus.turns import Turn
 from dohle.core.ids import TopicName
 
@@ -60,7 +60,7 @@ _WARM_UP_BEAT = _Beat(1, 4_000, 1.0)
 
 def turn(turn: Turn) -> list[Figure]:
     """Measure at each rate."""
-    turn.warm_up(lambda number: _Loop(turn, f"warm-{number}", _WARM_UP_BEAT).run())
+    turn.warm_up(lambda number: _warm_up(turn, number), paced=True)
     found = []
     for number, beat in enumerate(_BEATS):
         loop = _Loop(turn, f"paced-{number}", beat)
@@ -75,15 +75,20 @@ def turn(turn: Turn) -> list[Figure]:
     return found
 
 
+def _warm_up(turn: Turn, number: int) -> None:
+    loop = _Loop(turn, f"warm-{number}", _WARM_UP_BEAT)
+    loop.run()
+    delete_topics(turn.server.address, *loop.topics)
+
+
 class _Loop:
     """Pairs of a writer that keeps time and a reader that waits, each with a topic of its own."""
 
     def __init__(self, turn: Turn, topic: str, beat: _Beat) -> None:
         batch = build_batch(1024, beat.records)
         address = turn.server.address
-        self._pairs = [
-            _Pair(address, f"{topic}-{n}", batch, beat.records) for n in range(CONNECTIONS)
-        ]
+        self.topics = [f"{topic}-{n}" for n in range(CONNECTIONS)]
+        self._pairs = [_Pair(address, name, batch, beat.records) for name in self.topics]
         self._period_s = 1 / beat.rate
         self._count = turn.size(int(beat.rate * beat.seconds))
 

@@ -12,7 +12,7 @@ from bench.comparison.figures import Measure
 from bench.librdkafka import CHUNK_RECORDS, Load, consume, produce
 from bench.processes import Sample
 from bench.versus.figures import Figure
-from bench.versus.topics import create_topic
+from bench.versus.topics import create_topic, delete_topics
 from bench.versus.turns import Turn
 
 TITLE = "librdkafka"
@@ -26,9 +26,13 @@ _WARM_UP_RECORDS = 50_000
 
 def turn(turn: Turn) -> list[Figure]:
     """Produce and consume with each load."""
-    turn.warm_up(
-        lambda number: _both(turn, f"warm-{number}", LOADS[number % len(LOADS)], _WARM_UP_RECORDS)
-    )
+
+    def warm_up(number: int) -> None:
+        topic = f"warm-{number}"
+        _both(turn, topic, LOADS[number % len(LOADS)], _WARM_UP_RECORDS)
+        delete_topics(turn.server.address, topic)
+
+    turn.warm_up(warm_up, cycle=len(LOADS))
     found = []
     for number, load in enumerate(LOADS):
         size = turn.size(_BYTES[load.record_size])

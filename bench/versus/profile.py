@@ -100,7 +100,7 @@ def _observed(bench: Stand, part: Part, command: str, pace: Pace) -> Stacks:
             stderr=subprocess.DEVNULL,
         )
         try:
-            part.turn(Turn(server, bench.clients, pace))
+            part.turn(Turn(server, pace, bench.clients))
             spy.send_signal(signal.SIGINT)
             spy.wait(_WRITE_S_MAX)
         finally:

@@ -26,7 +26,7 @@ from bench.raw_client import (
 )
 from bench.versus.figures import Figure
 from bench.versus.pouring import pour_all
-from bench.versus.topics import create_topic
+from bench.versus.topics import create_topic, delete_topics
 from bench.versus.turns import Turn
 from dohle.core.ids import TopicName, Uuid
 
@@ -77,9 +77,11 @@ def turn(turn: Turn) -> list[Figure]:
 
 
 def warm_up(turn: Turn, number: int) -> None:
-    """Do a small part of everything, with topics of this number."""
+    """Do an eighth of everything, with topics of this number."""
     for place, batches in enumerate(_LOADS):
-        _Replay(turn, f"warm-{number}-{place}", batches, 8).run()
+        topic = f"warm-{number}-{place}"
+        _Replay(turn, topic, batches, 8).run()
+        delete_topics(turn.server.address, topic)
 
 
 class _Replay:

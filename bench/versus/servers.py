@@ -23,8 +23,9 @@ from bench.processes import Measured, folder
 from bench.raw_client import api_versions_frame, call, connect
 from bench.versus.figures import DOHLE, KAFKA
 
-#: A member of a new group should not wait three seconds for others.
-SAME = {"group.initial.rebalance.delay.ms": "0"}
+#: A member of a new group should not wait three seconds for others; topics of the warm-up should
+#: not fill the disk for a minute after their end.
+SAME = {"group.initial.rebalance.delay.ms": "0", "log.segment.delete.delay.ms": "1000"}
 
 #: What kafka-run-class gives every program.
 PERFORMANCE_OPTIONS = (
@@ -105,11 +106,11 @@ class Server(Measured):
 
 
 @contextmanager
-def dohle(settings: Mapping[str, str]) -> Iterator[Server]:
-    """Run dohle."""
+def dohle(settings: Mapping[str, str], python: str = sys.executable) -> Iterator[Server]:
+    """Run the dohle that this Python has."""
     with folder() as path:
         address = f"127.0.0.1:{_free_port()}"
-        command = [sys.executable, "-m", "dohle", "start"]
+        command = [python, "-m", "dohle", "start"]
         command += ["--data", f"{path}/data", "--listener", address]
         for name, value in {**SAME, **settings}.items():
             command += ["-X", f"{name}={value}"]

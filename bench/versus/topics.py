@@ -1,11 +1,11 @@
-"""Topics, made over the wire, and served before anything is measured."""
+"""Topics, created over the wire and served before anything is measured, and deleted again."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from bench.coordinators.client import answer_of
+from bench.coordinators.client import answer_of, expect
 from bench.raw_client import METADATA_VERSION, call, connect, frame
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, Uuid
@@ -13,6 +13,11 @@ from dohle.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from dohle.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
 )
 from dohle.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -26,7 +31,7 @@ from dohle.protocol.messages.metadata import (
     MetadataResponse,
 )
 
-_CREATE_VERSION, _OFFSETS_VERSION = 7, 7
+_CREATE_VERSION, _DELETE_VERSION, _OFFSETS_VERSION = 7, 6, 7
 _EARLIEST = -2
 _TIMEOUT_S = 60
 _RETRY_S = 0.02
@@ -53,6 +58,16 @@ def create_topic(address: str, name: str, partitions: int = 1) -> Uuid:
         metadata = MetadataRequest(topics=(MetadataRequestTopic(name=topic),))
         answer = call(sock, frame(metadata, METADATA_VERSION))
     return answer_of(MetadataResponse, METADATA_VERSION, answer).topics[0].topic_id
+
+
+def delete_topics(address: str, *names: str) -> None:
+    """Delete topics."""
+    topics = tuple(DeleteTopicState(name=TopicName(name)) for name in names)
+    with connect(address) as sock:
+        request = DeleteTopicsRequest(topics=topics, timeout_ms=_TIMEOUT_S * 1_000)
+        answer = call(sock, frame(request, _DELETE_VERSION))
+    response = answer_of(DeleteTopicsResponse, _DELETE_VERSION, answer)
+    expect("DeleteTopics", (one.error_code for one in response.responses))
 
 
 def _create_codes(answer: bytes) -> set[int]:

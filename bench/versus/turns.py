@@ -1,24 +1,24 @@
 """Turns: dohle, Kafka, dohle, Kafka, ... each with a new server.
 
 A part is a module of this package with ``TITLE``, ``SETTINGS`` (configs of both servers) and
-``turn``, which warms the server up, loads it and returns its figures. What it warms up with, it
-does to both servers alike.
+``turn``, which warms the server up, loads it and returns its figures. Both servers are warmed up
+with the same load, each until its rate has settled.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import count
 from pathlib import Path
 from typing import Protocol, cast
 
 from tests.jvm.jvm import Jvm
 
 from bench.comparison.figures import Comparison
+from bench.comparison.warm_up import Limits, WarmUp, WarmUps, warm_up
 from bench.processes import folder
 from bench.versus.figures import DOHLE, KAFKA, Figure, compare
 from bench.versus.servers import PERFORMANCE_OPTIONS, Server, dohle, kafka
@@ -35,11 +35,7 @@ PARTS = {
     "h": "footprint",
 }
 
-#: A load runs at least so long before it counts, for Java's compilers to be done with what the load
-#: needs. (With the quick one they are not: such figures are too good for dohle.)
-WARM_UP_S, WARM_UP_QUICK_S = 6.0, 2.0
-
-#: As kafka-producer-perf-test and its like have them; undoes what suits tools that only start.
+#: The options of kafka-producer-perf-test and its like; they undo those for short-lived tools.
 _CLIENT_OPTIONS = (
     "-XX:TieredStopAtLevel=4",
     "-XX:-UseSerialGC",
@@ -50,31 +46,55 @@ _CLIENT_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much is done, and for how long before it counts."""
+    """How much is measured, and how long the warm-up takes."""
 
     quick: bool
-    warm_up_s: float
+    limits: Limits
+
+
+@dataclass(slots=True)
+class Turn:
+    """What a part measures with: a server that has just started, and a JVM for Java clients."""
+
+    server: Server
+    pace: Pace
+    jvm: Jvm | None = None
+    #: How the warm-up went; None before it.
+    warmed_up: WarmUp | None = None
+
+    @property
+    def clients(self) -> Jvm:
+        """Return the JVM that runs Java clients."""
+        if self.jvm is None:
+            raise RuntimeError("there is no JVM in this run")
+        return self.jvm
+
+    def size(self, number: int) -> int:
+        """Return how much of something is done: a quarter of it in a quick run."""
+        return number // 4 if self.pace.quick else number
+
+    def warm_up(
+        self, load: Callable[[int], object], *, cycle: int = 1, paced: bool = False
+    ) -> None:
+        """Load the server until its rate has settled.
+
+        Only what ``Server.measure`` has measured counts, not what the client did to get ready. A
+        paced load takes the same time however fast the server is: it costs processor time.
+        """
+        server = self.server
+
+        def cost() -> float:
+            return server.cpu_s if paced else server.measured_s
+
+        self.warmed_up = warm_up(load, cost, self.pace.limits, cycle=cycle)
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What a part measures with: a server that has just started, and a machine for Java clients."""
+class Outcome:
+    """What came of a turn."""
 
-    server: Server
-    clients: Jvm
-    pace: Pace
-
-    def size(self, number: int) -> int:
-        """Return how much of something is done: a part of it if it has to be quick."""
-        return number // 4 if self.pace.quick else number
-
-    def warm_up(self, load: Callable[[int], object]) -> None:
-        """Load the server, with a number for each time, until it has had its time."""
-        until = time.monotonic() + self.pace.warm_up_s
-        for number in count():
-            load(number)
-            if time.monotonic() > until:
-                return
+    figures: list[Figure]
+    warm_up: WarmUp
 
 
 class Part(Protocol):
@@ -93,7 +113,7 @@ def find_part(name: str) -> Part:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """The jars, and the machines that outlive the servers."""
+    """The jars, and the JVMs that outlive the servers."""
 
     classpath: str
     formatter: Jvm
@@ -105,10 +125,18 @@ class Stand:
             return dohle(part.SETTINGS)
         return kafka(self.classpath, self.formatter, part.SETTINGS)
 
-    def turn(self, name: str, part: Part, pace: Pace) -> list[Figure]:
-        """Let one server have a turn."""
+    def turn(self, name: str, part: Part, pace: Pace) -> Outcome:
+        """Give one server a turn."""
         with self.server(name, part) as server:
-            return part.turn(Turn(server, self.clients, pace))
+            return take_turn(part, Turn(server, pace, self.clients))
+
+
+def take_turn(part: Part, turn: Turn) -> Outcome:
+    """Warm up and measure a server that has just started."""
+    figures = part.turn(turn)
+    if turn.warmed_up is None:
+        raise RuntimeError(f"{part.TITLE} has not warmed up")
+    return Outcome(figures, turn.warmed_up)
 
 
 @contextmanager
@@ -122,16 +150,31 @@ def stand(classpath: str) -> Iterator[Stand]:
         yield Stand(classpath, formatter, clients)
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of a part: the figures of both servers, and their warm-ups."""
+
+    rows: list[Comparison]
+    warm_ups: WarmUps
+
+
 def play(
     bench: Stand, name: str, pace: Pace, *, rounds: int, tell: Callable[[str], object]
-) -> list[Comparison]:
+) -> Played:
     """Let the servers take turns at a part."""
     part = find_part(name)
-    found: dict[str, list[Sequence[Figure]]] = {DOHLE: [], KAFKA: []}
+    found: dict[str, list[Outcome]] = {DOHLE: [], KAFKA: []}
     for number in range(rounds):
-        for server, figures in found.items():
+        for server, outcomes in found.items():
             begun = time.monotonic()
-            figures.append(bench.turn(server, part, pace))
-            took = time.monotonic() - begun
-            tell(f"{part.TITLE}: round {number + 1} of {rounds}, {server}, {took:.1f} s")
-    return compare(part.TITLE, found)
+            outcomes.append(bench.turn(server, part, pace))
+            took_s, warmed_up = time.monotonic() - begun, outcomes[-1].warm_up
+            tell(
+                f"{part.TITLE}: round {number + 1} of {rounds}, {server}, {took_s:.1f} s,"
+                f" of which warm-up {warmed_up}"
+            )
+    rows = compare(
+        part.TITLE, {name: [one.figures for one in each] for name, each in found.items()}
+    )
+    ours, theirs = (tuple(one.warm_up for one in found[name]) for name in (DOHLE, KAFKA))
+    return Played(rows, WarmUps(pace.limits, ours, theirs))

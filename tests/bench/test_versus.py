@@ -11,6 +11,7 @@ from bench.comparison.figures import Comparison, Measure
 from bench.comparison.plot import svg
 from bench.comparison.results import Report
 from bench.comparison.table import cells, markdown, number
+from bench.comparison.warm_up import Limits, Phase, WarmUp, WarmUps
 from bench.versus.figures import DOHLE, KAFKA, Figure, compare
 from bench.versus.profile import Stacks
 
@@ -77,6 +78,16 @@ def test_the_table_has_the_ratio_first_and_one_line_for_each_case() -> None:
     assert "MISSED" in second
 
 
+@pytest.mark.parametrize(("ours", "told"), [(1.9, False), (2.0, False), (2.5, True)])
+def test_p999_is_told_beside_p99_where_it_is_worse_than_the_peers(ours: float, told: bool) -> None:
+    p99 = Comparison("latency", "produce, p99", Measure.LATENCY_P99, (0.5,), (1.0,))
+    tail = Comparison("latency", "produce, p99.9", Measure.LATENCY, (ours,), (2.0,))
+    *_, first, _ = markdown([p99, tail], ["# Title"], KAFKA).splitlines()
+    verdict = first.split(" | ")[-1]
+    remark = "; p99.9 is worse: 1.25 (2.5 ms, Kafka's 2)" if told else ""
+    assert verdict == f"reached (≤ 1){remark} |"
+
+
 def test_the_picture_is_an_svg_with_a_point_for_each_case() -> None:
     root = ElementTree.fromstring(svg([FASTER, HUNGRY], "title", KAFKA))
     space = "{http://www.w3.org/2000/svg}"
@@ -98,6 +109,19 @@ def test_a_second_run_replaces_only_the_parts_it_has_measured(tmp_path: Path) ->
     assert found["footprint"]["cases"][0]["dohle"] == [30.0, 33.0]
     assert (tmp_path / "versus.md").read_text().count("| footprint |") == 1
     assert (tmp_path / "versus.svg").read_text().startswith("<svg")
+
+
+def test_results_say_how_long_the_warm_ups_took_and_which_have_not_settled(tmp_path: Path) -> None:
+    path = tmp_path / "versus.json"
+    report = Report("versus", "dohle beside Kafka", KAFKA)
+    settled, given_up = WarmUp(41.2, (), Phase.SETTLED), WarmUp(120.4, (), Phase.GIVEN_UP)
+    warm_ups = {"replay": WarmUps(Limits(40, 120, 4), (settled,) * 3, (given_up,) * 3)}
+    report.keep([FASTER, HUNGRY], path, quick=False, warm_ups=warm_ups)
+    found = json.loads(path.read_text())
+    assert found["replay"]["warm_up"]["peer"] == {"seconds": [120.4] * 3, "settled": [False] * 3}
+    assert "warm_up" not in found["footprint"]
+    line = "| replay | 40 to 120 s | 41 s (41–41) | 120 s (120–120), settled in 0 of 3 turns |"
+    assert line in (tmp_path / "versus.md").read_text().splitlines()
 
 
 def test_stacks_tell_where_time_is_spent_and_below_what() -> None:
