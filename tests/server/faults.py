@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from dohle.core.seams import Clock
+from dohle.server.host import SystemNodeHost
 from dohle.server.node import Node
 from dohle.storage.files import Buffer, FileSystem
 from tests.server.wire import UnsyncedFile, UnsyncedFileSystem, node_config
@@ -40,8 +41,7 @@ async def watched_node(
     """Run a node that tells why it cannot go on."""
     node = Node(
         node_config(path, properties),
-        fs=fs or UnsyncedFileSystem(),
-        clock=clock,
+        host=SystemNodeHost(files=fs or UnsyncedFileSystem(), clock=clock),
         on_fatal=fatal.append,
     )
     await node.start()

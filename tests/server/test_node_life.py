@@ -22,6 +22,7 @@ from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from dohle.protocol.messages.records.cluster_metadata import RemoveTopicRecord
 from dohle.records.batch import batches
+from dohle.server.host import SystemNodeHost
 from dohle.server.node import Node
 from dohle.storage.directory.directory import LogDirectoryInUse
 from dohle.storage.directory.meta_properties import InvalidMetaProperties
@@ -206,7 +207,8 @@ def test_a_start_that_fails_leaves_neither_a_port_nor_a_lock_behind(tmp_path: Pa
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
         }
-        node = Node(node_config(tmp_path, properties), fs=UnsyncedFileSystem())
+        host = SystemNodeHost(files=UnsyncedFileSystem())
+        node = Node(node_config(tmp_path, properties), host=host)
         with pytest.raises(OSError, match="is it in use"):
             await node.start()
         (bound,) = node.listeners

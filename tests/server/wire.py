@@ -33,6 +33,7 @@ from dohle.protocol.messages.produce import (
 from dohle.protocol.schema import Request
 from dohle.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from dohle.records.builder import BatchBuilder
+from dohle.server.host import SystemNodeHost
 from dohle.server.node import Node
 from dohle.storage.files import FileSystem, OsFile, OsFileSystem
 
@@ -94,7 +95,8 @@ async def running_node(
     path: Path, properties: Mapping[str, str] | None = None, *, fs: FileSystem | None = None
 ) -> AsyncIterator[Node]:
     """Run a node for as long as the block lasts."""
-    node = Node(node_config(path, properties), fs=fs or UnsyncedFileSystem())
+    host = SystemNodeHost(files=fs or UnsyncedFileSystem())
+    node = Node(node_config(path, properties), host=host)
     await node.start()
     try:
         yield node

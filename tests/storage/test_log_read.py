@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from functools import partial
@@ -173,6 +174,15 @@ GONE: dict[str, Callable[[Node], object]] = {
 }
 
 
+def is_open(inode: int) -> bool:
+    """Tell whether a descriptor of this process is open for a file."""
+    for descriptor in range(256):
+        with contextlib.suppress(OSError):
+            if os.fstat(descriptor).st_ino == inode:
+                return True
+    return False
+
+
 @pytest.mark.parametrize("way", GONE)
 def test_a_slice_is_good_after_its_file_has_gone_and_then_gives_the_descriptor_back(
     way: str, tmp_path: Path
@@ -185,16 +195,13 @@ def test_a_slice_is_good_after_its_file_has_gone_and_then_gives_the_descriptor_b
     append(node.log, data(1), data(1))
     piece = node.log.read(0, 1_000).slice
     assert piece is not None
-    descriptor, before = piece.file.fileno(), piece.read()
-    inode = os.fstat(descriptor).st_ino
+    before, inode = piece.read(), os.stat(node.log.segments.active.path).st_ino
     GONE[way](node)
     node.manager.run_due() if way not in ("closed", "released") else None
-    assert piece.file.fileno() == descriptor
-    assert os.fstat(descriptor).st_ino == inode
     assert piece.read() == before
+    assert is_open(inode)
     del piece
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(descriptor)
+    assert not is_open(inode)
     node.kill()
 
 

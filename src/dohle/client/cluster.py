@@ -34,8 +34,8 @@ from dohle.client.net.addresses import Address, parse_bootstrap
 from dohle.client.net.backoff import Backoff
 from dohle.client.net.connection import SHARED, Channel, Connection
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.host import Host, SystemHost
 from dohle.core.ids import BrokerId, TopicName, TopicPartition
-from dohle.core.seams import Rng, system_rng
 from dohle.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -56,12 +56,13 @@ class Cluster:
         bootstrap: str | Iterable[str],
         config: ClientConfig | None = None,
         *,
-        rng: Rng | None = None,
+        host: Host | None = None,
     ) -> None:
         self.config = config or ClientConfig()
         #: What is known now; a new value after each answer.
         self.metadata = ClusterMetadata()
-        self.rng = rng or system_rng()
+        self.host: Host = host or SystemHost()
+        self.rng = self.host.rng
         self.backoff = Backoff(
             self.config.retry_backoff_ms, self.config.retry_backoff_max_ms, self.rng
         )
@@ -281,7 +282,7 @@ class Cluster:
             if connection is not None and not connection.is_closed:
                 return connection
             self._check_open()
-            connection = await Connection.open(address, self.config)
+            connection = await Connection.open(address, self.config, self.host)
             try:
                 self._check_open()
             except ClientClosed:

@@ -14,8 +14,8 @@ from dohle.core.config.definition import ConfigValues
 from dohle.core.config.static import BrokerConfig, effective_broker_config
 from dohle.core.config.topic import effective_topic_config
 from dohle.core.errors import KafkaError
+from dohle.core.host import Host
 from dohle.core.ids import TopicName, TopicPartition, Uuid
-from dohle.core.seams import Clock, Rng
 from dohle.metadata.delta import Delta, PartitionChange
 from dohle.metadata.image import ClusterImage, ResourceType, TopicImage
 from dohle.protocol.apis import ApiKey
@@ -47,8 +47,7 @@ class BrokerServer:
         config: BrokerConfig,
         cluster_id: str,
         *,
-        clock: Clock,
-        rng: Rng,
+        host: Host,
         logs: LogManager,
         controller: Controller,
         handlers: Mapping[ApiKey, Handler],
@@ -57,8 +56,9 @@ class BrokerServer:
         self.config = config
         self.node_id = config.node_id
         self.cluster_id = cluster_id
-        self.clock = clock
-        self.rng = rng
+        self.host = host
+        self.clock = host.clock
+        self.rng = host.rng
         self.logs = logs
         self.controller = controller
         self.handlers = handlers
@@ -68,11 +68,12 @@ class BrokerServer:
             self.partitions,
             controller,
             config.node_id,
+            host,
             bytes_per_second=lambda: self.broker_values().get_int(MOVE_BYTES_PER_SECOND),
         )
         self.producer_ids = ProducerIds(controller, config.node_id)
         self.fetch_sessions = FetchSessionCache(
-            slots=config.get_int("max.incremental.fetch.session.cache.slots"), rng=rng
+            slots=config.get_int("max.incremental.fetch.session.cache.slots"), rng=host.rng
         )
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.purgatory: Purgatory[TopicPartition, DelayedFetch] = Purgatory()

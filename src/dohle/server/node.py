@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from os.path import abspath
 
 from dohle.core.config.definition import ConfigValues
@@ -20,7 +20,6 @@ from dohle.core.config.static import BrokerConfig
 from dohle.core.config.topic import effective_topic_config
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition, Uuid
-from dohle.core.seams import Clock, Rng, SystemClock, system_rng
 from dohle.core.uuid import is_reserved, random_uuid, uuid_to_text
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.controller import (
@@ -37,6 +36,7 @@ from dohle.protocol.messages.broker_registration import (
     Listener as RegisteredListener,
 )
 from dohle.server.broker import BrokerServer
+from dohle.server.host import NodeHost, SystemNodeHost
 from dohle.server.net.dispatch import Dispatcher
 from dohle.server.net.listener import ConnectionLimits, ListeningSocket
 from dohle.server.partitions.partitions import log_config
@@ -47,7 +47,6 @@ from dohle.storage.config import LogConfig, LogManagerConfig
 from dohle.storage.directory.directory import LogDirectory
 from dohle.storage.directory.manager import DueFlush, Identity, LogManager
 from dohle.storage.directory.meta_properties import InvalidMetaProperties, load_ensemble
-from dohle.storage.files import FileSystem, OsFileSystem
 from dohle.storage.moves.places import Assignment
 
 logger = logging.getLogger("dohle.server")
@@ -63,15 +62,12 @@ class Node:
         self,
         config: BrokerConfig,
         *,
-        fs: FileSystem | None = None,
-        clock: Clock | None = None,
-        rng: Rng | None = None,
+        host: NodeHost | None = None,
         on_fatal: Callable[[str], None] | None = None,
     ) -> None:
         self.config = config
-        self._fs = fs or OsFileSystem()
-        self._clock = clock or SystemClock()
-        self._rng = rng or system_rng()
+        self._host: NodeHost = host or SystemNodeHost()
+        self._fs, self._clock, self._rng = self._host.files, self._host.clock, self._host.rng
         self._on_fatal = on_fatal or (lambda reason: logger.critical("stopping: %s", reason))
         self._maintenance: asyncio.TimerHandle | None = None
         self._flushes: set[asyncio.Future[None]] = set()
@@ -130,6 +126,7 @@ class Node:
             metadata_log,
             context,
             self._clock,
+            run_in_thread=self._host.run_in_thread,
             publish=lambda image, delta: self.broker.publish(image, delta),
             on_fatal=self._on_fatal,
         )
@@ -159,8 +156,7 @@ class Node:
             self._loop,
             self.config,
             self.cluster_id,
-            clock=self._clock,
-            rng=self._rng,
+            host=self._host,
             logs=self.logs,
             controller=self.controller,
             handlers=handlers,
@@ -223,11 +219,12 @@ class Node:
                 self.logs.mark_stray(log.partition)
 
     def _bind(self) -> None:
-        limits = ConnectionLimits(self.broker.broker_values)
+        limits = ConnectionLimits(self.broker.broker_values, self._host.open_files_max)
         for listener in self.config.broker_listeners:
             try:
                 bound = ListeningSocket(
                     self._loop,
+                    self._host,
                     listener,
                     self._dispatcher,
                     limits,
@@ -313,7 +310,7 @@ class Node:
 
     async def _flush(self, flush: DueFlush) -> None:
         try:
-            await self._loop.run_in_executor(None, flush.run)
+            await self._host.run_in_thread(flush.run)
         except OSError as error:
             flush.complete(error)
         else:
@@ -352,8 +349,9 @@ class Node:
     def _close_logs(self, broker_epoch: int) -> None:
         values = self.broker.broker_values()
         threads = values.get_int("num.recovery.threads.per.data.dir")
-        with ThreadPoolExecutor(threads * max(1, len(self.logs.directories))) as pool:
-            self.logs.close(broker_epoch, lambda works: list(pool.map(lambda work: work(), works)))
+        pool = self._host.thread_pool(threads * max(1, len(self.logs.directories)), "log-close")
+        with closing(pool):
+            self.logs.close(broker_epoch, pool.run_all)
 
 
 def _log_manager_config(config: BrokerConfig) -> LogManagerConfig:

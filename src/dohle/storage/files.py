@@ -22,7 +22,10 @@ import fcntl
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
+
+if TYPE_CHECKING:
+    from dohle.core.host import StreamSocket
 
 #: What ``write_at`` takes: anything with bytes in it.
 Buffer = bytes | bytearray | memoryview
@@ -92,8 +95,11 @@ class File(Protocol):
     def sync(self) -> None:
         """Return once everything written has reached the disk."""
 
-    def fileno(self) -> int:
-        """Return the descriptor, for sendfile."""
+    def send_to(self, sock: StreamSocket, position: int, size: int) -> int:
+        """Send up to ``size`` bytes from there to a socket, and return how many it took.
+
+        That is at least one, else BlockingIOError; 0 only where the file ends.
+        """
 
     def close(self) -> None:
         """Give the descriptor back. Closing twice is harmless."""
@@ -305,9 +311,9 @@ class OsFile:
         """Flush to the disk."""
         os.fsync(self._fd)
 
-    def fileno(self) -> int:
-        """Return the descriptor."""
-        return self._fd
+    def send_to(self, sock: StreamSocket, position: int, size: int) -> int:
+        """Send from the file, without copying it to memory."""
+        return os.sendfile(sock.fileno(), self._fd, position, size)
 
     def close(self) -> None:
         """Close once."""

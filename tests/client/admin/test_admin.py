@@ -27,6 +27,7 @@ from dohle.client.config import ClientConfig
 from dohle.client.consumer.starts import Beginning, End, EndStart, MaxTimestamp, Since
 from dohle.core.config.definition import ConfigType
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.host import SystemHost
 from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages import (
@@ -59,7 +60,7 @@ async def scene(
 ) -> AsyncIterator[tuple[ScriptedCluster, Admin]]:
     async with (
         ScriptedCluster(brokers, topics={"t": partitions}) as scripted,
-        Cluster(scripted.bootstrap, CONFIG, rng=random.Random(4)) as cluster,
+        Cluster(scripted.bootstrap, CONFIG, host=SystemHost(rng=random.Random(4))) as cluster,
     ):
         yield scripted, Admin(cluster)
 

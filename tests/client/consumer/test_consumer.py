@@ -15,6 +15,7 @@ from dohle.client.consumer.consumer import Consumer
 from dohle.client.consumer.starts import At, Beginning, End, Since, Start, Tail
 from dohle.client.errors import ClientClosed
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.host import SystemHost
 from dohle.core.ids import BrokerId, ProducerId, TopicName, TopicPartition
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.fetch import (
@@ -182,7 +183,9 @@ async def scene(
 ) -> AsyncIterator[tuple[ScriptedCluster, Logs, Cluster]]:
     async with ScriptedCluster(brokers, topics={"t": partitions}) as scripted:
         logs = Logs(scripted)
-        async with Cluster(scripted.bootstrap, CONFIG, rng=random.Random(4)) as cluster:
+        async with Cluster(
+            scripted.bootstrap, CONFIG, host=SystemHost(rng=random.Random(4))
+        ) as cluster:
             yield scripted, logs, cluster
 
 

@@ -12,6 +12,7 @@ from dohle.client.errors import ConnectionClosed, TimedOut
 from dohle.client.net.addresses import Address
 from dohle.client.net.connection import Connection
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.host import SystemHost
 from dohle.core.ids import TopicName
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.errors import UnsupportedVersion
@@ -31,6 +32,7 @@ from dohle.protocol.messages.produce import ProduceRequest
 from tests.client.scripted_broker import HANG_UP, SILENCE, Reply, ScriptedBroker, until, within
 
 CONFIG = ClientConfig(request_timeout_ms=10_000)
+HOST = SystemHost()
 
 
 def answer(request: MetadataRequest, version: int) -> MetadataResponse:
@@ -49,7 +51,7 @@ def test_api_versions_is_asked_again_in_the_version_that_the_broker_names(highes
         broker = ScriptedBroker(metadata=answer)
         broker.versions[ApiKey.API_VERSIONS] = (0, highest)
         async with broker:
-            connection = await Connection.open(broker.address, CONFIG)
+            connection = await Connection.open(broker.address, CONFIG, HOST)
             assert connection.version_of(MetadataRequest) == MetadataRequest.VERSIONS.highest
             assert (await connection.request(ask("a"), MetadataResponse)).cluster_id == "a"
             await connection.close()
@@ -75,7 +77,7 @@ def test_a_broker_that_does_not_name_its_version_is_asked_in_the_oldest() -> Non
         broker.serve(ApiKey.API_VERSIONS, refuse)
         async with broker:
             versions.clear()
-            connection = await Connection.open(broker.address, CONFIG)
+            connection = await Connection.open(broker.address, CONFIG, HOST)
             assert connection.serves(MetadataRequest)
             assert versions == [4, 0]
             await connection.close()
@@ -93,7 +95,7 @@ def test_an_error_in_api_versions_is_raised() -> None:
         )
         async with broker:
             with pytest.raises(KafkaError, match=r"INVALID_REQUEST.*refused ApiVersions"):
-                await Connection.open(broker.address, CONFIG)
+                await Connection.open(broker.address, CONFIG, HOST)
 
     within(10, body())
 
@@ -110,7 +112,7 @@ def test_a_broker_that_refuses_its_own_version_is_given_up() -> None:
         broker.serve(ApiKey.API_VERSIONS, refuse)
         async with broker:
             with pytest.raises(ConnectionClosed):
-                await Connection.open(broker.address, CONFIG)
+                await Connection.open(broker.address, CONFIG, HOST)
 
     within(10, body())
 
@@ -124,7 +126,7 @@ def test_the_highest_common_version_is_used() -> None:
         broker.versions[ApiKey.PRODUCE] = (0, 2)
         broker.versions[ApiKey.DESCRIBE_CLUSTER] = (9, 12)
         async with broker:
-            connection = await Connection.open(broker.address, CONFIG)
+            connection = await Connection.open(broker.address, CONFIG, HOST)
             await connection.request(ask("a"), MetadataResponse)
             assert broker.requests[0].version == 7
             # The last version is unstable, whatever a broker says.
@@ -140,7 +142,7 @@ def test_the_highest_common_version_is_used() -> None:
 def test_a_request_that_the_broker_does_not_serve_is_refused_by_name() -> None:
     async def body() -> None:
         async with ScriptedBroker() as broker:
-            connection = await Connection.open(broker.address, CONFIG)
+            connection = await Connection.open(broker.address, CONFIG, HOST)
             with pytest.raises(UnsupportedVersion, match="does not serve DescribeCluster"):
                 await connection.request(DescribeClusterRequest(), DescribeClusterResponse)
             await connection.close()
@@ -151,7 +153,7 @@ def test_a_request_that_the_broker_does_not_serve_is_refused_by_name() -> None:
 def test_pipelined_requests_get_their_own_answers() -> None:
     async def body() -> None:
         async with ScriptedBroker(metadata=answer) as broker:
-            connection = await Connection.open(broker.address, CONFIG)
+            connection = await Connection.open(broker.address, CONFIG, HOST)
             names = [f"topic-{number}" for number in range(300)]
             answers = await asyncio.gather(
                 *(connection.request(ask(name), MetadataResponse) for name in names)
@@ -173,7 +175,7 @@ def test_no_more_requests_than_allowed_are_in_flight() -> None:
 
         async with ScriptedBroker(metadata=wait) as broker:
             connection = await Connection.open(
-                broker.address, ClientConfig(in_flight_requests_max=2)
+                broker.address, ClientConfig(in_flight_requests_max=2), HOST
             )
             tasks = [
                 asyncio.create_task(connection.request(ask(str(number)), MetadataResponse))
@@ -197,7 +199,7 @@ def test_a_cancelled_request_does_not_shift_the_answers() -> None:
             return answer(request, version)
 
         async with ScriptedBroker(metadata=wait) as broker:
-            connection = await Connection.open(broker.address, CONFIG)
+            connection = await Connection.open(broker.address, CONFIG, HOST)
             first = asyncio.create_task(connection.request(ask("first"), MetadataResponse))
             second = asyncio.create_task(connection.request(ask("second"), MetadataResponse))
             await until(lambda: bool(broker.requests))
@@ -214,7 +216,7 @@ def test_a_cancelled_request_does_not_shift_the_answers() -> None:
 def test_a_request_without_an_answer_ends_the_connection() -> None:
     async def body() -> None:
         async with ScriptedBroker(metadata=lambda request, version: SILENCE) as broker:
-            connection = await Connection.open(broker.address, CONFIG)
+            connection = await Connection.open(broker.address, CONFIG, HOST)
             patient = asyncio.create_task(connection.request(ask("patient"), MetadataResponse))
             with pytest.raises(TimedOut, match="did not answer Metadata within 20 ms"):
                 await connection.request(ask("hasty"), MetadataResponse, timeout_ms=20)
@@ -231,7 +233,7 @@ def test_a_request_without_an_answer_ends_the_connection() -> None:
 def test_those_who_wait_learn_that_the_broker_closed_the_connection() -> None:
     async def body() -> None:
         async with ScriptedBroker(metadata=lambda request, version: HANG_UP) as broker:
-            connection = await Connection.open(broker.address, CONFIG)
+            connection = await Connection.open(broker.address, CONFIG, HOST)
             with pytest.raises(ConnectionClosed, match=f"{broker.address} closed the connection"):
                 await connection.request(ask("a"), MetadataResponse)
             assert connection.is_closed
@@ -250,7 +252,7 @@ def test_those_who_wait_for_room_learn_it_too() -> None:
 
         async with ScriptedBroker(metadata=wait) as broker:
             config = ClientConfig(in_flight_requests_max=1)
-            connection = await Connection.open(broker.address, config)
+            connection = await Connection.open(broker.address, config, HOST)
             tasks = [
                 asyncio.create_task(connection.request(ask(str(number)), MetadataResponse))
                 for number in range(4)
@@ -276,7 +278,7 @@ def test_those_who_wait_for_room_learn_it_too() -> None:
 def test_nonsense_ends_the_connection_with_a_reason(frame: bytes, text: str) -> None:
     async def body() -> None:
         async with ScriptedBroker(metadata=lambda request, version: frame) as broker:
-            connection = await Connection.open(broker.address, CONFIG)
+            connection = await Connection.open(broker.address, CONFIG, HOST)
             with pytest.raises(ConnectionClosed, match=text):
                 await connection.request(ask("a"), MetadataResponse)
             assert connection.is_closed
@@ -296,7 +298,7 @@ def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
         broker = ScriptedBroker()
         broker.serve(ApiKey.METADATA, answer_twice, (1, 1))
         async with broker:
-            connection = await Connection.open(broker.address, CONFIG)
+            connection = await Connection.open(broker.address, CONFIG, HOST)
             with pytest.raises(ConnectionClosed):
                 await connection.request(ask("a"), MetadataResponse)
             assert connection.is_closed
@@ -308,7 +310,7 @@ def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
 def test_closing_tells_those_who_wait() -> None:
     async def body() -> None:
         async with ScriptedBroker(metadata=lambda request, version: SILENCE) as broker:
-            connection = await Connection.open(broker.address, CONFIG)
+            connection = await Connection.open(broker.address, CONFIG, HOST)
             task = asyncio.create_task(connection.request(ask("a"), MetadataResponse))
             await until(lambda: bool(broker.requests))
             await connection.close()
@@ -326,7 +328,7 @@ def test_a_refused_connection_says_where_and_why() -> None:
 
         async def body() -> None:
             with pytest.raises(ConnectionClosed, match=f"no connection to {address}: .*refused"):
-                await Connection.open(address, CONFIG)
+                await Connection.open(address, CONFIG, HOST)
 
         within(10, body())
 
@@ -337,7 +339,7 @@ def test_a_peer_that_accepts_and_says_nothing_is_given_up() -> None:
 
         async def body() -> None:
             with pytest.raises(TimedOut, match="ApiVersions within 30 ms"):
-                await Connection.open(address, ClientConfig(request_timeout_ms=30))
+                await Connection.open(address, ClientConfig(request_timeout_ms=30), HOST)
 
         within(10, body())
 
@@ -348,7 +350,7 @@ def test_a_peer_that_hangs_up_at_once_may_be_no_kafka_listener() -> None:
         broker.serve(ApiKey.API_VERSIONS, lambda request, version: HANG_UP)
         async with broker:
             with pytest.raises(ConnectionClosed, match="is it a Kafka listener without TLS"):
-                await Connection.open(broker.address, CONFIG)
+                await Connection.open(broker.address, CONFIG, HOST)
 
     within(10, body())
 
@@ -362,7 +364,7 @@ def test_a_large_answer_arrives_whole() -> None:
             return MetadataResponse(topics=(topic,) * 100)
 
         async with ScriptedBroker(metadata=answer_much) as broker:
-            connection = await Connection.open(broker.address, CONFIG)
+            connection = await Connection.open(broker.address, CONFIG, HOST)
             answers = await asyncio.gather(
                 *(connection.request(ask("a"), MetadataResponse) for _ in range(3))
             )

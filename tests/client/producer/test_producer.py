@@ -15,6 +15,7 @@ from dohle.client.errors import ClientClosed, TimedOut
 from dohle.client.producer.partitioner import partition_of_key
 from dohle.client.producer.producer import Producer
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.host import SystemHost
 from dohle.core.ids import BrokerId, ProducerId, TopicName
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.api_versions import ApiVersionsResponse
@@ -59,7 +60,9 @@ async def scene(
     async with ScriptedCluster(brokers, topics={"t": partitions}) as scripted:
         scripted.serve(ApiKey.PRODUCE, produce)
         scripted.serve(ApiKey.INIT_PRODUCER_ID, model.init_producer_id)
-        async with Cluster(scripted.bootstrap, CONFIG, rng=random.Random(4)) as cluster:
+        async with Cluster(
+            scripted.bootstrap, CONFIG, host=SystemHost(rng=random.Random(4))
+        ) as cluster:
             yield scripted, model, cluster
 
 

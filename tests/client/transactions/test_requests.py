@@ -12,6 +12,7 @@ from dohle.client.cluster import Cluster
 from dohle.client.config import ClientConfig, ProducerConfig
 from dohle.client.producer.producer import Producer
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.host import SystemHost
 from dohle.core.ids import BrokerId, ProducerId, TopicName
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.add_partitions_to_txn import (
@@ -158,7 +159,7 @@ async def scene(
     async with ScriptedCluster(1, topics={"t": 1}) as scripted:
         script = Script(scripted, level=level)
         async with (
-            Cluster(scripted.bootstrap, CONFIG, rng=random.Random(4)) as cluster,
+            Cluster(scripted.bootstrap, CONFIG, host=SystemHost(rng=random.Random(4))) as cluster,
             Producer(cluster, config) as producer,
         ):
             await producer.init_transactions()

@@ -29,6 +29,7 @@ from dohle.protocol.messages.produce import (
 )
 from dohle.records.batch import CONTROL_FLAG, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG, Codec
 from dohle.records.builder import BatchBuilder
+from dohle.server.host import SystemNodeHost
 from dohle.server.node import Node
 from dohle.server.partitions.appends import append
 from dohle.server.partitions.partitions import Partition
@@ -172,7 +173,8 @@ class Side:
         self._properties: Mapping[str, str] = {}
         fs = SimulatedFileSystem(self.clock)
         config = node_config(path)
-        self.node = Node(config, fs=fs, clock=self.clock, rng=random.Random(1))
+        host = SystemNodeHost(files=fs, clock=self.clock, rng=random.Random(1))
+        self.node = Node(config, host=host)
         node_id = config.node_id
         self._image = PartitionImage((node_id,), (TOPIC_ID,), (node_id,), node_id, 0, 0)
         self._template: ProduceTemplate | None = None

@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import tempfile
 from collections.abc import Callable
 from random import Random
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dohle.core.host import StreamSocket
 from dohle.core.seams import ManualClock
 from dohle.storage.files import Entry, FileSystem, OsFileSystem
 from dohle.testing.simulation.disk_faults import Operation
@@ -143,9 +144,25 @@ def test_a_closed_file_is_of_no_use_and_can_be_closed_again() -> None:
     assert refused.value.errno == errno.EBADF
 
 
-def test_there_is_no_descriptor() -> None:
-    with pytest.raises(io.UnsupportedOperation):
-        disk().open(LOG, write=True, create=True).fileno()
+class Sink:
+    """A socket that has room for five bytes."""
+
+    def __init__(self) -> None:
+        self.sent = b""
+
+    def send(self, data: bytes | memoryview, flags: int = 0) -> int:
+        self.sent += bytes(data[:5])
+        return len(data[:5])
+
+
+def test_what_a_socket_takes_of_a_file_is_sent_to_it() -> None:
+    file = disk().open(LOG, write=True, create=True)
+    file.write_at(0, b"0123456789")
+    sink = Sink()
+    assert file.send_to(cast("StreamSocket", sink), 2, 100) == 5
+    assert file.send_to(cast("StreamSocket", sink), 7, 2) == 2
+    assert file.send_to(cast("StreamSocket", sink), 10, 2) == 0
+    assert sink.sent == b"2345678"
 
 
 def test_an_open_file_outlives_its_name() -> None:

@@ -30,6 +30,7 @@ from dohle.client.net.addresses import Address
 from dohle.client.net.frames import FrameProtocol
 from dohle.client.net.versions import BrokerVersions, api_versions_refused
 from dohle.core.errors import KafkaError
+from dohle.core.host import Host
 from dohle.protocol.apis import ApiKey, find_api
 from dohle.protocol.errors import MalformedMessage
 from dohle.protocol.framing import encode_request, parse_response_header
@@ -74,13 +75,13 @@ class Connection:
         self._versions = BrokerVersions(str(address), ())
 
     @classmethod
-    async def open(cls, address: Address, config: ClientConfig) -> Connection:
+    async def open(cls, address: Address, config: ClientConfig, host: Host) -> Connection:
         """Connect and ask the broker for its versions; a failure is a KafkaError."""
         self = cls(address, config)
         timeout_s = config.socket_connection_setup_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):
-                await self._loop.create_connection(lambda: self._protocol, *address)
+                await host.connect(lambda: self._protocol, *address)
         except TimeoutError:
             raise ConnectionClosed(f"no connection to {address} within {timeout_s:g} s") from None
         except OSError as error:

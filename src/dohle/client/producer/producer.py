@@ -30,7 +30,6 @@ from dohle.client.transactions.requests import TransactionRequests
 from dohle.client.transactions.state import ProducerTransactions
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition, TransactionalId
-from dohle.core.seams import Clock, SystemClock
 from dohle.records.builder import BatchBuilder
 from dohle.records.record import Header
 
@@ -46,13 +45,12 @@ class Producer:
         cluster: Cluster,
         config: ProducerConfig | None = None,
         *,
-        clock: Clock | None = None,
         channel: Channel | None = None,
     ) -> None:
         """``channel`` is what coordinators are asked over, by default one of its own."""
         self.config = config or ProducerConfig()
         self._cluster = cluster
-        self._clock = clock or SystemClock()
+        self._clock = cluster.host.clock
         self._memory = BufferMemory(self.config.buffer_memory)
         self._accumulator = Accumulator(self.config)
         self._transactions: TransactionRequests | None = None

@@ -83,7 +83,7 @@ class OffsetStore:
         """Go through all offsets of topics, pending ones too: group, topic and partition."""
         for group_id, offsets in self._committed.items():
             if not names.isdisjoint(offsets):
-                for topic in names & offsets.keys():
+                for topic in sorted(names & offsets.keys()):
                     for partition in offsets[topic]:
                         yield group_id, topic, partition
         for group_id, open_ in self._open.items():

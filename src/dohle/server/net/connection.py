@@ -20,7 +20,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import struct
 from asyncio import AbstractEventLoop, Future
@@ -28,6 +27,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dohle.core.host import StreamSocket
 from dohle.protocol.errors import MalformedMessage
 from dohle.server.net.outcome import Chunk, CloseConnection, FileRecords, Frame
 
@@ -85,7 +85,7 @@ class Connection:
     def __init__(
         self,
         loop: AbstractEventLoop,
-        sock: socket.socket,
+        sock: StreamSocket,
         service: Service,
         *,
         listener: str,
@@ -403,7 +403,7 @@ class Connection:
                 if isinstance(chunk, FileRecords):
                     size = chunk.size
                     asked = size if size < _SENDFILE_BYTES_MAX else _SENDFILE_BYTES_MAX
-                    sent = os.sendfile(self._fd, chunk.file.fileno(), chunk.position, asked)
+                    sent = chunk.file.send_to(self._socket, chunk.position, asked)
                     if sent < size:
                         if sent == 0:
                             raise CloseConnection("a segment ended while it was being sent")

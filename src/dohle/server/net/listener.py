@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import resource
 import socket
 from asyncio import AbstractEventLoop, TimerHandle
 from collections import Counter
@@ -12,6 +11,7 @@ from contextlib import suppress
 
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.listeners import Listener
+from dohle.core.host import Host, StreamSocket
 from dohle.server.net.connection import Connection, Service
 
 logger = logging.getLogger("dohle.server")
@@ -25,9 +25,12 @@ _UNPACED = b"reno"
 class ConnectionLimits:
     """What all listeners of a node share: how many connections there may be, in all and by host."""
 
-    def __init__(self, values: Callable[[], ConfigValues]) -> None:
+    def __init__(
+        self, values: Callable[[], ConfigValues], open_files_max: Callable[[], int]
+    ) -> None:
         # Asked each time: the limits may be altered while the node runs.
         self._values = values
+        self._open_files_max = open_files_max
         self.by_host: Counter[str] = Counter()
         self.total = 0
 
@@ -36,7 +39,7 @@ class ConnectionLimits:
         values = self._values()
         # A quarter of the descriptors is for files: a log that cannot be opened is worse than a
         # client that has to come again.
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 3 // 4
+        most = self._open_files_max() * 3 // 4
         if self.total >= min(most, values.get_int("max.connections")) or self.by_host[
             host
         ] >= values.get_int("max.connections.per.ip"):
@@ -59,6 +62,7 @@ class ListeningSocket:
     def __init__(
         self,
         loop: AbstractEventLoop,
+        host: Host,
         listener: Listener,
         service: Service,
         limits: ConnectionLimits,
@@ -76,7 +80,7 @@ class ListeningSocket:
         self._idle_s_max = idle_ms_max / 1000
         self._sweeper: TimerHandle | None = None
         self._resumer: TimerHandle | None = None
-        self._socket = _bind(listener, backlog)
+        self._socket = host.listen(listener.host or "0.0.0.0", listener.port, backlog)
         self.host, self.port = self._socket.getsockname()[:2]
 
     def start(self) -> None:
@@ -106,7 +110,7 @@ class ListeningSocket:
         self._resumer = None
         self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
 
-    def _admit(self, sock: socket.socket, host: str, port: int) -> None:
+    def _admit(self, sock: StreamSocket, host: str, port: int) -> None:
         if not self._limits.admit(host):
             logger.warning("refusing a connection from %s: there are too many", host)
             sock.close()
@@ -155,7 +159,7 @@ class ListeningSocket:
             connection.close()
 
 
-def send_at_once(sock: socket.socket, host: str) -> None:
+def send_at_once(sock: StreamSocket, host: str) -> None:
     """Let what goes to a client on this machine not be paced.
 
     Where the system's choice is BBR, packets wait for timers; over a network that spares queues,
@@ -164,18 +168,3 @@ def send_at_once(sock: socket.socket, host: str) -> None:
     if host.startswith(_LOCAL) or host == _LOCAL_V6:
         with suppress(OSError, AttributeError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _UNPACED)
-
-
-def _bind(listener: Listener, backlog: int) -> socket.socket:
-    host = listener.host or "0.0.0.0"
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, listener.port))
-        sock.listen(backlog)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
-    return sock

@@ -14,13 +14,13 @@ import asyncio
 import logging
 import os.path
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.host import Host
 from dohle.core.ids import BrokerId, TopicPartition, Uuid
 from dohle.core.uuid import ZERO_UUID, is_reserved
 from dohle.metadata.context import ControllerContext
@@ -84,6 +84,7 @@ class ReplicaMoves:
         partitions: Partitions,
         controller: Controller,
         node_id: BrokerId,
+        host: Host,
         *,
         bytes_per_second: Callable[[], int],
     ) -> None:
@@ -99,7 +100,7 @@ class ReplicaMoves:
         # reach the disk, the metadata log above all, does not wait for them.
         at_once = max(1, len(logs.directories))
         self._turns = asyncio.Semaphore(at_once)
-        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="replica-move")
+        self._threads = host.thread_pool(at_once, "replica-move")
         # How many moves have their turn.
         self._copying = 0
         self._is_stopping = False
@@ -196,7 +197,7 @@ class ReplicaMoves:
             if waited:
                 await asyncio.wait(waited)
         self._running.clear()
-        self._threads.shutdown()
+        self._threads.close()
 
     # Moving
 
@@ -266,7 +267,7 @@ class ReplicaMoves:
             raise move.target.failed(f"moving {move.log.partition}", error) from error
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        future = self._threads.run(work)
         self._jobs.add(future)
         future.add_done_callback(self._landed)
         # A thread cannot be interrupted: the one who stops the node waits for it.

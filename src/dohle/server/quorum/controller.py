@@ -38,6 +38,7 @@ class Controller:
         context: ControllerContext,
         clock: Clock,
         *,
+        run_in_thread: Callable[[Callable[[], None]], Awaitable[None]],
         publish: Callable[[ClusterImage, Delta], Awaitable[None]],
         on_fatal: Callable[[str], None],
     ) -> None:
@@ -45,6 +46,7 @@ class Controller:
         self.log = log
         self._loop = loop
         self._clock = clock
+        self._run_in_thread = run_in_thread
         self._publish = publish
         self._on_fatal = on_fatal
         self._turn = Lock()
@@ -140,7 +142,7 @@ class Controller:
             self.log.append(records)
             job = self.log.prepare_flush()
             if job is not None:
-                await self._loop.run_in_executor(None, job.run)
+                await self._run_in_thread(job.run)
             delta = self.log.commit(job, records)
             await self._publish(self.image, delta)
         except Exception as error:

@@ -24,10 +24,10 @@ Folders have no access rights, there are no links, and a rename stays within its
 from __future__ import annotations
 
 import errno
-import io
 from collections.abc import Callable, Sequence
 from random import Random
 
+from dohle.core.host import StreamSocket
 from dohle.core.seams import Clock, ManualClock
 from dohle.storage.files import Buffer, Entry, FileStat, Lock
 from dohle.testing.simulation.disk import (
@@ -130,9 +130,10 @@ class SimulatedFile:
             raise
         self._inode.sync()
 
-    def fileno(self) -> int:
-        """Refuse: there is no descriptor."""
-        raise io.UnsupportedOperation("a simulated file has no descriptor")
+    def send_to(self, sock: StreamSocket, position: int, size: int) -> int:
+        """Send what is read there."""
+        data = self.read_at(position, size)
+        return sock.send(data) if data else 0
 
     def close(self) -> None:
         """Close. Harmless twice, and after a crash."""

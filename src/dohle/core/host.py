@@ -1,0 +1,175 @@
+"""The seam to the machine: network, time, chance, threads and limits.
+
+``Host`` is what a client needs of the machine it runs on, and most of what a node needs;
+``dohle.server.host`` adds the disks. ``SystemHost`` is the real one, and decides nothing.
+The simulator (``dohle.testing.simulation``) has another, under which the same code runs in virtual
+time.
+
+There is one clock: intervals are measured on the time of the loop, by which timers go off too.
+Nothing but a host makes threads, sockets or random numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+from dohle.core.seams import Clock, Rng, system_rng
+
+T = TypeVar("T")
+
+
+class StreamSocket(Protocol):
+    """A connected, non-blocking socket; failures are ``OSError``, as of the system's own."""
+
+    def fileno(self) -> int:
+        """Return the number by which the loop knows it; -1 after ``close``."""
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Take what has arrived, as far as it fits; 0 once the peer sends no more."""
+
+    def send(self, data: bytes | memoryview, flags: int = 0) -> int:
+        """Send as much as there is room for; at least one byte, else BlockingIOError."""
+
+    def setblocking(self, flag: bool) -> None:
+        """Choose whether calls may wait."""
+
+    def setsockopt(self, level: int, option: int, value: int | bytes) -> None:
+        """Set an option of the protocol below."""
+
+    def close(self) -> None:
+        """Close."""
+
+
+class ServerSocket(Protocol):
+    """A bound, non-blocking socket that connections come to."""
+
+    def fileno(self) -> int:
+        """Return the number by which the loop knows it; -1 after ``close``."""
+
+    def accept(self) -> tuple[StreamSocket, Any]:
+        """Take the next connection, with the address it comes from, or BlockingIOError."""
+
+    def getsockname(self) -> Any:
+        """Return the address it is bound to: host and port come first."""
+
+    def close(self) -> None:
+        """Close."""
+
+
+class ThreadPool(Protocol):
+    """Threads for one kind of work, which waits for nobody else's."""
+
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Do blocking work beside the loop."""
+
+    def run_all(self, works: Iterable[Callable[[], T]]) -> list[T]:
+        """Do all of it at once and wait for the end, holding up the loop."""
+
+    def close(self) -> None:
+        """Wait for what runs, and let the threads go."""
+
+
+class Host(Protocol):
+    """A machine, as far as it has no disks."""
+
+    @property
+    def clock(self) -> Clock:
+        """The one clock: to be asked on the loop only."""
+
+    @property
+    def rng(self) -> Rng:
+        """Where chance comes from."""
+
+    def listen(self, host: str, port: int, backlog: int) -> ServerSocket:
+        """Bind an address, on which connections may then come; port 0 is any free one."""
+
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> None:
+        """Connect to an address, and give the connection to a protocol."""
+
+    def run_in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Do blocking work beside the loop, in threads that all share."""
+
+    def thread_pool(self, count: int, name: str) -> ThreadPool:
+        """Return up to ``count`` threads for work of one kind."""
+
+    def open_files_max(self) -> int:
+        """Return how many files and sockets may be open at the same time now."""
+
+
+class LoopClock:
+    """The wall clock of the machine, and the running loop's time for intervals."""
+
+    def now_ms(self) -> int:
+        """Return the wall-clock time."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Return the time of the loop that runs now."""
+        return int(asyncio.get_running_loop().time() * 1000)
+
+
+class SystemThreadPool:
+    """Threads of the operating system, made when they are first needed."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix=name)
+
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Do blocking work beside the loop."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def run_all(self, works: Iterable[Callable[[], T]]) -> list[T]:
+        """Do all of it and wait."""
+        return list(self._threads.map(lambda work: work(), works))
+
+    def close(self) -> None:
+        """Wait for what runs."""
+        self._threads.shutdown()
+
+
+class SystemHost:
+    """The machine this runs on."""
+
+    def __init__(self, *, clock: Clock | None = None, rng: Rng | None = None) -> None:
+        self.clock: Clock = clock or LoopClock()
+        self.rng = rng or system_rng()
+
+    def listen(self, host: str, port: int, backlog: int) -> socket.socket:
+        """Bind an address."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host, port))
+            sock.listen(backlog)
+            sock.setblocking(False)
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> None:
+        """Connect to an address."""
+        await asyncio.get_running_loop().create_connection(protocol, host, port)
+
+    def run_in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Do blocking work in the loop's own threads."""
+        return asyncio.get_running_loop().run_in_executor(None, work)
+
+    def thread_pool(self, count: int, name: str) -> SystemThreadPool:
+        """Return threads for work of one kind."""
+        return SystemThreadPool(count, name)
+
+    def open_files_max(self) -> int:
+        """Return the limit of open files that is in force."""
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
