@@ -1,11 +1,15 @@
-"""``python -m bench [--quick] [--json] [codec|log|broker|coordinators|columnar ...]``."""
+"""``python -m bench [--quick] [--json] [codec|log|broker|coordinators|columnar ...]``.
+
+A full run is added to the history in bench/results; one that is quick or prints JSON is not.
+"""
 
 from __future__ import annotations
 
 import argparse
 from importlib import import_module
 
-from bench.report import show
+from bench.history import FILE_NAME, FOLDER
+from bench.report import keep, show
 
 SECTIONS = {
     "codec": "bench.codec",
@@ -30,6 +34,8 @@ def main() -> int:
     for section in options.sections or SECTIONS:
         rows += import_module(SECTIONS[section]).run(quick=options.quick)
     show(rows, as_json=options.json)
+    if not (options.quick or options.json):
+        keep(rows, FOLDER / FILE_NAME)
     return int(options.strict and any("MISSED" in row.verdict for row in rows))
 
 

@@ -1,28 +1,38 @@
 """Results: on the terminal, and on disk as JSON with every round's figures, a table and a picture.
 
 A run replaces the parts that it has measured and leaves the others as they are, so one part can be
-measured again.
+measured again. The history beside the results has a line for every run.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import platform
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bench.comparison.figures import Comparison, Measure
 from bench.comparison.plot import svg
 from bench.comparison.table import markdown, warm_up_markdown
 from bench.comparison.warm_up import TOLERANCE, WINDOWS, WarmUps
+from bench.history import (
+    FILE_NAME,
+    FOLDER,
+    Point,
+    Run,
+    append,
+    find_trend,
+    list_runs,
+    point,
+    read,
+    run_of,
+    show_trend,
+)
+from bench.machine import describe
 
-_FOLDER = Path(__file__).parents[1] / "results"
 _NONE: Mapping[str, WarmUps] = {}
 _ABOUT_WARM_UPS = (
     "Before it is measured, each server is loaded until its rate has settled: until"
@@ -45,7 +55,7 @@ class Report:
     @property
     def path(self) -> Path:
         """Where results are kept unless it is told."""
-        return _FOLDER / f"{self.name}.json"
+        return FOLDER / f"{self.name}.json"
 
     def keep(
         self,
@@ -61,22 +71,52 @@ class Report:
         for title in dict.fromkeys(row.part for row in rows):
             parts[title] = {
                 "measured": now,
-                "machine": _machine() + self.setting,
+                "machine": describe() + self.setting,
                 "quick": quick,
                 **({"warm_up": warm_ups[title].to_json()} if title in warm_ups else {}),
                 "cases": [_to_json(row) for row in rows if row.part == title],
             }
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(parts, indent=1, ensure_ascii=False) + "\n")
-        everything = [
-            _from_json(title, case) for title, part in parts.items() for case in part["cases"]
-        ]
-        picture = path.with_suffix(".svg")
-        heading = self._heading(parts, picture.name)
-        path.with_suffix(".md").write_text(markdown(everything, heading, self.peer))
-        picture.write_text(svg(everything, self.title, self.peer))
+        self.render(path)
 
-    def _heading(self, parts: dict[str, Any], picture: str) -> list[str]:
+    def end(
+        self,
+        rows: Sequence[Comparison],
+        path: Path,
+        *,
+        note: str = "",
+        warm_ups: Mapping[str, WarmUps] = _NONE,
+    ) -> None:
+        """Add the run to the history, and show it in the report."""
+        figures: dict[str, dict[str, Point]] = {}
+        for row in rows:
+            points = figures.setdefault(row.part, {})
+            points[_name(row)] = point(median(row.dohle), median(row.peer), row.ratio)
+        for part, one in warm_ups.items():
+            ours, theirs = (
+                median(turn.seconds for turn in turns) for turns in (one.dohle, one.peer)
+            )
+            figures[part]["warm-up [s]"] = point(ours, theirs)
+        run = run_of(self.name, figures, rounds=len(rows[0].dohle), note=note)
+        append(path.parent / FILE_NAME, run)
+        self.render(path)
+
+    def render(self, path: Path) -> None:
+        """Write the report and the picture anew, from the results and the history."""
+        parts = json.loads(path.read_text())
+        runs = read(path.parent / FILE_NAME, self.name)
+        rows = [_from_json(title, case) for title, part in parts.items() for case in part["cases"]]
+        picture = path.with_suffix(".svg")
+        heading = self._heading(parts, runs, picture.name)
+
+        def trend(row: Comparison) -> str:
+            return show_trend(find_trend(runs, row.part, _name(row)))
+
+        path.with_suffix(".md").write_text(markdown(rows, heading, self.peer, trend))
+        picture.write_text(svg(rows, self.title, self.peer))
+
+    def _heading(self, parts: dict[str, Any], runs: Sequence[Run], picture: str) -> list[str]:
         found = [
             f"# {self.title}",
             "",
@@ -97,7 +137,15 @@ class Report:
         }
         if warm_ups:
             found += ["", _ABOUT_WARM_UPS, "", *warm_up_markdown(warm_ups, self.peer)]
+        if runs:
+            found += ["", "The last runs, oldest first, whose ratios the table repeats:", ""]
+            found += list_runs(runs)
         return found
+
+
+def _name(row: Comparison) -> str:
+    """Name a figure in the history."""
+    return f"{row.case} [{row.measure.unit}]"
 
 
 def _to_json(row: Comparison) -> dict[str, Any]:
@@ -116,24 +164,3 @@ def _from_json(title: str, case: dict[str, Any]) -> Comparison:
     return Comparison(
         title, case["case"], Measure[case["measure"]], tuple(case["dohle"]), tuple(case["peer"])
     )
-
-
-def _machine() -> str:
-    """Say what it was measured on."""
-    processor = platform.processor() or platform.machine()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            processor = line.partition(":")[2].strip()
-            break
-    return (
-        f"{os.cpu_count()} cores ({processor}), Linux {platform.release()},"
-        f" Python {platform.python_version()}, {_java()}"
-    )
-
-
-def _java() -> str:
-    command = shutil.which("java")
-    if command is None:
-        return "no Java"
-    done = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
-    return done.stderr.partition("\n")[0]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Literal
 
 from bench.comparison.figures import Comparison
 from bench.comparison.warm_up import WarmUps
 
-_PEER = "peer"
+_PEER, _TREND = "peer", "last runs"
 _COLUMNS = ("part", "case", "ratio", "spread", "dohle", _PEER, "unit", "goal")
 #: Columns of numbers.
 _RIGHT = {"ratio", "spread", "dohle", _PEER}
@@ -60,15 +60,23 @@ def number(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.3g}"
 
 
-def markdown(rows: Sequence[Comparison], heading: Iterable[str], peer: str) -> str:
-    """Write a table, with some lines above it."""
-    columns = [peer if name == _PEER else name for name in _COLUMNS]
+def markdown(
+    rows: Sequence[Comparison],
+    heading: Iterable[str],
+    peer: str,
+    trend: Callable[[Comparison], str] | None = None,
+) -> str:
+    """Write a table, with some lines above it, and with the ratios of the last runs if known."""
+    names = (*_COLUMNS, _TREND) if trend else _COLUMNS
+    columns = [peer if name == _PEER else name for name in names]
     lines = [*heading, "", f"| {' | '.join(columns)} |"]
-    lines.append("|" + "|".join("---:" if name in _RIGHT else "---" for name in _COLUMNS) + "|")
+    lines.append("|" + "|".join("---:" if name in _RIGHT else "---" for name in names) + "|")
     remarks = tail_remarks(rows, peer)
     for row in rows:
         shown = list(cells(row, remarks.get((row.part, row.case), "")))
         shown[2] = f"**{shown[2]}**"
+        if trend:
+            shown.append(trend(row))
         lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 

@@ -54,6 +54,8 @@ def main() -> int:
     show(rows, REPORT.peer)
     if options.json is not None:
         REPORT.keep(rows, options.json, quick=options.quick)
+        if not options.quick:
+            REPORT.end(rows, options.json)
     return int(options.strict and any(row.is_reached is False for row in rows))
 
 

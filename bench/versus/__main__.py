@@ -19,7 +19,7 @@ from bench.comparison.warm_up import FULL, QUICK, Limits, WarmUps
 from bench.processes import touch_memory
 from bench.versus.figures import KAFKA
 from bench.versus.profile import NoProfiler, profile
-from bench.versus.turns import PARTS, Pace, play, stand
+from bench.versus.turns import PARTS, Pace, Stand, play, stand
 
 REPORT = Report("versus", "dohle beside Apache Kafka", KAFKA)
 ROUNDS, ROUNDS_QUICK = 5, 1
@@ -42,14 +42,7 @@ def main() -> int:
                     print(profile(bench, name, pace), flush=True)
                 return 0
             touch_memory(_MEMORY_BYTES // 4 if options.quick else _MEMORY_BYTES)
-            rows: list[Comparison] = []
-            warm_ups: dict[str, WarmUps] = {}
-            for name in names:
-                played = play(bench, name, pace, rounds=options.rounds, tell=_tell)
-                rows += played.rows
-                warm_ups[played.rows[0].part] = played.warm_ups
-                if options.json is not None:
-                    REPORT.keep(rows, options.json, quick=options.quick, warm_ups=warm_ups)
+            rows, warm_ups = _measure(bench, names, pace, options)
     except (oracle.Unavailable, NoProfiler) as reason:
         print(f"bench.versus: {reason}", file=sys.stderr)
         return 1
@@ -57,6 +50,26 @@ def main() -> int:
     if options.quick:
         print(f"Quick: warm-ups of {pace.limits} are too short for a JVM and flatter dohle.")
     return int(options.strict and any(row.is_reached is False for row in rows))
+
+
+def _measure(
+    bench: Stand, names: list[str], pace: Pace, options: argparse.Namespace
+) -> tuple[list[Comparison], dict[str, WarmUps]]:
+    """Measure part after part; what a run that is stopped has measured till then is kept."""
+    rows: list[Comparison] = []
+    warm_ups: dict[str, WarmUps] = {}
+    try:
+        for name in names:
+            played = play(bench, name, pace, rounds=options.rounds, tell=_tell)
+            rows += played.rows
+            warm_ups[played.rows[0].part] = played.warm_ups
+            if options.json is not None:
+                REPORT.keep(rows, options.json, quick=options.quick, warm_ups=warm_ups)
+    finally:
+        if rows and options.json is not None and not options.quick:
+            note = f"warm-up of {pace.limits}"
+            REPORT.end(rows, options.json, note=note, warm_ups=warm_ups)
+    return rows, warm_ups
 
 
 def _options() -> argparse.Namespace:
