@@ -1,1 +1,1 @@
-"""What every room may use: ids, error codes, and the seams for time and chance."""
+"""What every package may use: ids, error codes, and the seams for time and randomness."""

@@ -1,4 +1,4 @@
-"""Kafka's error table, and the exception that carries one of its codes inside the house.
+"""Kafka's error table, and the exception that carries one of its codes inside dohle.
 
 At the boundary an error is a code in a response; inside it is a :class:`KafkaError` whose message
 says what was wrong and, where there is something to do, what to do.
@@ -160,7 +160,7 @@ class ErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """A failure with a place in Kafka's error table."""
+    """An error with a code of Kafka's error table."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""Ids and offsets as distinct types, so that a partition is never taken for a broker.
+"""Ids and offsets as distinct types, so that a partition is never mistaken for a broker.
 
 They cost nothing at run time. Kafka's schemas name five entity types; the codec annotates fields
-with them, and the rest of the house uses the same names.
+with them, and the rest of the code uses the same names.
 """
 
 from __future__ import annotations

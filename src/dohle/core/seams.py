@@ -1,6 +1,6 @@
-"""The seams for time and chance: nothing else in the house asks the machine for either.
+"""The seams for time and randomness: nothing else asks the machine for either.
 
-A test or the simulator passes a clock it moves by hand and a seeded generator; then a whole
+A test or the simulator passes a clock that it moves by hand and a seeded generator; then a whole
 cluster's run repeats exactly.
 """
 
@@ -15,7 +15,7 @@ Rng = random.Random
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """The source of time."""
 
     def now_ms(self) -> int:
         """Wall-clock time in milliseconds since 1970, as records carry it. May jump."""
@@ -37,7 +37,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move."""
+    """A clock that stands still until ``advance`` moves it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
@@ -58,5 +58,5 @@ class ManualClock:
 
 
 def system_rng() -> Rng:
-    """Return a generator fed by the operating system."""
+    """Return a generator seeded by the operating system."""
     return random.SystemRandom()

@@ -28,19 +28,21 @@ def uuid_from_text(text: str) -> Uuid:
         raw = base64.b64decode(text.encode("ascii") + b"==", altchars=b"-_", validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:
         raise ValueError(f"{text!r} is not a base64 uuid: {error}") from None
-    # The decoder also takes the standard alphabet's two characters.
+    # The decoder also accepts the two special characters of the standard alphabet.
     if len(raw) != 16 or len(text) != 22 or "+" in text or "/" in text:
-        raise ValueError(f"{text!r} is not a uuid: 22 characters that give 16 bytes are needed")
+        raise ValueError(
+            f"{text!r} is not a uuid: it takes 22 base64 characters that decode to 16 bytes"
+        )
     return Uuid(raw)
 
 
 def is_reserved(uuid: Uuid) -> bool:
-    """Tell whether Kafka keeps this value for a meaning of its own."""
+    """Tell whether Kafka reserves this value."""
     return int.from_bytes(uuid, "big") < RESERVED_UUIDS
 
 
 def random_uuid(rng: Rng) -> Uuid:
-    """Draw a version 4 uuid; like Kafka, none that is reserved or whose text starts with ``-``."""
+    """Draw a version 4 uuid; like Kafka's, it is not reserved and does not start with ``-``."""
     while True:
         raw = bytearray(rng.randbytes(16))
         raw[6] = raw[6] & 0x0F | 0x40

@@ -1,4 +1,4 @@
-"""Which APIs and records there are: from a key to its message, importing only that message.
+"""The registry of APIs and records: maps a key to its message and imports only that message.
 
 The facts come from an index that the importer writes beside the declarations, so that a broker can
 list its APIs and a decoder can choose a header without loading a single declaration.
@@ -41,14 +41,14 @@ __all__ = [
 
 
 class Listener(StrEnum):
-    """Who may be asked: a broker or a controller."""
+    """The role that serves an API: broker or controller."""
 
     BROKER = "b"
     CONTROLLER = "c"
 
 
 class Coordinator(StrEnum):
-    """Who writes keyed records to a topic of its own."""
+    """A coordinator that writes keyed records to its own topic."""
 
     GROUP = "group"
     SHARE = "share"
@@ -61,15 +61,15 @@ class Api:
 
     key: ApiKey
     name: str
-    #: All that can be encoded and decoded, those that Kafka has dropped among them.
+    #: All versions that can be encoded and decoded, including those that Kafka has dropped.
     versions: VersionRange
-    #: Those with compact lengths and tagged fields.
+    #: The versions with compact lengths and tagged fields.
     flexible: VersionRange
-    #: Those that the imported release of Kafka serves itself; empty if it has removed the API.
+    #: The versions that the imported release of Kafka serves; empty if it has removed the API.
     release_versions: VersionRange
-    #: Where the release serves them.
+    #: The roles that serve it in that release.
     listeners: frozenset[Listener]
-    #: Whether the release does not promise to keep its latest version.
+    #: Whether the release marks its latest version as unstable.
     latest_version_unstable: bool
 
     def request(self) -> type[Request]:
@@ -120,7 +120,7 @@ APIS: dict[int, Api] = _apis()
 
 
 def find_api(key: int) -> Api:
-    """Return the API of a key; a key that nobody knows raises UnsupportedVersion."""
+    """Return the API of a key; an unknown key raises UnsupportedVersion."""
     api = APIS.get(key)
     if api is None:
         raise UnsupportedVersion(f"no API has the key {key}")
@@ -173,5 +173,5 @@ def message_modules() -> dict[str, str]:
 
 
 def load_message(name: str) -> type[Message]:
-    """Return a message by its name; a KeyError says that there is none."""
+    """Return a message by its name; KeyError if there is none."""
     return cast(type[Message], _load(message_modules()[name], name))

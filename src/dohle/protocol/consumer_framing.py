@@ -1,8 +1,8 @@
 """What consumers of a classic group tell each other in JoinGroup and SyncGroup.
 
-To the coordinator that is opaque, but for what it needs to know: which topics a group wants. An
-int16 version stands first, and every version begins with the fields of the one before, so that
-what a newer client writes can be read as far as it is known.
+It is opaque to the coordinator, except for the topics that a group subscribes to. An int16 version
+comes first, and every version begins with the fields of the one before, so that what a newer client
+writes can be read as far as it is known here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PREFIX_VERSION = 0
 
 
 def consumer_protocol_version(data: bytes) -> int:
-    """Return the version in which a subscription or an assignment is written."""
+    """Return the version of an encoded subscription or assignment."""
     try:
         version: int = _VERSION.unpack_from(data)[0]
     except struct.error:
@@ -34,14 +34,14 @@ def consumer_protocol_version(data: bytes) -> int:
 
 
 def subscribed_topics(metadata: bytes) -> tuple[str, ...]:
-    """Return the topics that a consumer wants, whatever the version of its subscription."""
+    """Return the topics that a consumer subscribes to, whatever the version of its subscription."""
     consumer_protocol_version(metadata)
     subscription, _ = ConsumerProtocolSubscription.decode(_PREFIX_VERSION, metadata, _VERSION.size)
     return subscription.topics
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """Return all that a consumer tells, as far as the versions known here go."""
+    """Decode a consumer's subscription, as far as the versions known here go."""
     subscription, _ = ConsumerProtocolSubscription.decode(
         _known_version(metadata), metadata, _VERSION.size
     )
@@ -49,7 +49,7 @@ def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
 
 
 def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """Return what a leader assigned to a consumer."""
+    """Decode the assignment that a leader made for a consumer."""
     assignment, _ = ConsumerProtocolAssignment.decode(_known_version(data), data, _VERSION.size)
     return assignment
 
@@ -57,18 +57,18 @@ def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
 def write(
     message: ConsumerProtocolSubscription | ConsumerProtocolAssignment, version: int
 ) -> bytes:
-    """Write a message behind its version."""
+    """Encode a message after its version."""
     return _VERSION.pack(version) + message.encode(version)
 
 
 def write_subscription(topics: Collection[str]) -> bytes:
-    """Write what a consumer that wants these topics would tell."""
+    """Encode the subscription of a consumer of these topics."""
     subscription = ConsumerProtocolSubscription(topics=tuple(topics))
     return write(subscription, _PREFIX_VERSION)
 
 
 def write_assignment(assignment: ConsumerProtocolAssignment, metadata: bytes) -> bytes:
-    """Write an assignment in the version in which its consumer wrote its subscription."""
+    """Encode an assignment in the version of its consumer's subscription."""
     return write(assignment, _known_version(metadata))
 
 

@@ -1,7 +1,7 @@
 """What can go wrong between bytes and messages: three errors, one for each side at fault.
 
-The peer sent nonsense (:class:`MalformedMessage`), we tried to send nonsense
-(:class:`UnencodableMessage`), or the two do not share a version (:class:`UnsupportedVersion`).
+The peer sent something invalid (:class:`MalformedMessage`), we tried to send something invalid
+(:class:`UnencodableMessage`), or the two share no version (:class:`UnsupportedVersion`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dohle.core.errors import ErrorCode, KafkaError
 
 
 class MalformedMessage(ValueError):
-    """Bytes that are not the message they are said to be; the only error decoding can raise."""
+    """Bytes that are not the message they claim to be; the only error that decoding can raise."""
 
 
 class UnencodableMessage(ValueError):
@@ -25,4 +25,4 @@ class UnsupportedVersion(KafkaError):
 
 
 class UnknownRecordType(UnsupportedVersion):
-    """A record of a key or type that no schema has: written by a newer release, most likely."""
+    """A record with a key or type that no schema has; most likely a newer release wrote it."""

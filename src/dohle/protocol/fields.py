@@ -1,10 +1,10 @@
 """The functions that declare the fields of messages, one for each of Kafka's types.
 
-All take the versions in which the field exists, and where it makes sense: ``default``;
+All take the versions in which the field exists and, where it makes sense: ``default``;
 ``nullable``, True or the versions in which null is allowed; ``tag``, which makes it a tagged field;
-``ignorable``, which lets it be dropped silently in versions that lack it.
+``ignorable``, which allows dropping it silently in versions that lack it.
 
-They return Any, so that a declaration can state the type its users shall see.
+They return Any, so that a declaration can state the type that its users see.
 """
 
 from __future__ import annotations
@@ -123,12 +123,12 @@ def binary(
 def record_data(
     versions: str, *, nullable: str | bool = False, ignorable: bool = False, tag: int | None = None
 ) -> Any:
-    """Declare record batches; decoding gives a view of its input. The default is null."""
+    """Declare record batches; decoding returns a view of its input. The default is null."""
     return _field("record_data", versions, None, ignorable, tag, nullable)
 
 
 class ElementField(Protocol):
-    """One of the functions of this file whose fields may be elements of an array."""
+    """A function of this file that can also declare the elements of an array."""
 
     __name__: str
 
@@ -145,7 +145,7 @@ def array(
     ignorable: bool = False,
     tag: int | None = None,
 ) -> Any:
-    """Declare an array of structs, or of what another function of this file declares."""
+    """Declare an array of structs, or of elements that another function of this file declares."""
     kind = element if isinstance(element, type) else element.__name__
     return _field("array", versions, default, ignorable, tag, nullable, kind)
 
@@ -159,5 +159,5 @@ def struct(
     ignorable: bool = False,
     tag: int | None = None,
 ) -> Any:
-    """Declare a struct; unless null is its default, it is the struct with all its defaults."""
+    """Declare a struct; its default is the struct with all defaults, unless null is the default."""
     return _field("struct", versions, default, ignorable, tag, nullable, element)

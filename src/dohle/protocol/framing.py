@@ -1,9 +1,9 @@
 """How requests and responses travel on a connection: size, header, body. Bytes only, no sockets.
 
-A frame is an int32 size, a header and a body. Which header it is follows from the API and its
-version (:class:`~dohle.protocol.apis.Api`); the client id keeps its two-byte length in all of them,
-so that the head of any request can be read. Frames are encoded as chunks, so that record batches
-reach the socket without a copy.
+A frame is an int32 size, a header and a body. The API and its version determine the header
+(:class:`~dohle.protocol.apis.Api`); the client id keeps its two-byte length in all of them, so that
+the head of any request can be read. Frames are encoded as chunks, so that record batches reach the
+socket without a copy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIZE_BYTES = _SIZE.size
 
 
 class RequestHead(NamedTuple):
-    """What stands before a request's body, and where the body starts."""
+    """A parsed request header, and the offset of the body."""
 
     api_key: int
     version: int
@@ -47,11 +47,11 @@ def frame_size(buffer: Buffer, offset: int, size_max: int) -> int:
 
 
 def parse_request_header(frame: Buffer, offset: int = 0) -> RequestHead:
-    """Read the header of a request; the offset is that of the api key, behind the size.
+    """Parse the header of a request; the offset is that of the api key, after the size.
 
     The version is not checked: an ApiVersions request must be answered whatever its version, and
-    the header of every later version is that of the flexible ones. An unknown key raises
-    :class:`~dohle.protocol.errors.UnsupportedVersion`, since nobody knows its header.
+    every later version has the flexible header. An unknown key raises
+    :class:`~dohle.protocol.errors.UnsupportedVersion`, since its header is unknown.
     """
     view = frame if type(frame) is bytes else memoryview(frame)
     try:
@@ -79,7 +79,7 @@ def parse_request_header(frame: Buffer, offset: int = 0) -> RequestHead:
 def parse_response_header(
     api_key: int, version: int, frame: Buffer, offset: int = 0
 ) -> tuple[int, int]:
-    """Read the header of a response to a request of this version: correlation id, body offset."""
+    """Parse the header of a response to a request of this version: correlation id, body offset."""
     view = frame if type(frame) is bytes else memoryview(frame)
     try:
         correlation_id: int = _SIZE.unpack_from(view, offset)[0]
@@ -141,7 +141,7 @@ def _unencodable_head(
 
 
 def _with_head(head: bytes, chunks: list[Records]) -> list[Records]:
-    """Put the head before the chunks, in one piece with the first unless those are records."""
+    """Put the head before the chunks, joined to the first chunk unless that holds records."""
     if chunks and type(chunks[0]) is bytes:
         chunks[0] = head + chunks[0]
     else:

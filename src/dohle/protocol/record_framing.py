@@ -27,11 +27,11 @@ FRAME_VERSION = 1
 T = TypeVar("T", bound=Message)
 
 _INT16 = struct.Struct(">h")
-_KEY_VERSION = 0  # keys of all types have this version; the bytes say the type in its place
+_KEY_VERSION = 0  # keys of all types have this version; the bytes hold the type in its place
 
 
 class MetadataRecordHead(NamedTuple):
-    """What stands before a metadata record's message, and where the message starts."""
+    """The head of a metadata record, and the offset of its message."""
 
     api_key: int
     version: int
@@ -39,7 +39,7 @@ class MetadataRecordHead(NamedTuple):
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record of a coordinator's topic; no value means that the key is deleted."""
+    """A record of a coordinator's topic; without a value it is a tombstone that deletes the key."""
 
     key: CoordinatorKey
     value: CoordinatorValue | None = None
@@ -53,7 +53,7 @@ def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:
 
 
 def metadata_record_head(value: Buffer) -> MetadataRecordHead:
-    """Read the key and the version of a metadata record."""
+    """Parse the key and the version of a metadata record."""
     view = value if type(value) is bytes else memoryview(value)
     try:
         frame_version, pos = read_uvarint(view, 0)
@@ -69,7 +69,7 @@ def metadata_record_head(value: Buffer) -> MetadataRecordHead:
 
 
 def decode_metadata_record(value: Buffer) -> MetadataRecord:
-    """Read a record of the cluster metadata log."""
+    """Decode a record of the cluster metadata log."""
     head = metadata_record_head(value)
     return _decode_rest(
         cluster_metadata_record(head.api_key), head.version, value, head.body_offset
@@ -77,7 +77,7 @@ def decode_metadata_record(value: Buffer) -> MetadataRecord:
 
 
 def decode_remote_log_metadata_record(value: Buffer) -> MetadataRecord:
-    """Read a record of the remote log metadata topic."""
+    """Decode a record of the remote log metadata topic."""
     head = metadata_record_head(value)
     schema = remote_log_metadata_record(head.api_key)
     return _decode_rest(schema, head.version, value, head.body_offset)
@@ -96,10 +96,10 @@ def encode_coordinator_value(value: CoordinatorValue, version: int) -> bytes:
 def decode_coordinator_record(
     coordinator: Coordinator, key: Buffer, value: Buffer | None
 ) -> CoordinatorRecord:
-    """Read a record of a coordinator's topic.
+    """Decode a record of a coordinator's topic.
 
     :class:`~dohle.protocol.errors.UnknownRecordType` marks a record of a newer release, which a
-    coordinator that loads its state passes over.
+    coordinator skips when it loads its state.
     """
     key_schema, value_schema = coordinator_record(coordinator, _read_int16(key, "key"))
     decoded_key = _decode_rest(key_schema, _KEY_VERSION, key, 2)
@@ -121,6 +121,6 @@ def _decode_rest(schema: type[T], version: int, data: Buffer, offset: int) -> T:
     message, end = schema.decode(version, data, offset)
     if end != len(data):
         raise MalformedMessage(
-            f"{schema.__name__} version {version}: {len(data) - end} bytes behind its end"
+            f"{schema.__name__} version {version}: {len(data) - end} trailing bytes"
         )
     return message

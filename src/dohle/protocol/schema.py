@@ -11,9 +11,9 @@ functions that declare fields are in :mod:`dohle.protocol.fields`.
 
 Rules that hold for every message:
 
-- It is a value: compared by its fields, hashable when they are, and not to be changed once made
-  (a type checker refuses it; :meth:`Struct.replace` makes a changed copy). Default structs and
-  empty arrays are therefore shared.
+- It is a value: compared by its fields, hashable when they are, and immutable (a type checker
+  enforces it; :meth:`Struct.replace` makes a changed copy). Default structs and empty arrays are
+  therefore shared.
 - Arrays are tuples, so that what was decoded equals what was constructed.
 - Every field has a default, as in Kafka: zero, "", empty, false, or what ``default=`` says.
 - Tagged fields that the schema does not know are kept in ``unknown_tags``, in ascending order.
@@ -30,7 +30,7 @@ from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
 from dohle.protocol.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
 
-#: What a field of record batches holds: decoding gives a view into its input, never a copy.
+#: The value of a field of record batches: decoding returns a view into its input, never a copy.
 Records = bytes | memoryview
 #: What can be decoded.
 Buffer = bytes | bytearray | memoryview
@@ -39,7 +39,7 @@ VERSION_MAX = 32767
 
 
 class VersionRange(NamedTuple):
-    """The versions from ``lowest`` to ``highest``; empty when the first is above the second."""
+    """The versions from ``lowest`` to ``highest``; empty if ``lowest`` is the larger."""
 
     lowest: int
     highest: int
@@ -79,19 +79,19 @@ class Field(NamedTuple):
     default: object
     tag: int | None  # a field with a tag is tagged in all its versions
     ignorable: bool  # dropped, rather than refused, where a version lacks the field
-    compact: bool  # False: keeps the old length prefix even in flexible versions
+    compact: bool  # False: keeps the non-compact length prefix even in flexible versions
     element: str | type[Struct] | None  # of an array: a kind or a struct; of a struct: the struct
 
     @property
     def default_value(self) -> object:
-        """The value that the field has when nobody sets it."""
+        """The value of the field if it is not set."""
         if self.default is STRUCT_DEFAULT:
             assert isinstance(self.element, StructMeta)
             return default_struct(self.element)
         return self.default
 
 
-#: Stands for "the struct with all its defaults", which is made only once it is needed.
+#: Stands for "the struct with all its defaults", which is created only when it is needed.
 STRUCT_DEFAULT = object()
 
 
@@ -109,14 +109,14 @@ class StructMeta(type):
         for key in namespace.setdefault("__slots__", tuple(fields)):
             del namespace[key]  # the declaration: the slot takes its place
         namespace["FIELDS"] = fields
-        # Each class has its own, so that the constructor of a base is never that of others.
+        # Each class has its own, so that a class never inherits the constructor of its base.
         namespace["__init__"] = _first_init
         namespace["_values_of"] = attrgetter(*fields, "unknown_tags")
         return super().__new__(mcs, name, bases, namespace, **options)
 
 
 def _first_init(self: Struct, **values: Any) -> None:
-    """Give the class of its first instance the real constructor."""
+    """Compile the constructor when the first instance of the class is created."""
     from dohle.protocol.codec.compiler import compile_init
 
     init = compile_init(type(self))
@@ -125,7 +125,7 @@ def _first_init(self: Struct, **values: Any) -> None:
 
 
 class Struct(metaclass=StructMeta):
-    """Fields in a given order: a part of a message, and what messages are made of."""
+    """Fields in a given order: a part of a message, or a message."""
 
     __slots__ = ("unknown_tags",)
 
@@ -149,7 +149,7 @@ class Struct(metaclass=StructMeta):
         return hash(self._values_of(self))
 
     def __repr__(self) -> str:
-        # Fields that have their default would hide the others.
+        # Fields with their default would clutter it.
         shown = [
             f"{name}={value!r}"
             for name, field in self.FIELDS.items()
@@ -165,18 +165,18 @@ _default_structs: dict[type[Struct], Struct] = {}
 
 def default_struct(struct: type[Struct]) -> Struct:
     """Return the one shared instance whose fields all have their default."""
-    # Two threads may make one at the same time; both get the one that was there first.
+    # Two threads may create one at the same time; both get the one stored first.
     return _default_structs.get(struct) or _default_structs.setdefault(struct, struct())
 
 
-#: A compiled decoder: (buffer, offset) -> (message, offset behind it).
+#: A compiled decoder: (buffer, offset) -> (message, offset after it).
 Decoder = Callable[[Any, int], tuple[Any, int]]
 #: A compiled encoder: message -> chunks of its encoding.
 Encoder = Callable[[Any], list[Records]]
 
 
 class Message(Struct):
-    """A struct that is sent or stored by itself, in one of its versions."""
+    """A struct that is sent or stored on its own, in one of its versions."""
 
     VERSIONS: ClassVar[VersionRange] = NO_VERSIONS
     FLEXIBLE: ClassVar[VersionRange] = NO_VERSIONS
@@ -205,9 +205,9 @@ class Message(Struct):
             raise self._unjoinable(version, error) from None
 
     def encode_chunks(self, version: int) -> list[Records]:
-        """Return the message in pieces: its record batches as they are, all else joined.
+        """Return the message in pieces: its record batches as they are, everything else joined.
 
-        This is for sending: what lies in a log or in a receive buffer is not copied again.
+        This is for sending: what is in a log or in a receive buffer is not copied again.
         """
         chunks: list[Records] = []
         small: list[Records] = []
@@ -222,7 +222,7 @@ class Message(Struct):
                 chunks.append(chunk)
             if small:
                 chunks.append(b"".join(small))
-        except TypeError as error:  # few records, and those not in memory
+        except TypeError as error:  # few records, and not in memory
             raise self._unjoinable(version, error) from None
         return chunks
 
@@ -231,7 +231,7 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, version: int, buffer: Buffer, offset: int = 0) -> tuple[Self, int]:
-        """Read a message; return it and the offset of the first byte behind it."""
+        """Decode a message; return it and the offset of the first byte after it."""
         if type(buffer) is bytes:
             decoder = cls._bytes_decoders.get(version) or cls._decoder(version, view=False)
         else:
@@ -242,7 +242,7 @@ class Message(Struct):
 
     @classmethod
     def from_bytes(cls, version: int, buffer: Buffer) -> Self:
-        """Read a message that fills the buffer; bytes behind it are an error."""
+        """Decode a message that fills the buffer; trailing bytes are an error."""
         message: Self
         if type(buffer) is bytes:
             try:
@@ -255,9 +255,7 @@ class Message(Struct):
             message, end = cls.decode(version, buffer)
             size = memoryview(buffer).nbytes
         if end != size:
-            raise MalformedMessage(
-                f"{cls.__name__} version {version}: {size - end} bytes behind its end"
-            )
+            raise MalformedMessage(f"{cls.__name__} version {version}: {size - end} trailing bytes")
         return message
 
     @classmethod
@@ -298,11 +296,11 @@ class _WithApiKey(Message):
 
 
 class Request(_WithApiKey):
-    """What a client asks for; :mod:`dohle.protocol.apis` knows all of them by their key."""
+    """A client's request; :mod:`dohle.protocol.apis` lists all of them by key."""
 
 
 class Response(_WithApiKey):
-    """The answer to the request of the same key and version."""
+    """The response to the request of the same key and version."""
 
 
 class MetadataRecord(_WithApiKey):
@@ -310,11 +308,11 @@ class MetadataRecord(_WithApiKey):
 
 
 class Header(Message):
-    """What stands before a request or a response."""
+    """The header of a request or a response."""
 
 
 class Data(Message):
-    """A message that is embedded in others or stored, and framed by whoever does so."""
+    """A message that is embedded in others or stored; whoever does so frames it."""
 
 
 class _WithRecordType(Message):

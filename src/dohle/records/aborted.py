@@ -1,8 +1,8 @@
-"""Which batches of an answer belong to transactions that were aborted.
+"""Finds the batches of a fetch response that belong to aborted transactions.
 
-For read_committed a broker sends, beside the records, the aborted transactions among them: producer
-and first offset. Such a transaction covers its producer's transactional batches from that offset on
-up to the abort marker; the producer's next transaction may be a good one.
+For read_committed a broker sends, besides the records, the aborted transactions among them:
+producer and first offset. Such a transaction covers its producer's transactional batches from that
+offset up to the abort marker; the producer's next transaction may be committed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dohle.records.control import ControlRecordType, parse_control
 
 
 class AbortedTransactions:
-    """Goes along the batches of one answer, in their order."""
+    """Follows the batches of one response, in order."""
 
     def __init__(self, transactions: Iterable[tuple[ProducerId, int]]) -> None:
         """Take pairs of a producer id and the first offset of its transaction."""

@@ -1,12 +1,12 @@
 """Record batches as views over bytes that somebody else owns.
 
-A batch is never copied to be looked at: :class:`RecordBatch` unpacks the 61-byte header of format 2
-once and keeps a memoryview of exactly its own bytes. Records are decoded only when it is iterated.
-Messages of formats 0 and 1 come as :class:`dohle.records.legacy.LegacyBatch`; both kinds follow
+Reading a batch never copies it: :class:`RecordBatch` unpacks the 61-byte header of format 2 once
+and keeps a memoryview of exactly its own bytes. Records are decoded only when it is iterated.
+Messages of formats 0 and 1 come as :class:`dohle.records.legacy.LegacyBatch`; both kinds implement
 :class:`Batch`, which is all that the log needs to know.
 
 The checksum starts at byte 21, after base offset, length, leader epoch, magic and itself: so a
-leader may write the base offset and its epoch into a batch without computing anything.
+leader can write the base offset and its epoch into a batch without computing a new checksum.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
     "stamp_log_append_time",
 ]
 
-#: Base offset and length: what stands before the bytes that the length counts.
+#: Base offset and length: the bytes before those that the length counts.
 LOG_OVERHEAD = 12
 
 #: baseOffset, batchLength, partitionLeaderEpoch, magic, crc, attributes, lastOffsetDelta,
@@ -91,7 +91,7 @@ class Batch(Protocol):
 
     @property
     def size(self) -> int:
-        """The bytes it takes on disk, including base offset and length."""
+        """Its size on disk in bytes, including base offset and length."""
 
     @property
     def magic(self) -> int:
@@ -99,11 +99,11 @@ class Batch(Protocol):
 
     @property
     def base_offset(self) -> int:
-        """The first offset it stands for."""
+        """The first offset it covers."""
 
     @property
     def last_offset(self) -> int:
-        """The last offset it stands for, whether or not a record still has it."""
+        """The last offset it covers, whether or not a record still has it."""
 
     @property
     def next_offset(self) -> int:
@@ -143,7 +143,7 @@ class Batch(Protocol):
 
     @property
     def record_count(self) -> int | None:
-        """How many records are in it; ``None`` for a compressed set of formats 0 and 1."""
+        """The number of records; ``None`` for a compressed set of formats 0 and 1."""
 
     @property
     def is_transactional(self) -> bool:
@@ -151,7 +151,7 @@ class Batch(Protocol):
 
     @property
     def is_control(self) -> bool:
-        """Whether its records are for brokers and clients, not for users."""
+        """Whether its records are for brokers and clients, not for applications."""
 
     def ensure_valid(self) -> None:
         """Raise :class:`CorruptBatch` unless the checksum is right."""
@@ -233,7 +233,7 @@ class RecordBatch:
 
     @property
     def last_offset(self) -> int:
-        """The last offset it stands for, whether or not a record still has it."""
+        """The last offset it covers, whether or not a record still has it."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -267,17 +267,17 @@ class RecordBatch:
 
     @property
     def is_control(self) -> bool:
-        """Whether its records are for brokers and clients, not for users."""
+        """Whether its records are for brokers and clients, not for applications."""
         return self.attributes & CONTROL_FLAG != 0
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether the cleaner has set a time after which its tombstones go."""
+        """Whether the cleaner has set a time after which its tombstones are removed."""
         return self.attributes & DELETE_HORIZON_FLAG != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """The time after which its tombstones go: it takes the place of the base timestamp."""
+        """The time after which its tombstones are removed, stored as the base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
@@ -297,7 +297,7 @@ class RecordBatch:
             )
 
     def decompressed(self, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-        """Return the records' bytes, refusing data that grows beyond ``max_bytes``."""
+        """Return the records' bytes; more than ``max_bytes`` of them are refused."""
         codec = self.compression
         if codec is Codec.NONE:
             return bytes(self.records_buffer)
@@ -336,8 +336,8 @@ class RecordBatch:
 def read_batch(buffer: memoryview | bytes | bytearray, position: int = 0) -> Batch:
     """View the batch or message that starts at ``position``.
 
-    Raises :class:`IncompleteBatch` if the buffer ends within it, :class:`CorruptBatch` if no batch
-    can look like that. The checksum is not looked at: see :meth:`Batch.ensure_valid`.
+    Raises :class:`IncompleteBatch` if the buffer ends within it, :class:`CorruptBatch` if it cannot
+    be a batch. The checksum is not verified: see :meth:`Batch.ensure_valid`.
     """
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     remaining = len(view) - position
@@ -348,14 +348,14 @@ def read_batch(buffer: memoryview | bytes | bytearray, position: int = 0) -> Bat
     (length,) = _INT32.unpack_from(view, position + _LENGTH_AT)
     if length < MESSAGE_SIZE_MIN:
         raise CorruptBatch(
-            f"the length {length} at position {position} is less than the smallest message's",
+            f"the length {length} at position {position} is less than that of the smallest message",
             position,
         )
     if remaining <= _MAGIC_AT:
         raise IncompleteBatch(f"{remaining} bytes at position {position} are no batch", position)
     magic = view[position + _MAGIC_AT]
     if magic > MAGIC:
-        raise CorruptBatch(f"the format {magic} at position {position} is not known", position)
+        raise CorruptBatch(f"unknown message format {magic} at position {position}", position)
     if length > remaining - LOG_OVERHEAD:
         raise IncompleteBatch(
             f"a batch of {length + LOG_OVERHEAD} bytes at position {position} has only "
@@ -372,7 +372,7 @@ def read_batch(buffer: memoryview | bytes | bytearray, position: int = 0) -> Bat
 
 
 def batches(buffer: memoryview | bytes | bytearray, start: int = 0) -> Iterator[Batch]:
-    """View the complete batches one after the other; an incomplete one at the end is left out."""
+    """View the complete batches one after the other; an incomplete one at the end is skipped."""
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     position = start
     end = len(view)
@@ -388,7 +388,7 @@ def batches(buffer: memoryview | bytes | bytearray, start: int = 0) -> Iterator[
 def set_base_offset_and_epoch(
     buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Write what a leader gives to a batch of format 2, in place; the checksum does not change."""
+    """Write a leader's offset and epoch into a batch of format 2; the checksum does not change."""
     _INT64.pack_into(buffer, position, base_offset)
     _INT32.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
 
@@ -401,7 +401,7 @@ def stamp_log_append_time(buffer: bytearray | memoryview, position: int, timesta
 
 
 def set_create_time(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
-    """Say that the producer set the timestamps, and which is the largest; renew the checksum."""
+    """Mark timestamps as set by the producer, set the largest, and renew the checksum."""
     (attributes,) = _INT16.unpack_from(buffer, position + ATTRIBUTES_AT)
     _INT16.pack_into(buffer, position + ATTRIBUTES_AT, attributes & ~LOG_APPEND_TIME_FLAG)
     _set_max_timestamp(buffer, position, timestamp_ms)

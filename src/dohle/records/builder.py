@@ -1,4 +1,4 @@
-"""Building batches of format 2, byte for byte as the Java client does when nothing is compressed.
+"""Builds batches of format 2: uncompressed ones are byte for byte what the Java client builds.
 
 The base timestamp is that of the first record (or the delete horizon, if one is set), offsets count
 up from the base offset unless they are given, and the header is written last, over the finished
@@ -33,10 +33,10 @@ from dohle.records.errors import InvalidRecord
 from dohle.records.record import NO_TIMESTAMP, Header, TimestampType
 from dohle.records.varint import INT32_MAX, INT64_MAX, SHORT_VARINTS, encode_varint
 
-#: Length, attributes, timestamp delta and offset delta of a record at their largest.
+#: The largest size of a record's length, attributes, timestamp delta and offset delta.
 RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5
 
-#: Below this all lengths of a record are among SHORT_VARINTS.
+#: Below this, all lengths of a record are among SHORT_VARINTS.
 _SHORT_RECORD_SIZE = len(SHORT_VARINTS) - RECORD_OVERHEAD_MAX
 
 _UINT32 = struct.Struct(">I")
@@ -46,10 +46,10 @@ _NO_HEADERS = encode_varint(0)
 
 
 class BatchBuilder:
-    """Collects records and gives them out as one batch.
+    """Collects records and builds one batch of them.
 
-    The producer's fields may be set until :meth:`build`: a producer knows its sequence number
-    only when it sends the batch. A batch can be built again after they were changed.
+    The producer's fields may be set until :meth:`build`: a producer knows its sequence number only
+    when it sends the batch. A batch can be built again after they were changed.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class BatchBuilder:
         delete_horizon_ms: int | None = None,
         partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
     ) -> None:
-        """Begin an empty batch; ``log_append_time`` makes that the type of its timestamps."""
+        """Start an empty batch; with ``log_append_time`` the timestamps are of that type."""
         self.base_offset = base_offset
         self.codec = codec
         self.level = level
@@ -99,9 +99,9 @@ class BatchBuilder:
         self.is_control = is_control
         self.delete_horizon_ms = delete_horizon_ms
         self.partition_leader_epoch = partition_leader_epoch
-        #: How many records there are.
+        #: The number of records.
         self.record_count = 0
-        #: What they take before compression.
+        #: Their size before compression.
         self.records_size = 0
         #: The largest of their timestamps.
         self.max_timestamp = NO_TIMESTAMP
@@ -118,12 +118,12 @@ class BatchBuilder:
 
     @property
     def last_offset(self) -> int:
-        """The last offset that the batch stands for: that of its last record, unless overridden."""
+        """The last offset that the batch covers: that of its last record, unless overridden."""
         return self._last_offset
 
     @property
     def size(self) -> int:
-        """What the batch takes if compression gains nothing."""
+        """The size of the batch if compression saves nothing."""
         return HEADER_SIZE + self.records_size
 
     def append(
@@ -134,7 +134,7 @@ class BatchBuilder:
         headers: Iterable[Header] = (),
         offset: int | None = None,
     ) -> int:
-        """Add a record and return its offset: the next one, or any greater one that is given."""
+        """Add a record and return its offset: the next one, or the given one if that is larger."""
         last_offset = self._last_offset
         if offset is None:
             offset = last_offset + 1
@@ -172,7 +172,7 @@ class BatchBuilder:
     def append_all(
         self, timestamp: int, records: Sequence[tuple[bytes | None, bytes | None]]
     ) -> None:
-        """Add keys and values that are all of one time, as ``append`` does, but faster."""
+        """Add keys and values with the same timestamp, as ``append`` does, but faster."""
         if not records:
             return
         if not NO_TIMESTAMP <= timestamp <= INT64_MAX:
@@ -206,9 +206,9 @@ class BatchBuilder:
     def append_encoded(
         self, records: bytes, record_count: int, base_timestamp: int, max_timestamp: int
     ) -> None:
-        """Take records that are encoded already, from offset delta 0 on, into an empty batch."""
+        """Add already encoded records, with offset deltas from 0, to an empty batch."""
         if self.record_count or self.delete_horizon_ms is not None:
-            raise InvalidRecord("records that are encoded already fit into an empty batch only")
+            raise InvalidRecord("encoded records can only be added to an empty batch")
         self._parts.append(records)
         self.records_size = len(records)
         self.record_count = record_count
@@ -217,10 +217,10 @@ class BatchBuilder:
         self._last_offset = self.base_offset + record_count - 1
 
     def override_last_offset(self, last_offset: int) -> None:
-        """Let the batch stand for offsets after its last record, as compaction must."""
+        """Let the batch cover offsets after its last record, as compaction needs."""
         if not self._last_offset <= last_offset <= self.base_offset + INT32_MAX:
             raise InvalidRecord(
-                f"a batch with offset {self._last_offset} cannot end at {last_offset}"
+                f"a batch with offset {self._last_offset} cannot end at offset {last_offset}"
             )
         self._last_offset = last_offset
 
@@ -228,7 +228,7 @@ class BatchBuilder:
         """Compress the records and write the header before them."""
         self._check_producer()
         if self._base_timestamp is None or not self.record_count:
-            raise ValueError("a batch without records is built by build_empty_batch")
+            raise ValueError("a batch without records: use build_empty_batch")
         batch = bytearray().join(self._parts)
         if self.codec is not Codec.NONE:
             with memoryview(batch) as view:
@@ -277,7 +277,7 @@ def build_empty_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytearray:
-    """Build a batch without records, as compaction leaves it to keep a producer's last sequence."""
+    """Build a batch without records, which compaction leaves to keep a producer's last sequence."""
     batch = bytearray(HEADER_SIZE)
     _write_header(
         batch,
@@ -298,7 +298,7 @@ def build_empty_batch(
 
 
 def record_size_max(key: bytes | None, value: bytes | None, headers: Iterable[Header] = ()) -> int:
-    """Return what a record takes at most in any batch, before compression."""
+    """Return the largest size that a record can take in any batch, before compression."""
     size = RECORD_OVERHEAD_MAX + len(encode_headers(headers))
     for field in (key, value):
         size += len(_NULL) if field is None else len(encode_varint(len(field))) + len(field)
@@ -332,7 +332,7 @@ def _write_header(
     base_sequence: int,
     record_count: int,
 ) -> None:
-    """Write the header over the first bytes of a batch that is otherwise complete."""
+    """Write the header into the first bytes of an otherwise complete batch."""
     try:
         BATCH_HEADER.pack_into(
             batch,

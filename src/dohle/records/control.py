@@ -1,9 +1,9 @@
-"""Control records: what the log says to brokers and clients instead of to users.
+"""Control records: what the log tells brokers and clients rather than applications.
 
-The key of such a record tells its type; keys of a later version are read as version 0, and types
-that are not known are to be skipped. Transaction markers end a producer's transaction in one
-partition, and their value is read and written here. The values of the quorum's control records
-are protocol messages: their bytes are passed through.
+The key of such a record holds its type; keys of a later version are read as version 0, and unknown
+types are to be skipped. Transaction markers end a producer's transaction in one partition, and
+their value is read and written here. The values of the quorum's control records are protocol
+messages: their bytes are passed through.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TxnMarker:
 
     @property
     def is_commit(self) -> bool:
-        """Whether the transaction's records count."""
+        """Whether the transaction was committed."""
         return self.type is ControlRecordType.COMMIT
 
 
@@ -58,7 +58,7 @@ def encode_control_key(type: ControlRecordType) -> bytes:
 
 
 def decode_control_key(key: bytes | None) -> ControlRecordType:
-    """Tell a control record's type: UNKNOWN if it is one that came later."""
+    """Return a control record's type: UNKNOWN if a later release added it."""
     if key is None or len(key) < _KEY.size:
         raise InvalidRecord(f"the key of a control record has {_KEY.size} bytes, not {key!r}")
     version, number = _KEY.unpack_from(key)
@@ -71,12 +71,12 @@ def decode_control_key(key: bytes | None) -> ControlRecordType:
 
 
 def parse_control(record: Record) -> tuple[ControlRecordType, bytes | None]:
-    """Tell what kind of control record this is, and give its value."""
+    """Return a control record's type and value."""
     return decode_control_key(record.key), record.value
 
 
 def parse_txn_marker(record: Record) -> TxnMarker:
-    """Read a transaction marker; a control record of another type is refused."""
+    """Decode a transaction marker; a control record of another type is refused."""
     type, value = parse_control(record)
     if type not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
         raise InvalidRecord(f"a {type.name} record is not a transaction marker")

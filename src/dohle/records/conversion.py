@@ -1,15 +1,15 @@
-"""Between the formats: what old producers send becomes format 2, what old consumers get is 0 or 1.
+"""Conversion between formats: up to 2 for old producers, down to 0 or 1 for old consumers.
 
 Up: the whole message set of a Produce request before version 3 becomes one batch with offsets from
-zero. Format 0 has no timestamps, so its records get -1. What only messages have is checked here
-(their checksums, their formats, who set the time); everything else is for
-:func:`dohle.records.checking.validation.validate_batch`, which the new batch has to pass
-like any other.
+zero. Format 0 has no timestamps, so its records get -1. Only what is specific to messages is
+checked here (checksums, formats, who set the time); everything else is up to
+:func:`dohle.records.checking.validation.validate_batch`, which the new batch has to pass like any
+other.
 
 Down: Fetch before version 4 knows only formats 0 and 1. Headers and control batches do not exist
-there and are left out, records of aborted transactions are not recognised and stay, and zstd cannot
-be expressed. Batches keep their codec, records their offsets. Whole batches are converted until the
-limit is reached, and at least one, so that a consumer always gets on.
+there and are left out, records of aborted transactions cannot be recognised and stay, and zstd
+cannot be expressed. Batches keep their codec, records their offsets. Whole batches are converted
+until the limit is reached, and at least one, so that a consumer always makes progress.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAGIC_AT = 16
 
 
 def magic_of(records: memoryview | bytes) -> int | None:
-    """Tell the format of the first batch or message; ``None`` if there is not even that much."""
+    """Return the format of the first batch or message; ``None`` if there is too little data."""
     return records[_MAGIC_AT] if len(records) > _MAGIC_AT else None
 
 
@@ -45,7 +45,7 @@ def to_v2(
     entries: list[LegacyBatch] = []
     for entry in batches(message_set):
         if not isinstance(entry, LegacyBatch) or (entries and entry.magic != entries[0].magic):
-            raise InvalidRecord(f"format {entry.magic} does not belong into this message set")
+            raise InvalidRecord(f"format {entry.magic} is not allowed in this message set")
         entry.ensure_valid()
         entries.append(entry)
     if not entries:
@@ -66,10 +66,10 @@ def to_v2(
 
 
 def _checked_messages(entry: LegacyBatch, max_bytes: int) -> list[LegacyBatch]:
-    """Return the message, or those inside it after a check of each."""
+    """Return the message, or the messages inside it, after a check of each."""
     messages = entry.messages(max_bytes)
     if entry.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        text = "the time of the append is not the producer's to set"
+        text = "a producer must not set LogAppendTime"
         errors = tuple((index, text) for index in range(len(messages)))
         raise RecordErrors(ErrorCode.INVALID_TIMESTAMP, errors)
     wrong = []
@@ -108,7 +108,7 @@ def down_convert(
                 break
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"offset {batch.base_offset} is compressed by zstd, which needs version 10 of "
+                f"offset {batch.base_offset} is compressed with zstd, which needs version 10 of "
                 "Fetch",
             )
         if batch.magic <= to_magic:
@@ -128,7 +128,7 @@ def _down_converted(batch: Batch, to_magic: int, first_offset: int) -> bytes:
     offsets: list[int] = []
     messages: list[Message] = []
     for record in batch:
-        # Inside a wrapper the offsets of the others follow from the last one's, so all stay.
+        # Inside a wrapper the other offsets follow from the last one's, so all records stay.
         if codec is not Codec.NONE or record.offset >= first_offset:
             offsets.append(record.offset)
             messages.append(Message(record.timestamp, record.key, record.value))

@@ -1,6 +1,6 @@
-"""What can be wrong with record data, each kind with its place in Kafka's error table.
+"""What can be wrong with record data, each kind with its code in Kafka's error table.
 
-Everything that reads untrusted bytes in this room raises one of these, whatever the bytes are:
+Everything that reads untrusted bytes in this package raises one of these, whatever the bytes are:
 :class:`CorruptBatch` for framing, checksums and compressed data, :class:`InvalidRecord` for records
 that do not parse inside a batch that does.
 """
@@ -11,27 +11,27 @@ from dohle.core.errors import ErrorCode, KafkaError
 
 
 class CorruptBatch(KafkaError):
-    """A batch whose framing, checksum or compressed data cannot be right."""
+    """A batch whose framing, checksum or compressed data is invalid."""
 
     def __init__(self, message: str, position: int | None = None) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
-        #: Where the batch starts in the buffer that was read, if that is known.
+        #: Where the batch starts in the buffer that was read, if known.
         self.position = position
 
 
 class IncompleteBatch(CorruptBatch):
-    """The buffer ends within a batch: a torn tail on disk, an ordinary cut in a fetch response."""
+    """The buffer ends within a batch: a torn tail on disk, or a normal cut in a fetch response."""
 
 
 class InvalidRecord(KafkaError):
-    """A record that does not follow the format, inside a batch that was framed correctly."""
+    """A record that does not follow the format, inside a correctly framed batch."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, message)
 
 
 class DecompressedTooLarge(KafkaError):
-    """Compressed data that would grow beyond what its reader allows."""
+    """Compressed data that would decompress to more than its reader allows."""
 
     def __init__(self, codec: str, max_bytes: int) -> None:
         super().__init__(

@@ -3,7 +3,7 @@
 There are no batches in these formats. Each message has an offset and a checksum of its own; a
 compressed set is a message (the wrapper) whose value is a compressed run of messages and whose
 offset is that of the last of them. Inside, format 0 has absolute offsets, format 1 offsets relative
-to the first. Either kind of entry is seen as a :class:`LegacyBatch`, following
+to the first. Either kind of entry is a :class:`LegacyBatch`, which implements
 :class:`dohle.records.batch.Batch`.
 """
 
@@ -25,7 +25,7 @@ from dohle.records.compression.codecs import (
 from dohle.records.errors import CorruptBatch, InvalidRecord
 from dohle.records.record import NO_TIMESTAMP, Record, TimestampType
 
-#: The smallest a message can be, not counting offset and size: format 0, no key, no value.
+#: The smallest size of a message, not counting offset and size: format 0, no key, no value.
 MESSAGE_SIZE_MIN = 14
 
 _LOG_OVERHEAD = 12  # offset and size
@@ -37,12 +37,12 @@ _OFFSET_AND_SIZE = struct.Struct(">qi")
 _CHECKED_AT = 16  # the checksum covers what follows it, from the magic on
 _CODEC_MASK = 0x07
 _LOG_APPEND_TIME_FLAG = 0x08
-#: What a message takes without key and value, not counting offset and size, by format.
+#: The size of a message without key and value, not counting offset and size, by format.
 _OVERHEAD = (14, 22)
 
 
 class LegacyBatch:
-    """One entry of a message set: a plain message, or a wrapper with compressed ones inside."""
+    """One entry of a message set: a single message, or a wrapper with compressed ones inside."""
 
     __slots__ = (
         "_base_offset",
@@ -94,7 +94,7 @@ class LegacyBatch:
 
     @property
     def base_offset(self) -> int:
-        """The first offset: of a compressed set only known after decompressing it."""
+        """The first offset; for a compressed set it is only known after decompression."""
         if self._base_offset is None:
             if self.attributes & _CODEC_MASK:
                 self._base_offset = next(iter(self)).offset
@@ -109,12 +109,12 @@ class LegacyBatch:
 
     @property
     def record_count(self) -> int | None:
-        """One, or unknown for a compressed set: nothing but its messages tells how many."""
+        """One, or None for a compressed set, whose messages would have to be counted."""
         return None if self.attributes & _CODEC_MASK else 1
 
     @property
     def compression(self) -> Codec:
-        """How the messages inside are compressed; NONE if there are none inside."""
+        """How the messages inside are compressed; NONE for a single message."""
         return codec_of(self.attributes)
 
     @property
@@ -136,7 +136,7 @@ class LegacyBatch:
             )
 
     def messages(self, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[LegacyBatch]:
-        """View the messages inside, with the offsets they have there; a plain one is its own."""
+        """View the messages inside, with their relative offsets; a single message is its own."""
         codec = self.compression
         if codec is Codec.NONE:
             return [self]
@@ -197,8 +197,8 @@ class LegacyBatch:
         """Decode the messages of a compressed set.
 
         The offset of the first follows from that of the last, so all headers are read before the
-        first record is given out. An outer offset of 0 means that the set has not been appended
-        yet: some producers leave it so.
+        first record is returned. An outer offset of 0 means that the set has not been appended yet:
+        some producers leave it at that.
         """
         base = 0
         if self.magic == 1 and self.last_offset != 0:
@@ -220,7 +220,7 @@ class LegacyBatch:
 
 
 def _inner_messages(data: memoryview) -> list[LegacyBatch]:
-    """View the messages of a decompressed set; like Kafka, leave out an incomplete last one."""
+    """View the messages of a decompressed set; like Kafka, skip an incomplete last one."""
     messages = []
     position = 0
     while len(data) - position >= _ENTRY.size:
@@ -236,7 +236,7 @@ def _inner_messages(data: memoryview) -> list[LegacyBatch]:
 
 
 class Message(NamedTuple):
-    """What is written into a message set."""
+    """A message to be written into a message set."""
 
     timestamp: int
     key: bytes | None
@@ -255,13 +255,13 @@ def build_message_set(
 ) -> bytes:
     """Write messages one after the other, or compressed into a wrapper.
 
-    Offsets count up from ``base_offset``, unless ``offsets`` gives one for each, in order and none
-    below it: a compacted log has gaps.
+    Offsets count up from ``base_offset``, unless ``offsets`` gives one for each, in ascending order
+    and none below it: a compacted log has gaps.
     """
     if magic not in (0, 1):
         raise ValueError(f"message sets have format 0 or 1, not {magic}")
     if codec is Codec.ZSTD:
-        raise ValueError("zstd came with format 2")
+        raise ValueError("zstd needs format 2")
     flags = 0
     if magic == 1 and timestamp_type is TimestampType.LOG_APPEND_TIME:
         flags = _LOG_APPEND_TIME_FLAG

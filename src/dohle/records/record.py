@@ -1,9 +1,9 @@
-"""One record, and the decoding of a run of records from a batch v2.
+"""One record, and the decoding of the records of a format 2 batch.
 
 Keys and values are ``bytes`` copies, not views into the batch: a view would keep the whole receive
-buffer alive and unresizable for as long as one record of it is held, cannot be a dict key, and is
-slower to make. For the same reason a run is decoded from ``bytes``: indexing and slicing them costs
-about half of what a memoryview costs.
+buffer alive and unresizable for as long as one of its records is in use, cannot be a dict key, and
+is slower to create. For the same reason records are decoded from ``bytes``: indexing and slicing
+them costs about half of what it costs with a memoryview.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TimestampType(IntEnum):
 
 
 class Record(NamedTuple):
-    """A record with its absolute offset. A named tuple, since consumers make millions of them."""
+    """A record with its absolute offset. A named tuple, since consumers create millions of them."""
 
     offset: int
     timestamp: int
@@ -56,8 +56,8 @@ def decode_records(
 
     Slices past the end do not raise in Python, so lengths are not checked one by one: positions
     only grow, and a record must end exactly where its own length says. Varints of one byte are
-    looked up in place, and tuples are made without the named tuple's own constructor, because
-    this loop is what consuming costs.
+    looked up in place, and tuples are created without the named tuple's own constructor, because
+    this loop is the main cost of consuming.
     """
     position = 0
     end = len(data)
@@ -115,7 +115,7 @@ def decode_records(
 
 
 def decode_headers(data: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
-    """Decode a record's headers, of which there is at least one; return where they end as well."""
+    """Decode a record's headers, of which there is at least one; also return where they end."""
     count, position = read_varint(data, position)
     if not 0 <= count <= end - position:
         raise InvalidRecord(

@@ -1,8 +1,8 @@
 """Variable-length integers as records use them: base 128, least significant group first.
 
-Signed values are zig-zag encoded, so that small negative numbers stay short. A varint holds 32
-bits in at most five bytes, a varlong 64 bits in at most ten. Readers take the buffer and a position
-and return the value with the position after it; what does not end or does not fit is refused.
+Signed values are zig-zag encoded, so that small negative numbers stay short. A varint holds 32 bits
+in at most five bytes, a varlong 64 bits in at most ten. Readers take the buffer and a position and
+return the value and the position after it; a varint that does not end or does not fit is refused.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def _unsigned(value: int) -> bytes:
     return bytes(groups)
 
 
-#: The encodings of the values that make up nearly all of a batch, by their zig-zag form.
+#: The encodings of the values that make up almost all of a batch, by their zig-zag form.
 _SHORT = tuple(_unsigned(value) for value in range(2048))
 
-#: The encodings of 0 to 1023, for loops in which calling ``encode_varint`` is what costs most.
+#: The encodings of 0 to 1023, for loops in which the call of ``encode_varint`` costs most.
 SHORT_VARINTS = _SHORT[::2]
 
 
@@ -43,12 +43,12 @@ def encode_unsigned_varint(value: int) -> bytes:
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """Read a signed 32-bit value."""
     try:
-        # Nearly all lengths and offset deltas beyond one byte take two.
+        # Almost all lengths and offset deltas beyond one byte take two.
         if (second := data[position + 1]) < 0x80 <= (first := data[position]):
             raw = first & 0x7F | second << 7
             return (raw >> 1) ^ -(raw & 1), position + 2
     except IndexError:
-        pass  # one byte at the very end, or too few: told apart below
+        pass  # one byte at the very end, or too few: distinguished below
     raw, position = _read_unsigned(data, position, 32)
     return (raw >> 1) ^ -(raw & 1), position
 

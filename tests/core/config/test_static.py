@@ -215,8 +215,8 @@ def test_all_wrong_values_are_told_at_once() -> None:
             "and it is 0",
         ),
         ({"max.connections.per.ip": "0"}, "max.connections.per.ip can be set to zero only if"),
-        ({"process.roles": "broker"}, "process.roles=broker is not possible yet"),
-        ({"process.roles": "controller"}, "process.roles=controller is not possible yet"),
+        ({"process.roles": "broker"}, "process.roles=broker is not supported yet"),
+        ({"process.roles": "controller"}, "process.roles=controller is not supported yet"),
         (
             {"controller.quorum.voters": "2@b:9093"},
             "If process.roles contains the 'controller' role, the node id 1 must be included in "

@@ -1,7 +1,7 @@
-"""The configs of a broker that have an effect; Kafka's others are in ``known_configs``.
+"""The broker configs that have an effect; the rest of Kafka's are in ``config.known``.
 
-The broker's defaults for topic configs repeat the topic's row under the broker's name. Where a
-row has no default and no "if not set" in its text, the option must be given.
+The broker's default for a topic config copies the topic's row under the broker's name. A row
+without a default and without "If not set" in its text is a required option.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ _IDENTITY: Final = (
         "broker.rack",
         _STRING,
         None,
-        "Where this broker stands, such as a rack or a zone: replicas of a partition are spread "
-        "over racks. If not set, the broker counts as being in none.",
+        "The rack or zone of this broker: replicas of a partition are spread over racks. If not "
+        "set, the broker is in no rack.",
     ),
     ConfigKey(
         "controller.listener.names",
         _LIST,
         (),
-        "Which of the listeners are the controller's. A node that is alone may leave it out: "
-        "nobody else talks to its controller.",
+        "The names of the listeners that belong to the controller. A single node may leave it "
+        "out: nobody else talks to its controller.",
         ListOf(),
     ),
     ConfigKey(
         "controller.quorum.bootstrap.servers",
         _LIST,
         (),
-        "Where controllers can be found, as host:port,...; more than one is not possible yet.",
+        "Where to find the controllers, as host:port,...; only one is supported so far.",
     ),
     ConfigKey(
         "controller.quorum.voters",
         _LIST,
         (),
-        "The members of the quorum, as id@host:port,...; more than this node is not possible yet. "
-        "If not set, this node is the quorum.",
+        "The members of the quorum, as id@host:port,...; only this node is supported so far. If "
+        "not set, this node is the quorum.",
     ),
     ConfigKey(
         "node.id",
         _INT,
         None,
-        "The number by which this node is known in its cluster; it must never change.",
+        "The id of this node in its cluster; it must never change.",
         Range(0),
     ),
     ConfigKey(
         "process.roles",
         _LIST,
         None,
-        "What this process is: for now always 'broker,controller'.",
+        "The roles of this process: always 'broker,controller' so far.",
         ListOf(("broker", "controller")),
     ),
 )
@@ -72,16 +72,16 @@ _NETWORK: Final = (
         "advertised.listeners",
         _LIST,
         None,
-        "The addresses told to clients, as name://host:port,..., where they are not the ones "
-        "listened on. If not set, those of listeners are told.",
+        "The addresses that clients are told to connect to, as name://host:port,..., if they "
+        "differ from listeners. If not set, listeners is used.",
         ListOf(),
     ),
     ConfigKey(
         "connections.max.idle.ms",
         _LONG,
         10 * _MINUTE_MS,
-        "After how much time without a request a connection is closed; a negative value never "
-        "closes one.",
+        "How long a connection may stay without a request before it is closed; a negative value "
+        "never closes one.",
     ),
     ConfigKey(
         "inter.broker.listener.name",
@@ -93,29 +93,29 @@ _NETWORK: Final = (
         "listener.security.protocol.map",
         _STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "The security protocol of each listener name, as name:protocol,...; listeners can use "
-        "only PLAINTEXT for now.",
+        "The security protocol of each listener name, as name:protocol,...; only PLAINTEXT is "
+        "supported so far.",
     ),
     ConfigKey(
         "listeners",
         _LIST,
         ("PLAINTEXT://:9092",),
-        "The addresses to listen on, as name://host:port,...; without a host on all interfaces, "
-        "and with port 0 on any free port.",
+        "The addresses to listen on, as name://host:port,...; an empty host means all "
+        "interfaces, and port 0 any free port.",
         ListOf(),
     ),
     ConfigKey(
         "socket.listen.backlog.size",
         _INT,
         50,
-        "How many new connections may wait in the operating system for being accepted.",
+        "How many new connections may queue in the operating system until they are accepted.",
         Range(1),
     ),
     ConfigKey(
         "socket.request.max.bytes",
         _INT,
         100 * _MIB,
-        "The largest request that is read; a connection that announces a larger one is closed.",
+        "The largest request that is accepted; a connection that announces a larger one is closed.",
         Range(1),
     ),
 )
@@ -125,13 +125,13 @@ _REQUESTS: Final = (
         "auto.create.topics.enable",
         _BOOLEAN,
         True,
-        "Whether a client that asks for a topic that is not there may thereby create it.",
+        "Whether a request for the metadata of an unknown topic may create it.",
     ),
     ConfigKey(
         "default.replication.factor",
         _INT,
         1,
-        "How many replicas a partition has where the creator of its topic does not say.",
+        "How many replicas a partition gets if the request that creates its topic does not say.",
     ),
     ConfigKey(
         "delete.topic.enable",
@@ -143,7 +143,7 @@ _REQUESTS: Final = (
         "fetch.max.bytes",
         _INT,
         55 * _MIB,
-        "The most bytes of records in one answer to a fetch, whatever the client asks for.",
+        "The most bytes of records in one fetch response, whatever the client asks for.",
         Range(1024),
     ),
     ConfigKey(
@@ -158,14 +158,15 @@ _REQUESTS: Final = (
         "max.request.partition.size.limit",
         _INT,
         2000,
-        "The most partitions described in one answer; the client asks again for the rest.",
+        "The most partitions in one DescribeTopicPartitions response; the client asks again for "
+        "the rest.",
         Range(1),
     ),
     ConfigKey(
         "num.partitions",
         _INT,
         1,
-        "How many partitions a topic has where its creator does not say.",
+        "How many partitions a topic gets if the request that creates it does not say.",
         Range(1),
     ),
 )
@@ -175,79 +176,79 @@ _LOGS: Final = (
         "log.dir",
         _LIST,
         ("/tmp/kafka-logs",),
-        "The data directory; counts only where log.dirs is not set.",
+        "The data directory; used only if log.dirs is not set.",
         ListOf(),
     ),
     ConfigKey(
         "log.dirs",
         _LIST,
         None,
-        "The data directories, separated by commas. If not set, log.dir.",
+        "The data directories, separated by commas. If not set, log.dir is used.",
         ListOf(),
     ),
     ConfigKey(
         "log.flush.offset.checkpoint.interval.ms",
         _INT,
         _MINUTE_MS,
-        "How often it is written down up to where each log is safely on disk: after a crash, logs "
-        "are checked from there.",
+        "How often the recovery points are written: the offset up to which each log is safely "
+        "on disk, from where it is checked after a crash.",
         Range(0),
     ),
     ConfigKey(
         "log.flush.scheduler.interval.ms",
         _LONG,
         _LONG_MAX,
-        "The default of topics for flush.ms; counts only where log.flush.interval.ms is not set.",
+        "The default of topics for flush.ms; used only if log.flush.interval.ms is not set.",
     ),
     ConfigKey(
         "log.flush.start.offset.checkpoint.interval.ms",
         _INT,
         _MINUTE_MS,
-        "How often the start offset of each log is written down, so that deleted records do not "
-        "come back after a crash.",
+        "How often the start offset of each log is written, so that deleted records do not come "
+        "back after a crash.",
         Range(0),
     ),
     ConfigKey(
         "log.retention.check.interval.ms",
         _LONG,
         5 * _MINUTE_MS,
-        "How often logs are searched for data that has reached its age or size limit.",
+        "How often logs are checked for data that has reached its retention time or size.",
         Range(1),
     ),
     ConfigKey(
         "log.retention.hours",
         _INT,
         168,
-        "The default of topics for retention.ms, in hours; counts only where neither "
+        "The default of topics for retention.ms, in hours; used only if neither "
         "log.retention.ms nor log.retention.minutes is set.",
     ),
     ConfigKey(
         "log.retention.minutes",
         _INT,
         None,
-        "The default of topics for retention.ms, in minutes; counts only where log.retention.ms "
-        "is not set. If not set, log.retention.hours counts.",
+        "The default of topics for retention.ms, in minutes; used only if log.retention.ms is "
+        "not set. If not set, log.retention.hours is used.",
     ),
     ConfigKey(
         "log.roll.hours",
         _INT,
         168,
-        "The default of topics for segment.ms, in hours; counts only where log.roll.ms is not set.",
+        "The default of topics for segment.ms, in hours; used only if log.roll.ms is not set.",
         Range(1),
     ),
     ConfigKey(
         "log.roll.jitter.hours",
         _INT,
         0,
-        "The default of topics for segment.jitter.ms, in hours; counts only where "
-        "log.roll.jitter.ms is not set.",
+        "The default of topics for segment.jitter.ms, in hours; used only if log.roll.jitter.ms "
+        "is not set.",
         Range(0),
     ),
     ConfigKey(
         "replica.high.watermark.checkpoint.interval.ms",
         _LONG,
         5000,
-        "How often the high watermark of each partition is written down.",
+        "How often the high watermark of each partition is written.",
     ),
 )
 
@@ -256,13 +257,13 @@ _METADATA_LOG: Final = (
         "metadata.log.dir",
         _STRING,
         None,
-        "The directory of the metadata log. If not set, the first of log.dirs.",
+        "The directory of the metadata log. If not set, the first of log.dirs is used.",
     ),
     ConfigKey(
         "metadata.log.max.record.bytes.between.snapshots",
         _LONG,
         20 * _MIB,
-        "After how many bytes of new metadata records a snapshot is written.",
+        "The number of bytes of new metadata records after which a snapshot is written.",
         Range(1),
     ),
     ConfigKey(
@@ -277,33 +278,33 @@ _METADATA_LOG: Final = (
         "metadata.log.segment.bytes",
         _INT,
         1 << 30,
-        "How large a segment of the metadata log grows before a new one is begun.",
+        "How large a segment of the metadata log grows before a new one is started.",
         Range(8 * _MIB),
     ),
     ConfigKey(
         "metadata.max.retention.bytes",
         _LONG,
         100 * _MIB,
-        "How large the metadata log and its snapshots may grow before old ones go; the last "
-        "snapshot and what follows it always stay.",
+        "How large the metadata log and its snapshots may grow before old ones are deleted; the "
+        "last snapshot and what follows it are always kept.",
     ),
     ConfigKey(
         "metadata.max.retention.ms",
         _LONG,
         7 * _DAY_MS,
-        "How long segments and snapshots of the metadata log are kept; the last snapshot and what "
-        "follows it always stay.",
+        "How long segments and snapshots of the metadata log are kept; the last snapshot and "
+        "what follows it are always kept.",
     ),
 )
 
-# These a running broker takes over at once when they are altered. Kafka also lets listeners and
-# listener.security.protocol.map be altered, which needs sockets that can be opened while running.
+# A running broker applies a change of these at once. Kafka can also change listeners and
+# listener.security.protocol.map, which needs sockets that can be opened while running.
 _DYNAMIC: Final = (
     ConfigKey(
         "max.connections",
         _INT,
         _INT_MAX,
-        "The most connections at a time over all listeners; more are closed at once.",
+        "The most connections over all listeners; more are closed at once.",
         Range(0),
         UpdateMode.CLUSTER_WIDE,
     ),
@@ -311,7 +312,7 @@ _DYNAMIC: Final = (
         "max.connections.per.ip",
         _INT,
         _INT_MAX,
-        "The most connections at a time from one address; more are closed at once.",
+        "The most connections from one address; more are closed at once.",
         Range(0),
         UpdateMode.CLUSTER_WIDE,
     ),
@@ -319,7 +320,7 @@ _DYNAMIC: Final = (
         "num.recovery.threads.per.data.dir",
         _INT,
         2,
-        "How many threads bring the logs of one data directory to the disk when the broker stops.",
+        "How many threads for each data directory flush its logs when the broker stops.",
         Range(1),
         UpdateMode.CLUSTER_WIDE,
     ),
@@ -335,7 +336,7 @@ _DYNAMIC: Final = (
         "replica.alter.log.dirs.io.max.bytes.per.second",
         _LONG,
         _LONG_MAX,
-        "How fast a log is copied that moves from one data directory to another.",
+        "How many bytes per second are copied when replicas move between data directories.",
         Range(1),
         UpdateMode.PER_BROKER,
     ),
@@ -346,7 +347,7 @@ _INTERNAL: Final = (
         "log.initial.task.delay.ms",
         _LONG,
         30_000,
-        "How long after the start the regular work on logs begins.",
+        "How long after the start the background work on logs begins.",
         Range(0),
         is_internal=True,
     ),
@@ -354,7 +355,7 @@ _INTERNAL: Final = (
         "producer.id.expiration.check.interval.ms",
         _INT,
         10 * _MINUTE_MS,
-        "How often partitions are searched for producers that can be forgotten.",
+        "How often partitions are checked for producers whose state has expired.",
         Range(1),
         is_internal=True,
     ),
@@ -366,9 +367,9 @@ def _default_of_topics(topic_key: ConfigKey) -> ConfigKey:
     default, limits = topic_key.default, topic_key.validator
     doc = f"{topic_key.doc} Topics can have their own value as {topic_key.name}."
     if others:
-        # The default is that of the last of the others; and Kafka sets no limits here.
+        # Its default is that of the last synonym, and like Kafka it has no limits.
         default, limits = None, None
-        doc = f"{doc} If not set, {others[0]} counts."
+        doc = f"{doc} If not set, {others[0]} is used."
     return ConfigKey(name, topic_key.type, default, doc, limits, UpdateMode.CLUSTER_WIDE)
 
 

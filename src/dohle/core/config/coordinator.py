@@ -1,4 +1,4 @@
-"""The broker configs of the group and the transaction coordinator that have an effect."""
+"""The broker configs of the group and transaction coordinators that have an effect."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ _GROUPS: Final = (
         "group.consumer.assignors",
         _LIST,
         ("uniform", "range"),
-        "The assignors that members of the newer protocol can choose from; the first is taken if "
-        "they do not choose.",
+        "The assignors that members of the consumer protocol (KIP-848) can choose from; the "
+        "first is used if they do not choose.",
         ListOf(("uniform", "range")),
     ),
     ConfigKey(
         "group.consumer.heartbeat.interval.ms",
         _INT,
         5_000,
-        "How often members of the newer protocol are told to send a heartbeat.",
+        "How often members of the consumer protocol are told to send a heartbeat.",
         Range(1),
     ),
     ConfigKey(
         "group.consumer.max.heartbeat.interval.ms",
         _INT,
         15_000,
-        "The most that a group's own consumer.heartbeat.interval.ms may be.",
+        "The largest value that a group may set for consumer.heartbeat.interval.ms.",
         Range(1),
     ),
     ConfigKey(
         "group.consumer.max.session.timeout.ms",
         _INT,
         60_000,
-        "The most that a group's own consumer.session.timeout.ms may be.",
+        "The largest value that a group may set for consumer.session.timeout.ms.",
         Range(1),
     ),
     ConfigKey(
         "group.consumer.max.size",
         _INT,
         _INT_MAX,
-        "The most members of a group of the newer protocol.",
+        "The most members of a group of the consumer protocol.",
         Range(1),
     ),
     ConfigKey(
@@ -55,28 +55,28 @@ _GROUPS: Final = (
         _STRING,
         "bidirectional",
         "Whether a group with members may change its protocol: upgrade from classic, downgrade "
-        "to it, bidirectional or disabled. A group without members always may.",
+        "to it, bidirectional or disabled. An empty group always may.",
         OneOf(("bidirectional", "disabled", "downgrade", "upgrade"), ignore_case=True),
     ),
     ConfigKey(
         "group.consumer.min.heartbeat.interval.ms",
         _INT,
         5_000,
-        "The least that a group's own consumer.heartbeat.interval.ms may be.",
+        "The smallest value that a group may set for consumer.heartbeat.interval.ms.",
         Range(1),
     ),
     ConfigKey(
         "group.consumer.min.session.timeout.ms",
         _INT,
         45_000,
-        "The least that a group's own consumer.session.timeout.ms may be.",
+        "The smallest value that a group may set for consumer.session.timeout.ms.",
         Range(1),
     ),
     ConfigKey(
         "group.consumer.regex.refresh.interval.ms",
         _INT,
         10 * _MINUTE_MS,
-        "How often it is looked up which topics match the regular expressions of a group.",
+        "How often the regular expressions of a group are matched against the topics again.",
         Range(10_000),
         is_internal=True,
     ),
@@ -84,7 +84,8 @@ _GROUPS: Final = (
         "group.consumer.session.timeout.ms",
         _INT,
         45_000,
-        "After how much time without a heartbeat a member of the newer protocol is taken for dead.",
+        "How long a member of the consumer protocol may stay without a heartbeat before it is "
+        "removed from its group.",
         Range(1),
     ),
     ConfigKey(
@@ -130,29 +131,30 @@ _GROUPS: Final = (
         "offsets.load.buffer.size",
         _INT,
         5 * _MIB,
-        "How much is read at a time when a coordinator loads its groups.",
+        "How many bytes are read at a time when a group coordinator loads its partition.",
         Range(1),
     ),
     ConfigKey(
         "offsets.retention.check.interval.ms",
         _LONG,
         10 * _MINUTE_MS,
-        "How often committed offsets are searched for those that have expired.",
+        "How often committed offsets are checked for expired ones.",
         Range(1),
     ),
     ConfigKey(
         "offsets.retention.minutes",
         _INT,
         7 * 24 * 60,
-        "How long offsets are kept after their group has lost its last member, or stopped to "
-        "subscribe to their topic; without members at all, after they were committed.",
+        "How long offsets are kept after their group has become empty or has unsubscribed from "
+        "their topic; for offsets committed without a group's members, after the commit.",
         Range(1),
     ),
     ConfigKey(
         "offsets.topic.compression.codec",
         _INT,
         0,
-        "How what groups write is compressed: 0 not at all, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+        "The compression of the records that group coordinators write: 0 none, 1 gzip, 2 "
+        "snappy, 3 lz4, 4 zstd.",
         Range(0, 4),
     ),
     ConfigKey(
@@ -174,7 +176,7 @@ _GROUPS: Final = (
         "offsets.topic.segment.bytes",
         _INT,
         100 * _MIB,
-        "How large a segment of __consumer_offsets grows before a new one is begun.",
+        "How large a segment of __consumer_offsets grows before a new one is started.",
         Range(1),
     ),
 )
@@ -184,22 +186,22 @@ _TRANSACTIONS: Final = (
         "add.partitions.to.txn.retry.backoff.max.ms",
         _INT,
         100,
-        "How long a partition goes on asking the coordinator while the producer's transaction "
-        "before this one is still being ended.",
+        "How long a partition keeps asking the coordinator while the producer's previous "
+        "transaction is still being completed.",
         Range(0),
     ),
     ConfigKey(
         "add.partitions.to.txn.retry.backoff.ms",
         _INT,
         20,
-        "How long it waits between two of these questions.",
+        "How long a partition waits before it asks the coordinator again.",
         Range(1),
     ),
     ConfigKey(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         _INT,
         10_000,
-        "How often transactions are searched for those that took too long and are aborted.",
+        "How often transactions are checked for those that have timed out and must be aborted.",
         Range(1),
     ),
     ConfigKey(
@@ -213,8 +215,8 @@ _TRANSACTIONS: Final = (
         "transaction.partition.verification.enable",
         _BOOLEAN,
         True,
-        "Whether a partition asks the coordinator before it takes the first record of a "
-        "transaction from a producer of the older protocol.",
+        "Whether a partition asks the coordinator before it accepts the first record of a "
+        "transaction from a producer of the older protocol (transactions v1).",
         None,
         UpdateMode.CLUSTER_WIDE,
     ),
@@ -222,14 +224,14 @@ _TRANSACTIONS: Final = (
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         _INT,
         60 * _MINUTE_MS,
-        "How often transactional ids are searched for those that have expired.",
+        "How often transactional ids are checked for expired ones.",
         Range(1),
     ),
     ConfigKey(
         "transaction.state.log.load.buffer.size",
         _INT,
         5 * _MIB,
-        "How much is read at a time when a coordinator loads its transactions.",
+        "How many bytes are read at a time when a transaction coordinator loads its partition.",
         Range(1),
     ),
     ConfigKey(
@@ -258,21 +260,21 @@ _TRANSACTIONS: Final = (
         "transaction.state.log.segment.bytes",
         _INT,
         100 * _MIB,
-        "How large a segment of __transaction_state grows before a new one is begun.",
+        "How large a segment of __transaction_state grows before a new one is started.",
         Range(1),
     ),
     ConfigKey(
         "transaction.two.phase.commit.enable",
         _BOOLEAN,
         False,
-        "Whether producers may have transactions that never time out, and keep an open one for "
-        "their next incarnation, because its end is decided elsewhere.",
+        "Whether producers may have transactions that never time out, and may keep an open one "
+        "after a restart, because an external coordinator decides their outcome (KIP-939).",
     ),
     ConfigKey(
         "transactional.id.expiration.ms",
         _INT,
         7 * _DAY_MS,
-        "How long a transactional id that is not used is remembered.",
+        "How long an unused transactional id is remembered.",
         Range(1),
     ),
 )

@@ -1,12 +1,12 @@
-"""What a config is: its name, type, default, limits and meaning, and how its text is read.
+"""What a config is: its name, type, default, limits and documentation, and how its text is parsed.
 
-The tables (:mod:`dohle.core.config.topic`, :mod:`dohle.core.config.broker`) are made of
-:class:`ConfigKey`; the parser of ``server.properties``, AlterConfigs, DescribeConfigs and the help
-of the command line all read them. An option that has no effect is in no table. Texts are read as
-Kafka reads them, and a refusal is INVALID_CONFIG in Kafka's words, which tools match on.
+The tables (:mod:`dohle.core.config.topic`, :mod:`dohle.core.config.broker`) consist of
+:class:`ConfigKey` rows; the parser of ``server.properties``, AlterConfigs, DescribeConfigs and the
+command line's help all read them. An option without effect is in no table. Values are parsed as
+Kafka parses them, and a refused value is INVALID_CONFIG with Kafka's message, which tools match.
 
-The tables are read at every start, also of a command that ends at once. So here values are named
-tuples and plain classes: a dataclass takes most of a millisecond to make.
+Every start reads the tables, even that of a command that ends at once. That is why values are named
+tuples and plain classes here: a dataclass takes most of a millisecond to create.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from dohle.core.errors import ErrorCode, KafkaError
 
-#: A parsed value; a list is a tuple of texts, and None is an option that is not set.
+#: A parsed value; a list is a tuple of strings, and None means not set.
 ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigType(IntEnum):
-    """The types by their code in a DescribeConfigs response."""
+    """The types, by their code in a DescribeConfigs response."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -37,7 +37,7 @@ class ConfigType(IntEnum):
 
 
 class UpdateMode(Enum):
-    """How a running broker's config may be altered. A topic's may always be."""
+    """How a broker config may be changed while running. A topic's may always be changed."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -45,7 +45,7 @@ class UpdateMode(Enum):
 
 
 class Range:
-    """A number from ``low`` to ``high``, both allowed; or the one number ``also``."""
+    """A number from ``low`` to ``high`` inclusive, or the single number ``also``."""
 
     __slots__ = ("also", "high", "low")
 
@@ -55,7 +55,7 @@ class Range:
         self.also = also
 
     def check(self, name: str, value: ConfigValue) -> None:
-        """Compare with the limits."""
+        """Raise INVALID_CONFIG for a number out of range."""
         assert isinstance(value, int | float)
         below = value < self.low
         above = self.high is not None and value > self.high
@@ -73,7 +73,7 @@ class Range:
 
 
 class OneOf:
-    """One of a few words, in exactly this spelling unless ``ignore_case`` is set."""
+    """One of a few words, spelled exactly like this unless ``ignore_case`` is set."""
 
     __slots__ = ("ignore_case", "words")
 
@@ -82,7 +82,7 @@ class OneOf:
         self.ignore_case = ignore_case
 
     def check(self, name: str, value: ConfigValue) -> None:
-        """Look the word up."""
+        """Raise INVALID_CONFIG for any other word."""
         word = value.lower() if self.ignore_case and isinstance(value, str) else value
         if word not in self.words:
             words = ", ".join(self.words)
@@ -93,7 +93,7 @@ class OneOf:
 
 
 class ListOf:
-    """A list without repetitions and empty items, of the given words if there are any."""
+    """A list without duplicates and empty items; if ``words`` are given, of these words."""
 
     __slots__ = ("may_be_empty", "words")
 
@@ -102,7 +102,7 @@ class ListOf:
         self.may_be_empty = may_be_empty
 
     def check(self, name: str, value: ConfigValue) -> None:
-        """Check the list, then each item."""
+        """Raise INVALID_CONFIG for a list or an item that is not allowed."""
         assert isinstance(value, tuple)
         if not value and not self.may_be_empty:
             allowed = str(OneOf(self.words)) if self.words else "any non-empty value"
@@ -121,7 +121,7 @@ class ListOf:
         return str(OneOf(self.words)) if self.words else ""
 
 
-#: What a value must be beyond its type: ``check`` raises INVALID_CONFIG, ``str`` tells a person.
+#: The limits of a value beyond its type: ``check`` raises INVALID_CONFIG, ``str`` describes them.
 Validator: TypeAlias = Range | OneOf | ListOf
 
 
@@ -135,20 +135,20 @@ class ConfigKey(NamedTuple):
     validator: Validator | None = None
     update_mode: UpdateMode = UpdateMode.READ_ONLY
     is_sensitive: bool = False
-    #: Kafka does not show it, unless it is set: for tests.
+    #: For tests: Kafka does not list it unless it is set.
     is_internal: bool = False
-    #: Of a topic config: the broker configs that give it where the topic does not, in order.
+    #: For a topic config: the broker configs that supply it when the topic does not, in order.
     synonyms: tuple[str, ...] = ()
 
     def parse(self, text: str) -> ConfigValue:
-        """Read a text as Java does, and check what it says."""
+        """Parse a text as Java does, and check the value."""
         value = _PARSERS[self.type](self.name, text, text.strip(_JAVA_WHITE))
         if self.validator is not None:
             self.validator.check(self.name, value)
         return value
 
     def format(self, value: ConfigValue) -> str | None:
-        """Return the text of a value as DescribeConfigs shows it; None for one not set."""
+        """Return a value's text as DescribeConfigs shows it; None if it is not set."""
         match value:
             case None:
                 return None
@@ -161,12 +161,12 @@ class ConfigKey(NamedTuple):
 
     @property
     def default_text(self) -> str | None:
-        """The default as a text; None where there is none."""
+        """The default's text; None if there is no default."""
         return self.format(self.default)
 
 
 class ConfigValues(dict[str, ConfigValue]):
-    """Values by name, with access by type for callers that know it."""
+    """Values by name, with typed access."""
 
     __slots__ = ()
 
@@ -200,7 +200,7 @@ class ConfigValues(dict[str, ConfigValue]):
 
 
 def invalid_value(name: str, value: ConfigValue, reason: str) -> KafkaError:
-    """Return the error for a value, in the form that Kafka gives it."""
+    """Return the error for an invalid value, in Kafka's wording."""
     match value:
         case bool():
             shown = "true" if value else "false"
@@ -215,9 +215,9 @@ def _refusal(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 
-# What String.trim() takes away.
+# What String.trim() removes.
 _JAVA_WHITE: Final = "".join(map(chr, range(33)))
-# What the pattern \s takes away around the commas of a list.
+# What the pattern \s removes around the commas of a list.
 _JAVA_SPACE: Final = " \t\n\v\f\r"
 _BITS: Final = {"SHORT": 16, "INT": 32, "LONG": 64}
 
@@ -234,7 +234,7 @@ def _parse_boolean(name: str, text: str, trimmed: str) -> ConfigValue:
 
 def _parse_integer(name: str, text: str, trimmed: str, type_name: str) -> ConfigValue:
     digits = trimmed[1:] if trimmed[:1] in ("+", "-") else trimmed
-    # int() takes more than Java does, and long for a very long text.
+    # int() accepts more than Java does, and is slow for a very long text.
     if digits.isascii() and digits.isdigit() and len(digits.lstrip("0")) < 20:
         number, limit = int(trimmed), 1 << (_BITS[type_name] - 1)
         if -limit <= number < limit:

@@ -1,9 +1,9 @@
-"""What DescribeConfigs tells of a topic, a broker, the defaults of all brokers, and a group.
+"""What DescribeConfigs reports of a topic, a broker, the cluster-wide broker defaults and a group.
 
-For each config: its value, from where the value comes, and with which other names and levels it
-could have been given, in the order in which they count. The lists are Kafka's to the letter: a
-level that gives the value only under another name (``log.retention.hours`` for ``retention.ms``)
-is not shown before one with the main name.
+For each config: its value, where the value comes from, and its synonyms: the other names and levels
+that can set it, in order of precedence. The lists match Kafka's exactly: a level that sets the
+value only under another name (``log.retention.hours`` for ``retention.ms``) is not listed before
+one with the main name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """A name and a level that give a config."""
+    """A name and a level that can set a config."""
 
     name: str
     value: str | None
@@ -40,7 +40,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class DescribedConfig(NamedTuple):
-    """One config as it stands."""
+    """One config with its current value."""
 
     name: str
     value: str | None
@@ -53,7 +53,7 @@ class DescribedConfig(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Tell whether nobody has set it."""
+        """Tell whether it was never set."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
@@ -64,7 +64,7 @@ def describe_topic(
     dynamic_default: Mapping[str, str],
     names: Collection[str] | None = None,
 ) -> list[DescribedConfig]:
-    """Describe a topic with these overrides; only the configs with these names, if any."""
+    """Describe a topic with these overrides; only these configs if ``names`` are given."""
     values = effective_topic_config(overrides, broker, dynamic_broker, dynamic_default)
     described = []
     for key in _selected(TOPIC_CONFIGS.values(), names):
@@ -82,7 +82,7 @@ def describe_broker(
     dynamic_default: Mapping[str, str],
     names: Collection[str] | None = None,
 ) -> list[DescribedConfig]:
-    """Describe a broker; only the configs with these names, if any."""
+    """Describe a broker; only these configs if ``names`` are given."""
     values = effective_broker_config(broker, dynamic_broker, dynamic_default)
     described = []
     for key in _selected(BROKER_CONFIGS.values(), names):
@@ -96,7 +96,7 @@ def describe_broker(
 def describe_cluster_default(
     dynamic_default: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[DescribedConfig]:
-    """Describe what is set for all brokers: the broker resource without a name."""
+    """Describe the defaults set for all brokers: the broker resource without a name."""
     described = []
     for key in _selected(BROKER_CONFIGS.values(), names):
         if key.name in dynamic_default:
@@ -111,7 +111,7 @@ def describe_cluster_default(
 def describe_group(
     overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
 ) -> list[DescribedConfig]:
-    """Describe a group with these overrides; as in Kafka, what the broker has is the default."""
+    """Describe a group with these overrides; as in Kafka, the broker's value is the default."""
     values = effective_group_config(overrides, broker)
     described = []
     for key in _selected(GROUP_CONFIGS.values(), names):
@@ -149,7 +149,7 @@ def _synonyms(
     dynamic_broker: Mapping[str, str],
     dynamic_default: Mapping[str, str],
 ) -> list[ConfigSynonym]:
-    """Return where a broker config is given, from the first level with this very name on."""
+    """Return where a broker config is set, starting at the first level that uses this very name."""
     levels = (
         (ConfigSource.DYNAMIC_BROKER_CONFIG, dynamic_broker.get),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dynamic_default.get),
@@ -174,7 +174,7 @@ def _same_thing() -> dict[str, tuple[str, ...]]:
     for key in TOPIC_CONFIGS.values():
         for name in key.synonyms:
             groups[name] = key.synonyms
-    # Kafka's one exception: it is an interval of its own, which flush.ms only falls back to.
+    # Kafka's one exception: it is a separate interval, which flush.ms only falls back to.
     groups["log.flush.scheduler.interval.ms"] = ("log.flush.scheduler.interval.ms",)
     return groups
 

@@ -1,7 +1,7 @@
-"""The configs of a group: what differs from what the brokers have for all groups.
+"""The configs of a group: its deviations from what the brokers set for all groups.
 
-They are for consumer groups (KIP-848), whose coordinator tells its members how often to send a
-heartbeat, and after how much silence they are put out. The broker configs
+They apply to consumer groups (KIP-848): the coordinator tells members how often to send a
+heartbeat, and removes them after how much silence. The broker configs
 ``group.consumer.{min,max}.*`` are the limits.
 """
 
@@ -20,7 +20,7 @@ HEARTBEAT_INTERVAL_MS: Final = "consumer.heartbeat.interval.ms"
 
 
 class _OfBrokers(NamedTuple):
-    """The broker configs behind a group's: its default and its limits."""
+    """The broker configs behind a group config: its default and its limits."""
 
     default: str
     least: str
@@ -49,7 +49,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = MappingProxyType(
             (
                 SESSION_TIMEOUT_MS,
                 45_000,
-                "After how much time without a heartbeat a member of the group is taken for dead.",
+                "How long a member of the group may stay without a heartbeat before it is removed.",
             ),
             (
                 HEARTBEAT_INTERVAL_MS,
@@ -74,7 +74,7 @@ def effective_group_config(overrides: Mapping[str, str], broker: BrokerConfig) -
 
 
 def validate_group_overrides(pairs: Mapping[str, str], broker: BrokerConfig) -> None:
-    """Refuse names that no group has, and values that are not allowed or do not go together."""
+    """Refuse unknown names, and values that are not allowed or contradict each other."""
     for name in pairs:
         if name not in GROUP_CONFIGS:
             raise _invalid(f"There is no group config {name}.")

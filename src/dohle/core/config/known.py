@@ -1,8 +1,7 @@
-"""The broker configs of Apache Kafka 4.2 that do nothing here.
+"""The broker configs of Apache Kafka 4.2 that have no effect here.
 
-A ``server.properties`` written for Kafka is taken as it is: one of these names in it is told to
-the operator and passed over. A name leaves this list when it gets its row in
-:mod:`dohle.core.config.broker`.
+A ``server.properties`` written for Kafka works as it is: for one of these names the operator gets a
+notice. A name leaves this list when it gets a row in :mod:`dohle.core.config.broker`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The addresses of a node: ``listeners``, ``advertised.listeners`` and the quorum's members.
 
-A listener has a name of its own choice, in upper case, and the map
-``listener.security.protocol.map`` says what is spoken there. The checks are Kafka's.
+A listener has a freely chosen upper-case name, and ``listener.security.protocol.map`` says which
+security protocol is used there. The checks are Kafka's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from dohle.core.errors import ErrorCode, KafkaError
 
-#: Means "every address of this machine": good for listening, useless for a client.
+#: "Every address of this machine": fine for listening, useless to a client.
 NON_ROUTABLE_HOST: Final = "0.0.0.0"
 
 _HOST_CHARACTERS: Final = frozenset(
@@ -23,7 +23,7 @@ _DIGITS_MAX: Final = 9
 
 
 class SecurityProtocol(IntEnum):
-    """What is spoken on a listener, by its number in a broker's registration."""
+    """The security protocol of a listener, by its number in a broker's registration."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -32,7 +32,7 @@ class SecurityProtocol(IntEnum):
 
 
 class Listener(NamedTuple):
-    """One address. Without a host it means all interfaces, and port 0 is any free one."""
+    """One address. An empty host means all interfaces, and port 0 any free port."""
 
     name: str
     host: str
@@ -45,7 +45,7 @@ class Listener(NamedTuple):
 
 
 class Voter(NamedTuple):
-    """A member of the quorum and where it can be found."""
+    """A member of the quorum and its address."""
 
     id: int
     host: str
@@ -55,7 +55,7 @@ class Voter(NamedTuple):
 def parse_listeners(
     entries: Iterable[str], protocols: Mapping[str, SecurityProtocol], config: str
 ) -> tuple[Listener, ...]:
-    """Read the items of ``listeners`` or ``advertised.listeners``; no name may come twice."""
+    """Parse the items of ``listeners`` or ``advertised.listeners``; names must be distinct."""
     listeners = tuple(_parse_listener(entry, protocols, config) for entry in entries)
     if len({listener.name for listener in listeners}) != len(listeners):
         shown = ",".join(map(str, listeners))
@@ -64,7 +64,7 @@ def parse_listeners(
 
 
 def check_distinct_ports(listeners: Iterable[Listener]) -> None:
-    """Refuse two listeners on one port, unless one is on an IPv4 and one on an IPv6 address."""
+    """Refuse two listeners on one port, unless one is on IPv4 and the other on IPv6."""
     by_port: dict[int, list[Listener]] = {}
     for listener in listeners:
         if listener.port != 0:
@@ -79,7 +79,7 @@ def check_distinct_ports(listeners: Iterable[Listener]) -> None:
 
 
 def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
-    """Read ``listener.security.protocol.map``."""
+    """Parse ``listener.security.protocol.map``."""
     config = "listener.security.protocol.map"
     protocols = {}
     for item in filter(str.strip, text.split(",")):
@@ -100,7 +100,7 @@ def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
 
 
 def parse_voters(entries: Iterable[str]) -> tuple[Voter, ...]:
-    """Read the items of ``controller.quorum.voters``."""
+    """Parse the items of ``controller.quorum.voters``."""
     voters = {}
     for entry in entries:
         number, _, text = entry.partition("@")
@@ -115,7 +115,7 @@ def parse_voters(entries: Iterable[str]) -> tuple[Voter, ...]:
 
 
 def parse_bootstrap_servers(entries: Iterable[str]) -> tuple[tuple[str, int], ...]:
-    """Read the items of ``controller.quorum.bootstrap.servers`` as hosts and ports."""
+    """Parse the items of ``controller.quorum.bootstrap.servers`` into hosts and ports."""
     addresses = []
     for entry in entries:
         address = _parse_address(entry)
@@ -145,7 +145,7 @@ def _parse_listener(entry: str, protocols: Mapping[str, SecurityProtocol], confi
 
 
 def _parse_address(text: str) -> tuple[str, int] | None:
-    """Read ``host:port``; an IPv6 address stands in brackets, and the host may be empty."""
+    """Parse ``host:port``; an IPv6 address is in brackets, and the host may be empty."""
     host, _, number = text.rpartition(":")
     host, port = host.removeprefix("[").removesuffix("]"), _parse_number(number)
     if port is None or port > _PORT_MAX or not _HOST_CHARACTERS.issuperset(host):
@@ -159,7 +159,7 @@ def _parse_number(text: str) -> int | None:
 
 
 def _ip_version(host: str) -> int:
-    import ipaddress  # costs milliseconds, and two listeners seldom share a port
+    import ipaddress  # costs milliseconds, and two listeners rarely share a port
 
     try:
         return ipaddress.ip_address(host).version

@@ -1,10 +1,10 @@
-"""What a node is started with: ``server.properties``, read and checked as a whole.
+"""The static configuration of a node: ``server.properties``, parsed and checked as a whole.
 
-A file written for Apache Kafka is taken as it is. A name that Kafka knows and that does nothing
-here gives a notice, a name nobody knows a warning with the nearest known one, and a value that is
-not allowed an error. Beyond Kafka's own checks, a node refuses what it would not do: to be one of
-several controllers, to be only a broker or only a controller, or to speak anything but PLAINTEXT.
-A node that is alone needs neither a controller listener nor the configs of the quorum.
+A file written for Apache Kafka works as it is. A name that Kafka knows but has no effect here gives
+a notice, an unknown name a warning with the nearest known one, and a value that is not allowed an
+error. Beyond Kafka's own checks, a node refuses what it cannot do yet: being one of several
+controllers, being only a broker or only a controller, and any security protocol but PLAINTEXT. A
+single node needs neither a controller listener nor the configs of the quorum.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dohle.core.config.listeners import (
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
 
-#: What a node needs that is started without a file; laid under what its operator gives.
+#: The configs of a node that is started without a file, beneath the options its operator gives.
 SINGLE_NODE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "node.id": "1",
@@ -47,10 +47,10 @@ _ROLES: Final = ("broker", "controller")
 _NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 _LISTENER_PREFIX: Final = "listener.name."
 _PLUGIN_PREFIXES: Final = ("config.providers.", "rlmm.config.", "rsm.config.")
-# Passing these over leaves the node open where its operator believes it closed.
+# Ignoring these quietly would leave a node open that its operator believes to be secured.
 _PROTECTING: Final = frozenset({"authorizer.class.name"})
 _SIMILARITY_MIN: Final = 0.7
-# The least values that the topic configs behind these allow.
+# The smallest values allowed by the topic configs that these are the defaults of.
 _LEAST: Final = {
     "log.flush.interval.ms": 0,
     "log.flush.scheduler.interval.ms": 0,
@@ -60,7 +60,7 @@ _LEAST: Final = {
 
 
 class NoticeLevel(Enum):
-    """How much a notice matters."""
+    """How important a notice is."""
 
     INFO = "info"
     WARNING = "warning"
@@ -78,24 +78,24 @@ class Notice(NamedTuple):
 class BrokerConfig:
     """The configs a node was started with, checked. ``config[name]`` is a typed value."""
 
-    #: Every config of the table: what was given, or the default.
+    #: Every config of the table: the given value, or the default.
     values: ConfigValues
-    #: What was given, as it was given.
+    #: The given texts, unparsed.
     texts: Mapping[str, str]
-    #: All listeners, those of the controller too.
+    #: All listeners, including the controller's.
     listeners: tuple[Listener, ...]
-    #: What clients are told. A host "" or a port 0 stands for what the listener turns out to have.
+    #: What clients are told. An empty host or port 0 stands for the one that the listener gets.
     advertised_listeners: tuple[Listener, ...]
-    #: Where the controller is said to be; as long as it is alone, there may be none.
+    #: The address of the controller; a single node may have none.
     advertised_controller_listeners: tuple[Listener, ...]
     controller_listener_names: frozenset[str]
     inter_broker_listener_name: str
 
     @classmethod
     def from_properties(cls, pairs: Mapping[str, str]) -> tuple[BrokerConfig, list[Notice]]:
-        """Read and check the pairs of a ``server.properties``; INVALID_CONFIG tells what is wrong.
+        """Parse and check the pairs of a ``server.properties``; INVALID_CONFIG says what is wrong.
 
-        The notices are for the operator: which of the pairs do nothing.
+        The notices tell the operator which of the pairs have no effect.
         """
         pairs = _with_node_id(pairs)
         values, wrong = ConfigValues(), []
@@ -120,11 +120,11 @@ class BrokerConfig:
         return self.values[name]
 
     def is_set(self, name: str) -> bool:
-        """Tell whether the config was given, be it with its default value."""
+        """Tell whether the config was given, even if with its default value."""
         return name in self.texts
 
     def text(self, name: str) -> str | None:
-        """Return what was given, as it was given; None where nothing was."""
+        """Return the given text, unparsed; None if there was none."""
         return self.texts.get(name)
 
     def get_int(self, name: str) -> int:
@@ -149,7 +149,7 @@ class BrokerConfig:
         dynamic_broker: Mapping[str, str] = _NO_CONFIGS,
         dynamic_default: Mapping[str, str] = _NO_CONFIGS,
     ) -> ConfigValue:
-        """Return what applies when these dynamic configs are laid over what was given."""
+        """Return the configs in effect when these dynamic configs override the static ones."""
         text = dynamic_broker.get(name)
         if text is None:
             text = dynamic_default.get(name)
@@ -160,12 +160,12 @@ class BrokerConfig:
 
     @property
     def node_id(self) -> BrokerId:
-        """The number of this node."""
+        """The id of this node."""
         return BrokerId(self.get_int("node.id"))
 
     @property
     def rack(self) -> str | None:
-        """Where this node stands."""
+        """The rack of this node."""
         return None if self["broker.rack"] is None else self.get_str("broker.rack")
 
     @property
@@ -197,7 +197,7 @@ def effective_broker_config(
     dynamic_broker: Mapping[str, str] = _NO_CONFIGS,
     dynamic_default: Mapping[str, str] = _NO_CONFIGS,
 ) -> ConfigValues:
-    """Return every broker config with the dynamic ones laid over what was given."""
+    """Return every broker config, with the dynamic values over the static ones."""
     values = ConfigValues(broker.values)
     for name in {**dynamic_default, **dynamic_broker}:
         if name in BROKER_CONFIGS:
@@ -206,10 +206,10 @@ def effective_broker_config(
 
 
 def validate_broker_overrides(pairs: Mapping[str, str], *, cluster_wide: bool) -> None:
-    """Refuse dynamic configs of a broker, or of all brokers, that could not be followed.
+    """Refuse dynamic configs of a broker, or of all brokers, that could not be applied.
 
-    Kafka's code for this is INVALID_REQUEST, not INVALID_CONFIG. Kafka stores names that it does
-    not know; here they are refused, as nobody would ever read them.
+    Kafka's code for this is INVALID_REQUEST, not INVALID_CONFIG. Kafka stores unknown names; here
+    they are refused, since nothing would ever read them.
     """
     for name in pairs:
         if name not in BROKER_CONFIGS:
@@ -233,7 +233,7 @@ def validate_broker_overrides(pairs: Mapping[str, str], *, cluster_wide: bool) -
 
 
 def _with_node_id(pairs: Mapping[str, str]) -> Mapping[str, str]:
-    """Take ``broker.id``, the name from before KRaft, for ``node.id``."""
+    """Accept ``broker.id``, the name from before KRaft, as ``node.id``."""
     if "broker.id" not in pairs:
         return pairs
     rest = {name: text for name, text in pairs.items() if name != "broker.id"}
@@ -245,11 +245,14 @@ def _with_node_id(pairs: Mapping[str, str]) -> Mapping[str, str]:
 
 def _notice(name: str) -> Notice:
     if name in _PROTECTING:
-        message = f"{name} has no effect in dohle: every client may do everything"
+        message = (
+            f"{name} has no effect in dohle: every client may do everything; do not expose "
+            "this node to clients you do not trust"
+        )
         return Notice(NoticeLevel.WARNING, name, message)
     if _is_known(name):
         return Notice(NoticeLevel.INFO, name, f"{name} has no effect in dohle")
-    import difflib  # costs milliseconds, and names are seldom unknown
+    import difflib  # costs milliseconds, and names are rarely unknown
 
     known = (*BROKER_CONFIGS, *KNOWN_WITHOUT_EFFECT)
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=_SIMILARITY_MIN)
@@ -298,7 +301,7 @@ def _checked(values: ConfigValues, texts: Mapping[str, str]) -> BrokerConfig:
 
 
 def _check_numbers(values: Mapping[str, ConfigValue]) -> None:
-    """Check what Kafka checks apart from the limits in the table."""
+    """Run Kafka's checks that go beyond the limits in the table."""
     for name, least in _LEAST.items():
         value = values.get(name)
         if isinstance(value, int) and value < least:
@@ -317,7 +320,7 @@ def _check_numbers(values: Mapping[str, ConfigValue]) -> None:
 
 
 def _check_consumer_groups(values: ConfigValues) -> None:
-    """Check that the times of consumer groups are within their limits, and go together."""
+    """Check that the intervals of consumer groups are within their limits and consistent."""
     prefix = "group.consumer"
     pairs = []
     for time in ("heartbeat.interval.ms", "session.timeout.ms"):
@@ -341,7 +344,7 @@ def _check_quorum(values: ConfigValues) -> None:
     roles = values.get_list("process.roles")
     if set(roles) != set(_ROLES):
         raise _refusal(
-            f"process.roles={','.join(roles)} is not possible yet: a node is broker and "
+            f"process.roles={','.join(roles)} is not supported yet: a node is broker and "
             "controller in one process, set process.roles=broker,controller"
         )
     node_id = values.get_int("node.id")
@@ -359,13 +362,13 @@ def _check_quorum(values: ConfigValues) -> None:
     ):
         if count > 1:
             raise _refusal(
-                f"{name} names {count} controllers, but a quorum of more than one is not possible "
-                "yet: name only this node, or leave it out"
+                f"{name} names {count} controllers, but a quorum of more than one is not "
+                "supported yet: name only this node, or leave it out"
             )
 
 
 def _protocols(values: ConfigValues, *, explicit: bool) -> dict[str, SecurityProtocol]:
-    """Return the protocol of each listener name; a controller's need not be in the default map."""
+    """Return the protocol of each listener name; the default map may lack controller listeners."""
     protocols = parse_protocol_map(values.get_str("listener.security.protocol.map"))
     names = [entry.partition(":")[0].upper() for entry in values.get_list("listeners")]
     controllers = [name.upper() for name in values.get_list("controller.listener.names")]
@@ -380,8 +383,8 @@ def _check_listeners(config: BrokerConfig) -> None:
     for one in config.listeners:
         if one.protocol is not SecurityProtocol.PLAINTEXT:
             raise _refusal(
-                f"The listener {one} uses {one.protocol.name}, which is not possible yet: only "
-                "listeners that listener.security.protocol.map gives PLAINTEXT are"
+                f"The listener {one} uses {one.protocol.name}, which is not supported yet: map "
+                "it to PLAINTEXT in listener.security.protocol.map"
             )
     names = {one.name for one in config.listeners}
     if not config.controller_listener_names <= names:

@@ -1,8 +1,8 @@
-"""The configs of a topic, and what applies to a topic after all levels are laid over each other.
+"""The configs of a topic, and the values in effect after all levels are merged.
 
-A topic's own value goes before the broker's dynamic one, the cluster's dynamic default, the value
-in ``server.properties`` and the default. Some broker configs give the same thing in another unit
-(``log.retention.hours``): of those the first one set in the order of ``synonyms`` counts.
+A topic's own value takes precedence over the broker's dynamic one, the cluster-wide dynamic
+default, the value in ``server.properties`` and the default. Some broker configs set the same thing
+in another unit (``log.retention.hours``): the first one set in the order of ``synonyms`` is used.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _KEYS: Final = (
         -1,
         Range(1, 9, also=-1),
         ("compression.gzip.level",),
-        "How hard gzip tries when compression.type is 'gzip'; -1 is the library's own choice.",
+        "The gzip compression level when compression.type is 'gzip'; -1 is the library's default.",
     ),
     _key(
         "compression.lz4.level",
@@ -69,7 +69,7 @@ _KEYS: Final = (
         9,
         Range(1, 17),
         ("compression.lz4.level",),
-        "How hard lz4 tries when compression.type is 'lz4'.",
+        "The lz4 compression level when compression.type is 'lz4'.",
     ),
     _key(
         "compression.type",
@@ -77,8 +77,8 @@ _KEYS: Final = (
         "producer",
         OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
         ("compression.type",),
-        "How batches are kept on disk. 'producer' leaves each as it came; with any other value "
-        "the broker recompresses what came differently.",
+        "The compression of batches on disk. 'producer' keeps each batch as it was sent; with "
+        "any other value the broker recompresses batches that were sent otherwise.",
     ),
     _key(
         "compression.zstd.level",
@@ -86,7 +86,7 @@ _KEYS: Final = (
         3,
         Range(-131072, 22),
         ("compression.zstd.level",),
-        "How hard zstd tries when compression.type is 'zstd'.",
+        "The zstd compression level when compression.type is 'zstd'.",
     ),
     _key(
         "file.delete.delay.ms",
@@ -94,8 +94,8 @@ _KEYS: Final = (
         60_000,
         Range(0),
         ("log.segment.delete.delay.ms",),
-        "How long the files of a removed segment stay under the name *.deleted, so that reads "
-        "that are under way can end.",
+        "How long the files of a deleted segment are kept under the name *.deleted, so that "
+        "reads in progress can finish.",
     ),
     _key(
         "flush.messages",
@@ -103,8 +103,8 @@ _KEYS: Final = (
         _LONG_MAX,
         Range(1),
         ("log.flush.interval.messages",),
-        "After how many new records a log is forced to disk. By default the operating system "
-        "decides.",
+        "The number of new records after which a log is flushed to disk. By default the "
+        "operating system decides.",
     ),
     _key(
         "flush.ms",
@@ -112,8 +112,8 @@ _KEYS: Final = (
         _LONG_MAX,
         Range(0),
         ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-        "After how much time a log with new records is forced to disk. By default the operating "
-        "system decides.",
+        "How long a log may have new records before it is flushed to disk. By default the "
+        "operating system decides.",
     ),
     _key(
         "index.interval.bytes",
@@ -121,8 +121,8 @@ _KEYS: Final = (
         4096,
         Range(0),
         ("log.index.interval.bytes",),
-        "How many bytes of records lie between two entries of the offset index: more make the "
-        "index smaller and finding an offset slower.",
+        "How many bytes of records lie between two entries of the offset index: a larger value "
+        "makes the index smaller and finding an offset slower.",
     ),
     _key(
         "max.message.bytes",
@@ -138,8 +138,8 @@ _KEYS: Final = (
         3_600_000,
         Range(0),
         ("log.message.timestamp.after.max.ms",),
-        "How far a record's timestamp may lie ahead of the broker's clock before the record is "
-        "refused. Counts only when message.timestamp.type is CreateTime.",
+        "How far a record's timestamp may be ahead of the broker's clock before the record is "
+        "refused. Used only if message.timestamp.type is CreateTime.",
     ),
     _key(
         "message.timestamp.before.max.ms",
@@ -147,8 +147,8 @@ _KEYS: Final = (
         _LONG_MAX,
         Range(0),
         ("log.message.timestamp.before.max.ms",),
-        "How far a record's timestamp may lie behind the broker's clock before the record is "
-        "refused. Counts only when message.timestamp.type is CreateTime.",
+        "How far a record's timestamp may be behind the broker's clock before the record is "
+        "refused. Used only if message.timestamp.type is CreateTime.",
     ),
     _key(
         "message.timestamp.type",
@@ -156,8 +156,8 @@ _KEYS: Final = (
         "CreateTime",
         OneOf(("CreateTime", "LogAppendTime")),
         ("log.message.timestamp.type",),
-        "Whether a record keeps the time its producer gave it (CreateTime) or gets the time at "
-        "which it was written to the log (LogAppendTime).",
+        "Whether a record keeps the timestamp of its producer (CreateTime) or gets the time of "
+        "its append to the log (LogAppendTime).",
     ),
     _key(
         "min.insync.replicas",
@@ -173,7 +173,7 @@ _KEYS: Final = (
         False,
         None,
         ("log.preallocate",),
-        "Whether a new segment's file gets its full size on disk at once.",
+        "Whether a new segment's file is allocated at its full size at once.",
     ),
     _key(
         "retention.bytes",
@@ -181,8 +181,8 @@ _KEYS: Final = (
         -1,
         None,
         ("log.retention.bytes",),
-        "How large a partition may grow before its oldest segments go; -1 is no limit. Needs the "
-        "cleanup policy 'delete'.",
+        "How large a partition may grow before its oldest segments are deleted; -1 is no limit. "
+        "Needs the cleanup policy 'delete'.",
     ),
     _key(
         "retention.ms",
@@ -190,8 +190,8 @@ _KEYS: Final = (
         _WEEK_MS,
         Range(-1),
         ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-        "How long records are kept before their segment goes; -1 is for ever. Needs the cleanup "
-        "policy 'delete'.",
+        "How long records are kept before their segment is deleted; -1 is for ever. Needs the "
+        "cleanup policy 'delete'.",
     ),
     _key(
         "segment.bytes",
@@ -199,8 +199,8 @@ _KEYS: Final = (
         1 << 30,
         Range(_MIB),
         ("log.segment.bytes",),
-        "How large a segment's file grows before a new one is begun. Data goes by whole segments, "
-        "so smaller ones follow the retention limits more closely.",
+        "How large a segment's file grows before a new one is started. Data is deleted by whole "
+        "segments, so smaller ones follow the retention limits more closely.",
     ),
     _key(
         "segment.index.bytes",
@@ -208,7 +208,7 @@ _KEYS: Final = (
         10 * _MIB,
         Range(4),
         ("log.index.size.max.bytes",),
-        "How large a segment's offset index may grow; when it is full a new segment is begun.",
+        "How large a segment's offset index may grow; when it is full, a new segment is started.",
     ),
     _key(
         "segment.jitter.ms",
@@ -216,8 +216,8 @@ _KEYS: Final = (
         0,
         Range(0),
         ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-        "By how much segment.ms is shortened at most, at random, so that partitions do not all "
-        "begin a new segment at the same time.",
+        "The most by which segment.ms is shortened, at random, so that partitions do not all "
+        "start a new segment at the same time.",
     ),
     _key(
         "segment.ms",
@@ -225,8 +225,8 @@ _KEYS: Final = (
         _WEEK_MS,
         Range(1),
         ("log.roll.ms", "log.roll.hours"),
-        "After how much time a new segment is begun even if the last is not full, so that old "
-        "data can go.",
+        "How long until a new segment is started even if the last is not full, so that old data "
+        "can go.",
     ),
 )
 
@@ -244,8 +244,7 @@ def effective_topic_config(
 ) -> ConfigValues:
     """Return the value of every topic config for a topic with these overrides.
 
-    Overrides that are not in the table are passed over: the topic may come from a Kafka that
-    knows more of them.
+    Overrides that are not in the table are ignored: they may come from a Kafka that knows more.
     """
     values = ConfigValues()
     for name, key in TOPIC_CONFIGS.items():
@@ -263,13 +262,13 @@ def effective_topic_config(
                 values[name] = value
                 break
     if values.get_int("retention.ms") < 0:
-        # A broker may say "for ever" with any negative time.
+        # A broker may express "for ever" as any negative time.
         values["retention.ms"] = -1
     return values
 
 
 def validate_topic_overrides(pairs: Mapping[str, str]) -> None:
-    """Refuse names that no topic has, and values that are not allowed."""
+    """Refuse unknown names, and values that are not allowed."""
     for name in pairs:
         if name not in TOPIC_CONFIGS:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")

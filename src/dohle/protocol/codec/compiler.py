@@ -1,9 +1,9 @@
 """Turns (message, version) into a flat decode and a flat encode function, on first use.
 
-The functions are written as source text and compiled by ``exec``, the way dataclasses do it. All
-structs of a message are inlined in one function, except tagged fields, which are rare and get a
-function of their own. :mod:`~dohle.protocol.codec.decoding` and
-:mod:`~dohle.protocol.codec.encoding` write the text; this file holds what both need.
+The functions are written as source text and compiled by ``exec``, as dataclasses do. All structs of
+a message are inlined in one function, except tagged fields, which are rare and get a function of
+their own. :mod:`~dohle.protocol.codec.decoding` and :mod:`~dohle.protocol.codec.encoding` write the
+text; this file holds what both need.
 
 To read what is compiled::
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from dohle.protocol.schema import Decoder, Encoder, Field, Message, Struct
 
-#: struct codes of the types whose size is fixed.
+#: The struct codes of the fixed-size types.
 FIXED_CODES = {
     "boolean": "?",
     "int8": "b",
@@ -33,7 +33,7 @@ FIXED_CODES = {
 
 
 class Source:
-    """Source text that grows, with the names it uses."""
+    """Source text under construction, with the names it refers to."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
@@ -55,25 +55,25 @@ class Source:
         self._indent -= 1
 
     def fresh(self, prefix: str) -> str:
-        """Return a name that nothing else has."""
+        """Return a name that is not in use."""
         self._counter += 1
         return f"{prefix}{self._counter}"
 
     def bind(self, name: str, value: object) -> str:
-        """Make a value known under a name and return the name."""
+        """Bind a value to a name and return the name."""
         bound = self.names.setdefault(name, value)
         assert bound is value, f"{name} means two things"
         return name
 
     def unpack(self, codes: str) -> tuple[str, int]:
-        """Bind what unpacks a run of fixed-size fields; return its name and the run's size."""
+        """Bind the unpacker of a run of fixed-size fields; return its name and the run's size."""
         run = struct.Struct(">" + codes)
         name = "unpack_" + codes.replace("?", "t")
         self.names.setdefault(name, run.unpack_from)
         return name, run.size
 
     def pack(self, codes: str) -> str:
-        """Bind what packs a run of fixed-size fields; return its name."""
+        """Bind the packer of a run of fixed-size fields; return its name."""
         name = "pack_" + codes.replace("?", "t")
         if name not in self.names:
             self.names[name] = struct.Struct(">" + codes).pack
@@ -97,7 +97,7 @@ class Source:
 
 
 def fields_in(cls: type[Struct], version: int) -> tuple[list[str], list[str], list[str]]:
-    """Divide the names of a struct's fields: those in order, the tagged, the absent."""
+    """Split the names of a struct's fields into the ordered, the tagged and the absent ones."""
     ordered: list[str] = []
     tagged: list[str] = []
     absent: list[str] = []
@@ -113,12 +113,12 @@ def fields_in(cls: type[Struct], version: int) -> tuple[list[str], list[str], li
 
 
 def default_name(cls: type[Struct], name: str) -> str:
-    """Return the name under which a field's default is bound."""
+    """Return the name to which a field's default is bound."""
     return f"default_{cls.__name__}_{name}"
 
 
 def smallest_size(cls: type[Struct], version: int, flexible: bool) -> int:
-    """Return how few bytes a struct can take."""
+    """Return the smallest number of bytes a struct can take."""
     ordered, _, _ = fields_in(cls, version)
     return sum(_smallest_field(cls.FIELDS[name], version, flexible) for name in ordered) + flexible
 

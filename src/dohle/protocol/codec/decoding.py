@@ -2,18 +2,19 @@
 
 What makes them fast:
 
-- Neighbouring fields of fixed size, a *run*, are one ``unpack_from``, and the length, count or
+- Adjacent fixed-size fields, a *run*, are read by one ``unpack_from``, and the length, count or
   marker that follows is read by the same call: a compact length as one byte, with a slow path for
   128 and more.
-- A field that is null nearly always is a *gamble*: what follows it is read along with its length,
+- A field that is almost always null is a *gamble*: what follows it is read along with its length,
   and read again if it was not null after all.
-- Arrays of fixed-size types are one ``unpack_from`` with a struct made for their length.
-- Structs are made by ``object.__new__``, those of an array many at once, and filled slot by slot.
+- An array of a fixed-size type is one ``unpack_from`` with a struct made for its length.
+- Structs are created by ``object.__new__``, those of an array many at once, and filled slot by
+  slot.
 
-What makes them safe: reading behind the end raises by itself, except for slices; a slice that was
-too short leaves ``pos`` behind the end, so that the next read raises, or the check at the very end.
-Counts of 127 and more are checked against the bytes that are left before anything is made, and no
-more than ``STRUCTS_AT_ONCE`` structs are made before one of them is read.
+What makes them safe: reading past the end raises by itself, except for slices; a slice that was too
+short leaves ``pos`` past the end, so that the next read raises, or the check at the very end.
+Counts of 127 and more are checked against the remaining bytes before anything is created, and at
+most ``STRUCTS_AT_ONCE`` structs are created before the first of them is read.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from dohle.protocol.codec.compiler import (
 from dohle.protocol.errors import MalformedMessage
 from dohle.protocol.schema import Field, Message, Struct
 
-#: How many structs of an array may be made before the first of them is read.
+#: How many structs of an array may be created before the first of them is read.
 STRUCTS_AT_ONCE = 1024
 
 
 def write_decoder(source: Source, cls: type[Message], version: int, *, view: bool) -> None:
-    """Write ``decode(buf, pos)``, for memoryviews or for bytes, and what it calls."""
+    """Write ``decode(buf, pos)``, for memoryviews or for bytes, and the functions it calls."""
     source.names.update(
         new=object.__new__,
         repeat=repeat,
@@ -107,7 +108,7 @@ def malformed(name: str, version: int, pos: int, reason: object) -> MalformedMes
 
 
 def made_as_read(cls: type[Struct], count: int, owner: Struct, field: str) -> Iterator[Struct]:
-    """Make the structs of a long array while they are read, and set the field to all of them."""
+    """Create the structs of a long array as they are read, and set the field to all of them."""
     made: list[Struct] = []
     for start in range(0, count, STRUCTS_AT_ONCE):
         some = list(map(object.__new__, repeat(cls, min(STRUCTS_AT_ONCE, count - start))))
@@ -130,7 +131,7 @@ class _Gamble:
 
 
 class _DecoderWriter:
-    """Writes the statements of one decoder; ``n``, ``m`` and ``end`` are scratch names in them."""
+    """Writes the statements of one decoder; they use ``n``, ``m`` and ``end`` as scratch names."""
 
     def __init__(self, source: Source, version: int, flexible: bool, view: bool) -> None:
         self._source = source
@@ -143,7 +144,7 @@ class _DecoderWriter:
         self._tag_functions: dict[type[Struct], None] = {}
 
     def flush(self) -> None:
-        """Read all that is due."""
+        """Read all pending fields."""
         run, self._run = self._run, []
         gamble, self._gamble = self._gamble, None
         if gamble is None:
@@ -171,7 +172,7 @@ class _DecoderWriter:
             self._read([*gamble.head[:-1], (code, "n")])
             gamble.rest()
             return
-        # What follows has to be there in any case, so this cannot read too far.
+        # What follows is there in any case, so this cannot read too far.
         size = self._unpack([*gamble.head, *run])
         source.open(f"if {gamble.null}:")
         source.line(f"{gamble.target} = None")
@@ -185,7 +186,7 @@ class _DecoderWriter:
         source.close()
 
     def struct(self, cls: type[Struct], name: str) -> None:
-        """Read the fields of an empty struct of that name; some of them may still be due."""
+        """Read the fields of an empty struct with this name; some of them may stay pending."""
         source = self._source
         self._depth += 1
         ordered, tagged, absent = fields_in(cls, self._version)
@@ -250,7 +251,7 @@ class _DecoderWriter:
         body: Callable[[], None],
         gamble: bool,
     ) -> None:
-        """Read a length or count into ``n``, null if it says so, and else what the body reads."""
+        """Read a length or count into ``n``; then set null if it says so, else run the body."""
         source = self._source
         compact = code == "B"
 
@@ -282,10 +283,10 @@ class _DecoderWriter:
             rest()
 
     def _long(self, kind: str, target: str, nullable: bool) -> None:
-        """Read bytes whose length is likely to have two or three bytes, as that of a batch has.
+        """Read bytes whose length probably takes two or three bytes, as a batch's does.
 
-        Behind a field of an inner struct at least two tagged sections follow, a byte each. So it
-        is safe to read three bytes for the length, whatever it is.
+        After a field of an inner struct come at least two tagged sections of a byte each. So it is
+        safe to read three bytes for the length, whatever it is.
         """
         source = self._source
         self._run += [("B", "n"), ("B", "n2"), ("B", "n3")]
@@ -317,7 +318,7 @@ class _DecoderWriter:
         source.close()
 
     def _struct(self, cls: type[Struct], target: str, nullable: bool, tagged: bool) -> None:
-        """Read a struct; whether it is null tells an int8, or in a tag an unsigned varint."""
+        """Read a struct; an int8, or in a tag an unsigned varint, says whether it is null."""
         source = self._source
         if nullable:
             self._run.append(("b", "n"))
@@ -355,7 +356,7 @@ class _DecoderWriter:
         self._counted("B" if self._flexible else "i", count, target, nullable, items, nullable)
 
     def _smallest(self, element: str | type[Struct]) -> int:
-        """Return how few bytes an element takes, so that impossible counts can be refused."""
+        """Return the smallest size of an element, so that impossible counts can be refused."""
         if isinstance(element, str):
             return 1 if self._flexible else 2 if element == "string" else 4
         smallest = smallest_size(element, self._version, self._flexible)
@@ -375,7 +376,7 @@ class _DecoderWriter:
         source = self._source
         name = source.fresh("o")
         bound = source.bind(cls.__name__, cls)
-        # One element is common, and then making the iterators costs more than using them.
+        # One element is common, and then creating the iterators costs more than using them.
         one, count = ("n == 2", "n - 1") if self._flexible else ("n == 1", "n")
         most = STRUCTS_AT_ONCE + 1 if self._flexible else STRUCTS_AT_ONCE
         owner, field = target.split(".")

@@ -1,10 +1,10 @@
 """Writes the source of encoders.
 
-An encoder returns a list of chunks, each of them bytes or a view of bytes. Neighbouring fields of
-fixed size are one ``pack``, together with the length, count or marker that follows them; an array
-of a fixed-size type is one more; record batches are put into the list as they are. Tagged fields
-nearly always have their default: one condition tells, and then their section is the zero byte at
-the end of a ``pack``.
+An encoder returns a list of chunks, each of them bytes or a view of bytes. Adjacent fixed-size
+fields are one ``pack``, together with the length, count or marker that follows them; an array of a
+fixed-size type is one more; record batches go into the list as they are. Tagged fields almost
+always have their default: one condition tells, and then their section is the zero byte at the end
+of a ``pack``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dohle.protocol.schema import Field, Message, Struct
 
 
 def write_encoder(source: Source, cls: type[Message], version: int) -> None:
-    """Write ``encode(message)`` and what it calls."""
+    """Write ``encode(message)`` and the functions it calls."""
     source.names.update(
         unpackable=(struct.error, AttributeError, TypeError, ValueError),
         unencodable=unencodable,
@@ -51,7 +51,7 @@ def unencodable(name: str, version: int, reason: Exception) -> UnencodableMessag
 
 
 def refuse(value: Struct, version: int) -> None:
-    """Name the field that has a value which the version cannot carry."""
+    """Name the field whose value this version cannot carry."""
     for name, field in value.FIELDS.items():
         if field.versions.covers(version) or field.ignorable:
             continue
@@ -64,7 +64,7 @@ def refuse(value: Struct, version: int) -> None:
 
 
 class _EncoderWriter:
-    """Writes the statements of one encoder; ``n``, ``s`` and ``a`` are scratch names in them."""
+    """Writes the statements of one encoder; they use ``n``, ``s`` and ``a`` as scratch names."""
 
     def __init__(self, source: Source, version: int, flexible: bool) -> None:
         self._source = source
@@ -74,7 +74,7 @@ class _EncoderWriter:
         self._tag_functions: dict[type[Struct], None] = {}
 
     def flush(self, *more: tuple[str, str]) -> None:
-        """Write the fixed-size fields that are due, and these, by one call."""
+        """Write the pending fixed-size fields, and the given ones, with one call."""
         run, self._run = [*self._run, *more], []
         self._append(run)
 
@@ -90,7 +90,7 @@ class _EncoderWriter:
             self._source.line(f"out.append({self._source.pack(codes)}({', '.join(values)}))")
 
     def struct(self, cls: type[Struct], name: str) -> None:
-        """Write the struct of that name; some of its fields may still be due."""
+        """Write the struct of that name; some of its fields may stay pending."""
         ordered, tagged, absent = fields_in(cls, self._version)
         self._refuse(cls, name, absent)
         for field_name in ordered:
@@ -99,7 +99,7 @@ class _EncoderWriter:
             self._tags(cls, name, tagged)
 
     def _refuse(self, cls: type[Struct], name: str, absent: list[str]) -> None:
-        """Stop if a field that this version lacks has a value that must not get lost."""
+        """Refuse a value that must not get lost in a field that this version lacks."""
         wrong = [
             f"{name}.{field_name} != {self._default(cls, field_name)}"
             for field_name in absent
@@ -171,7 +171,7 @@ class _EncoderWriter:
         self._source.close()
 
     def _struct(self, cls: type[Struct], value: str, nullable: bool, tagged: bool) -> None:
-        """Write a struct; whether it is null tells an int8, or in a tag an unsigned varint."""
+        """Write a struct; an int8, or in a tag an unsigned varint, says whether it is null."""
         source = self._source
         name = source.fresh("o")
         source.line(f"{name} = {value}")
@@ -255,7 +255,7 @@ class _EncoderWriter:
 
     def _unset(self, cls: type[Struct], name: str, field_name: str) -> str:
         default = self._default(cls, field_name)
-        # A default struct is shared, so nearly always the same; the tag function compares fully.
+        # A default struct is shared, so almost always identical; the tag function compares fully.
         same = "is" if cls.FIELDS[field_name].kind == "struct" or default == "None" else "=="
         return f"{name}.{field_name} {same} {default}"
 

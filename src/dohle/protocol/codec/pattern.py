@@ -1,8 +1,8 @@
-"""What stays the same when a thing is encoded again and again with other numbers.
+"""Finds what stays the same when something is encoded repeatedly with different numbers.
 
-Two encodings of the same thing, one with 0 for every number that may change and one with -1, differ
-in each bit of these numbers and nowhere else. So it need not be known by what rules it is encoded
-to find where its numbers stand.
+Encode the same thing twice, once with 0 for every number that may change and once with -1: the two
+encodings differ in every bit of these numbers and nowhere else. So their positions can be found
+without knowing the rules of the encoding.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _RUN = re.compile(rb"\xff+")
 
 
 class Pattern(NamedTuple):
-    """An encoding cut to pieces: a struct of its constant pieces with the numbers between them."""
+    """An encoding cut into pieces: constant bytes and the numbers between them, as a struct."""
 
-    #: Of a struct, without the byte order; a constant piece is first and last.
+    #: The codes of a struct, without the byte order; it starts and ends with a constant piece.
     format: str
     constants: tuple[bytes, ...]
 
 
 def find_pattern(zeros: bytes, ones: bytes, formats: Mapping[int, str]) -> Pattern:
-    """Cut an encoding whose numbers are 0; in the other one they are -1.
+    """Cut up an encoding whose numbers are 0, by comparing it with one in which they are -1.
 
-    ``formats`` says of what numbers the bytes that differ are, by how many stand together.
+    ``formats`` maps the length of a run of differing bytes to the codes of the numbers in it.
     """
     difference = int.from_bytes(zeros, "big") ^ int.from_bytes(ones, "big")
     parts: list[str] = []

@@ -1,9 +1,9 @@
-"""Unsigned varints, and the slow paths of what they count, as compiled codecs call them.
+"""Unsigned varints and the slow paths of what they count, called by compiled codecs.
 
-An unsigned varint is base 128, low group first, at most five bytes; a length is one byte nearly
-always, so compiled code handles a single byte itself and comes here for the rest. Functions that
-read raise :class:`struct.error` on nonsense, as the struct module does: the compiled decoder turns
-every such error into one :class:`~dohle.protocol.errors.MalformedMessage` that says where it was.
+An unsigned varint is base 128, low group first, at most five bytes. A length is almost always one
+byte, so compiled code handles a single byte itself and comes here for the rest. Functions that read
+raise :class:`struct.error` on invalid input, as the struct module does: the compiled decoder turns
+every such error into one :class:`~dohle.protocol.errors.MalformedMessage` that says where.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ STRING_BYTES_MAX = 0x7FFF
 
 View = bytes | memoryview
 
-#: What the later bytes of a compact length of two or three bytes add to its first byte to make a
-#: length: looking it up is quicker than working it out.
+#: What the later bytes of a compact length of two or three bytes add to its first byte: looking it
+#: up is faster than computing it.
 SECOND_OF_TWO = [byte * 0x80 - 0x80 - 1 for byte in range(0x80)]
 SECOND_OF_THREE = [byte * 0x80 - 0x80 - 0x4000 - 1 for byte in range(0x100)]
 THIRD = [byte * 0x4000 for byte in range(0x80)]
 
 #: Arrays of fixed-size types below this length have a struct of their own in a table. Longer ones
-#: never get their format into the cache of the struct module, which keeps a hundred of any size.
+#: are never cached by the struct module, whose cache holds a hundred formats of any size.
 TABLE_LENGTH = 127
 
 _UUID = struct.Struct(">16s")
@@ -51,13 +51,13 @@ _SINGLE_BYTES = [bytes((value,)) for value in range(0x80)]
 
 
 def read_uvarint(buffer: View, pos: int) -> tuple[int, int]:
-    """Read an unsigned varint that fits in 31 bits; return it and the offset behind it."""
+    """Read an unsigned varint that fits in 31 bits; return it and the offset after it."""
     byte = buffer[pos]
     return (byte, pos + 1) if byte < 0x80 else read_rest(buffer, pos + 1, byte)
 
 
 def read_rest(buffer: View, pos: int, first: int) -> tuple[int, int]:
-    """Read what follows the first byte of an unsigned varint of several bytes."""
+    """Read the rest of an unsigned varint of several bytes, after its first byte."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = buffer[pos]
@@ -65,22 +65,22 @@ def read_rest(buffer: View, pos: int, first: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             if value > INT32_MAX:
-                raise struct.error(f"{value} is more than any length can be")
+                raise struct.error(f"a length of {value}, which is more than any length can be")
             return value, pos
     raise struct.error("a varint of more than five bytes")
 
 
 def compact_length(buffer: View, pos: int, first: int) -> tuple[int, int]:
-    """Finish the length of bytes that are not null, if its first byte is 0 or 128 and more.
+    """Complete the length of non-null bytes whose first byte is 0 or at least 128.
 
-    Compact lengths are one more than what they count, so that zero can mean null; they are
-    returned so.
+    Compact lengths are one more than what they count, so that zero can mean null; they are returned
+    in that form.
     """
     return _not_null(*(read_rest(buffer, pos, first) if first else (0, pos)))
 
 
 def _not_null(length: int, pos: int) -> tuple[int, int]:
-    if not length:  # which may also have been written in more bytes than it needs
+    if not length:  # zero may also be written in more bytes than it needs
         raise struct.error("null where null is not allowed")
     return length, pos
 
@@ -89,24 +89,24 @@ nullable_compact_length = read_rest
 
 
 def compact_count(size: int, buffer: View, pos: int, first: int) -> tuple[int, int]:
-    """Finish the count of an array that is not null and whose elements have at least this size."""
+    """Complete the count of a non-null array whose elements have at least this size."""
     return _not_null(*(nullable_compact_count(size, buffer, pos, first) if first else (0, pos)))
 
 
 def nullable_compact_count(size: int, buffer: View, pos: int, first: int) -> tuple[int, int]:
-    """Finish the count of an array whose elements have at least this size."""
+    """Complete the count of an array whose elements have at least this size."""
     count, pos = read_rest(buffer, pos, first)
     check_count(buffer, pos, count - 1, size)
     return count, pos
 
 
 def compact_string_length(buffer: View, pos: int, first: int) -> tuple[int, int]:
-    """Finish the length of a compact string that is not null."""
+    """Complete the length of a compact string that is not null."""
     return _not_null(*(nullable_compact_string_length(buffer, pos, first) if first else (0, pos)))
 
 
 def nullable_compact_string_length(buffer: View, pos: int, first: int) -> tuple[int, int]:
-    """Finish the length of a compact string whose first byte is 128 or more."""
+    """Complete the length of a compact string whose first byte is 128 or more."""
     length, pos = read_rest(buffer, pos, first)
     if length - 1 > STRING_BYTES_MAX:
         raise struct.error(f"a string of {length - 1} bytes; {STRING_BYTES_MAX} are allowed")
@@ -114,18 +114,18 @@ def nullable_compact_string_length(buffer: View, pos: int, first: int) -> tuple[
 
 
 def negative_length(length: int) -> None:
-    """Refuse a length below zero that does not mean null, or null where it is not allowed."""
+    """Refuse a negative length that does not mean null, or null where it is not allowed."""
     raise struct.error("null where null is not allowed" if length == -1 else f"length {length}")
 
 
 def check_count(buffer: View, pos: int, count: int, size: int) -> None:
-    """Refuse an array that has more elements, each of at least this size, than bytes are left."""
+    """Refuse an array whose elements, each of at least this size, exceed the remaining bytes."""
     if count * size > len(buffer) - pos:
         raise struct.error(f"{count} elements with {len(buffer) - pos} bytes left")
 
 
 def compact_array(buffer: View, pos: int, first: int, code: str) -> tuple[tuple[Any, ...], int]:
-    """Read an array of a fixed-size type whose compact length is of several bytes."""
+    """Read an array of a fixed-size type whose compact length takes several bytes."""
     length, pos = _not_null(*read_rest(buffer, pos, first))
     return _unpack_array(buffer, pos, length - 1, code)
 
@@ -133,13 +133,13 @@ def compact_array(buffer: View, pos: int, first: int, code: str) -> tuple[tuple[
 def nullable_compact_array(
     buffer: View, pos: int, first: int, code: str
 ) -> tuple[tuple[Any, ...] | None, int]:
-    """Read such an array if it may be null, which is a length of zero in several bytes."""
+    """Read such an array if it may be null: a length of zero written in several bytes."""
     length, pos = read_rest(buffer, pos, first)
     return _unpack_array(buffer, pos, length - 1, code) if length else (None, pos)
 
 
 def plain_array(buffer: View, pos: int, count: int, code: str) -> tuple[tuple[Any, ...], int]:
-    """Read an array of a fixed-size type after a plain count below zero or above 126."""
+    """Read an array of a fixed-size type after a non-compact count below zero or above 126."""
     if count < 0:
         negative_length(count)
     return _unpack_array(buffer, pos, count, code)
@@ -150,7 +150,7 @@ def _unpack_array(buffer: View, pos: int, count: int, code: str) -> tuple[tuple[
     check_count(buffer, pos, count, size)
     end = pos + count * size
     if code == "16s":
-        # A struct for many uuids would be larger than they are.
+        # A struct for many uuids would be larger than the uuids.
         return tuple(chain.from_iterable(_UUID.iter_unpack(buffer[pos:end]))), end
     return struct.Struct(_array_format(code, count)).unpack_from(buffer, pos), end
 
@@ -158,14 +158,14 @@ def _unpack_array(buffer: View, pos: int, count: int, code: str) -> tuple[tuple[
 Unpackers = list[Callable[[Any, int], tuple[Any, ...]]]
 Packers = list[Callable[..., bytes]]
 
-# Tables by code. Two threads may make the same table; all use the one that was there first.
+# Tables by code. Two threads may create the same table; all use the one stored first.
 _unpackers: dict[str, Unpackers] = {}
 _packers: dict[str, Packers] = {}
 _counted_packers: dict[str, Packers] = {}
 
 
 def unpackers(code: str) -> Unpackers:
-    """Return what reads arrays of one fixed-size type, indexed by compact length below 128."""
+    """Return the readers of arrays of one fixed-size type, indexed by compact length below 128."""
 
     def null(_buffer: Any, _pos: int) -> tuple[Any, ...]:
         raise struct.error("null where null is not allowed")
@@ -176,14 +176,14 @@ def unpackers(code: str) -> Unpackers:
 
 
 def packers(code: str) -> Packers:
-    """Return what writes arrays of one fixed-size type, indexed by their length below 127."""
+    """Return the writers of arrays of one fixed-size type, indexed by length below 127."""
     if table := _packers.get(code):
         return table
     return _packers.setdefault(code, [s.pack for s in _structs(">", code)])
 
 
 def counted_packers(code: str) -> Packers:
-    """Return what writes such arrays with their compact length before them."""
+    """Return the writers of such arrays that put the compact length before them."""
     if table := _counted_packers.get(code):
         return table
     return _counted_packers.setdefault(code, [s.pack for s in _structs(">B", code)])
@@ -208,10 +208,10 @@ def pack_array(code: str, values: Sequence[Any]) -> bytes:
 
 
 class RecordsElsewhere:
-    """Record batches that are not in memory, as in a file: here only their length matters.
+    """Record batches that are not in memory but, say, in a file: only their length matters here.
 
-    One may stand in a field of record batches; ``encode_chunks`` hands it on as it is, if it is
-    long enough to be a chunk of its own.
+    It may be the value of a field of record batches; ``encode_chunks`` passes it on unchanged if it
+    is long enough to be a chunk of its own.
     """
 
     __slots__ = ()
@@ -221,17 +221,17 @@ class RecordsElsewhere:
 
 
 def check_uuid(value: bytes) -> None:
-    """Refuse a uuid of another length than sixteen, which struct would pad or cut."""
+    """Refuse a uuid that is not sixteen bytes long, which struct would pad or cut."""
     if len(value) != 16:
         raise UnencodableMessage(f"a uuid of {len(value)} bytes")
 
 
 def check_bytes(value: object) -> None:
-    """Refuse what is not bytes, and a view whose length is not how many bytes it sends."""
+    """Refuse anything but bytes, and a view whose length is not its number of bytes."""
     if isinstance(value, memoryview):
         if value.itemsize != 1 or value.ndim != 1 or not value.c_contiguous:
             raise UnencodableMessage(
-                f"a view of format {value.format!r}, not one of bytes in a row"
+                f"a view of format {value.format!r}, not a contiguous one of bytes"
             )
     elif value is None:
         raise UnencodableMessage("null where null is not allowed")
@@ -240,7 +240,7 @@ def check_bytes(value: object) -> None:
 
 
 def read_unknown_tags(buffer: View, pos: int) -> tuple[tuple[tuple[int, bytes], ...], int]:
-    """Read the tagged fields of a struct that knows none."""
+    """Read the tagged fields of a struct that declares none."""
     count, pos = read_uvarint(buffer, pos)
     tags = []
     last = -1
@@ -264,7 +264,7 @@ def read_tag(buffer: View, pos: int, last: int) -> tuple[int, int, int]:
 
 
 def check_tag_end(pos: int, end: int) -> None:
-    """Refuse a tagged field that is not as long as its size says."""
+    """Refuse a tagged field whose length differs from its size."""
     if pos != end:
         raise struct.error(f"a tagged field that ends {end - pos} bytes before its size")
 
@@ -281,7 +281,7 @@ def tagged_section(
     unknown: tuple[tuple[int, bytes], ...],
     reserved: tuple[int, ...],
 ) -> bytes:
-    """Encode tagged fields, the known and the unknown mixed in ascending order."""
+    """Encode tagged fields, known and unknown ones merged in ascending order."""
     out = [uvarint(len(known) + len(unknown))]
     last = -1
     for tag, value in sorted([*known, *unknown]) if unknown else known:

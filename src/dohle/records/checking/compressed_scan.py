@@ -1,8 +1,7 @@
-"""Checking the records of a compressed batch without keeping what they decompress to.
+"""Checks the records of a compressed batch without keeping what they decompress to.
 
-The memory for it is used again and again: to be given new pages for each batch costs more than lz4
-itself. What does not fit there, or cannot be read, is decompressed in the general way, which says
-what is wrong with it.
+The memory for it is reused: getting new pages for each batch costs more than lz4 itself. Batches
+that do not fit there, or cannot be decompressed, take the slow path, which says what is wrong.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from dohle.records.compression import lz4, zstd
 from dohle.records.compression.codecs import Codec, decompress
 
 _SCRATCH_BYTES = 4 * 1024 * 1024
-#: One is used at a time, unless there are threads.
+#: One is in use at a time, unless there are threads.
 _SCRATCHES_KEPT = 2
 
-#: Each puts what it reads there and returns how many bytes; None if there is not enough room for
-#: them, or something else is wrong.
+#: Each decompresses into the buffer and returns the number of bytes; None if the buffer is too
+#: small or anything else is wrong.
 _DECOMPRESS_INTO: dict[Codec, Callable[[memoryview, memoryview], int | None]] = {
     Codec.LZ4: lz4.decompress_into,
     Codec.ZSTD: zstd.decompress_into,
@@ -30,7 +29,7 @@ _scratches: list[bytearray] = []
 def scan_compressed(
     codec: Codec, data: memoryview, count: int, base_timestamp: int, max_bytes: int
 ) -> Summary:
-    """Go through ``count`` records as ``scan_records`` does; they may grow to ``max_bytes``."""
+    """Check ``count`` records as ``scan_records`` does; they may decompress to ``max_bytes``."""
     decompress_into = _DECOMPRESS_INTO.get(codec)
     if decompress_into is None:
         return scan_records(decompress(codec, data, max_bytes), count, base_timestamp)

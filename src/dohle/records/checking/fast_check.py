@@ -1,8 +1,9 @@
-"""The batch that most producers send: nothing to put right, and no rule that asks for more.
+"""The fast path of validation: accepts the batch that most producers send.
 
-:func:`fast_check` accepts a part of what ``validation`` accepts and returns unchanged, and looks
-at the checksum too, without the objects that the general way makes. It never refuses: what it does
-not know goes the general way, which says what is wrong, or puts it right.
+:func:`fast_check` accepts a subset of the batches that ``validation`` accepts and returns
+unchanged, and verifies the checksum too, without creating the slow path's objects. It never refuses
+a batch: whatever it does not know takes the slow path, which says what is wrong with the batch or
+corrects it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dohle.records.record import NO_TIMESTAMP
 
 
 class FastCheckedBatch(NamedTuple):
-    """What a log needs to know of a batch with no flag, or just the one, beside its bytes.
+    """What a log needs to know of a batch whose only flag, if any, is the transactional one.
 
     It may be compressed.
     """
@@ -39,7 +40,7 @@ class FastCheckedBatch(NamedTuple):
     buffer: memoryview
     last_offset_delta: int
     max_timestamp: int
-    #: -1 if the producer is not idempotent; then the two below say nothing.
+    #: -1 if the producer is not idempotent; then epoch and sequence below have no meaning.
     producer_id: ProducerId
     producer_epoch: int
     base_sequence: int
@@ -47,7 +48,7 @@ class FastCheckedBatch(NamedTuple):
 
 
 def allows_fast_check(rules: ValidationRules) -> bool:
-    """Tell whether a topic's rules ask nothing that ``fast_check`` does not look at."""
+    """Tell whether ``fast_check`` covers all that a topic's rules require."""
     return (
         not rules.compacted
         and not rules.log_append_time
@@ -59,10 +60,11 @@ def allows_fast_check(rules: ValidationRules) -> bool:
 def fast_check(
     view: memoryview, rules: ValidationRules, now_ms: int, *, is_transactional: bool = False
 ) -> FastCheckedBatch | None:
-    """Return the one batch that fills ``view``, in writable memory, if all is well with it.
+    """Return the single batch that fills ``view``, which must be writable, if it is valid.
 
-    None if it has to go the general way, be it only that it belongs to a transaction and is not
-    expected to, or the other way round. The rules must be such that ``allows_fast_check``.
+    Returns None if the batch must take the slow path, be it only because it is transactional and
+    was expected not to be, or the other way round. Requires rules that ``allows_fast_check``
+    accepts.
     """
     try:
         (

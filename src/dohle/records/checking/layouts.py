@@ -1,12 +1,12 @@
-"""Small batches that are framed alike, told by the bytes that frame their records.
+"""Small batches with a known layout, recognised by the bytes that frame their records.
 
-Producers of measurements and the like send small batches with the same number of records, all of
-one size, again and again. In such batches all bytes are the same, and in the same places, but for
-keys, values and timestamps. So the second one is taken for a shape: where those bytes are, and what
-they are. A batch that has the bytes of a shape is as good as the one it was taken from, and to take
-them out and compare them is a few times faster than to follow every length. One that differs is
-scanned like any other; no shape is made of batches with headers, or of timestamps more than 63 ms
-apart.
+Producers of measurements and the like keep sending small batches with the same number of records,
+all of the same size. Such batches have the same bytes in the same places, except for keys, values
+and timestamps. So the second such batch is made into a layout: where those bytes are, and what they
+are. A batch with the bytes of a layout is as valid as the one that the layout was taken from, and
+comparing those bytes is a few times faster than following every length. A batch that differs is
+scanned like any other. Batches with headers, or with timestamps more than 63 ms apart, get no
+layout.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import NamedTuple, Self
 
 from dohle.records.varint import read_varint
 
-#: For how many records shapes are kept. With fewer there is little to gain; with more a scan, which
-#: looks at records of one size column by column, is as fast.
+#: The range of record counts for which layouts are kept. With fewer records there is little to
+#: gain; with more, a scan, which checks records of one size column by column, is just as fast.
 SAME_LAYOUT = range(3, 49)
-#: How many are kept: those of a few hundred topics.
+#: How many layouts are kept: enough for a few hundred topics.
 LAYOUTS_MAX = 512
 _EVEN = bytes(range(0, 0x100, 2))
 
-#: By number of records and size; None if it was seen once. When it is full it begins anew.
+#: By record count and size; None if it was seen once. It is emptied when it is full.
 _layouts: dict[tuple[int, int], Layout | None] = {}
 
 
@@ -37,18 +37,18 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, records: bytes, count: int) -> Self | None:
-        """Find the shape of records that are known to be good; None if they are not that simple."""
+        """Return the layout of records known to be valid; None if they are not that simple."""
         frames, deltas = [], []
         position = behind = 0
         has_null_key = False
         for _ in range(count):
-            layout = _layout(records, position)
+            layout = _record_layout(records, position)
             if layout is None:
                 return None
             key_size, value_size = max(layout.key_size, 0), layout.value_size
             has_null_key |= layout.key_size < 0
-            # The last byte of a record, its number of headers, goes with what follows. Attributes
-            # and the delta, a byte each, are passed over.
+            # The last byte of a record, its number of headers, is compared together with what
+            # follows. Attributes and delta, a byte each, are skipped.
             frames.append(f"{behind + layout.head_size}s2x")
             if key_size:
                 frames.append(f"{layout.before_key_size}s{key_size}x{layout.before_value_size}s")
@@ -62,19 +62,19 @@ class Layout(NamedTuple):
         return cls(framing, framing.unpack(records), struct.Struct("".join(deltas)), has_null_key)
 
     def timestamp_deltas(self, records: bytes | memoryview) -> tuple[int, int] | None:
-        """Return the smallest and the largest delta of a batch of this shape; None if it is not."""
+        """Return the smallest and largest delta of a batch; None if it has another layout."""
         if self.frames.unpack(records) != self.expected:
             return None
         deltas = self.deltas.unpack(records)
         low, high = min(deltas), max(deltas)
-        # One byte holds what is even if it is not negative; more than one if it is negative itself.
+        # As signed bytes, those of longer varints are negative; an odd one is a negative delta.
         if low < 0 or (high and bytes(deltas).translate(None, _EVEN)):
             return None
         return low >> 1, high >> 1
 
 
-class _Layout(NamedTuple):
-    """Where the parts of a record are."""
+class _RecordLayout(NamedTuple):
+    """The positions of a record's parts."""
 
     head_size: int
     before_key_size: int
@@ -84,7 +84,7 @@ class _Layout(NamedTuple):
     end: int
 
 
-def _layout(records: bytes, start: int) -> _Layout | None:
+def _record_layout(records: bytes, start: int) -> _RecordLayout | None:
     _, attributes_at = read_varint(records, start)
     timestamp_at = attributes_at + 1
     if records[timestamp_at] & 0x80:
@@ -96,7 +96,7 @@ def _layout(records: bytes, start: int) -> _Layout | None:
     end = value_at + max(value_size, 0)
     if records[end]:
         return None  # it has headers
-    return _Layout(
+    return _RecordLayout(
         attributes_at - start,
         key_at - timestamp_at - 1,
         key_size,
@@ -107,28 +107,28 @@ def _layout(records: bytes, start: int) -> _Layout | None:
 
 
 def find_layout(count: int, size: int) -> Layout | None:
-    """Return the shape that a batch of so many records and bytes may have."""
+    """Return the layout that a batch of this record count and size may have."""
     return _layouts.get((count, size))
 
 
 def forget_layout(count: int, size: int) -> None:
-    """Let go of a shape that a batch did not have: there may be another one now."""
+    """Drop a layout that a batch turned out not to have: it may have a different one now."""
     # Another thread may have done so.
     _layouts.pop((count, size), None)
 
 
 def forget_all() -> None:
-    """Let go of all shapes."""
+    """Drop all layouts."""
     _layouts.clear()
 
 
 def number_of_layouts() -> int:
-    """Return how many are kept, with those that may become some."""
+    """Return how many are kept, including candidates seen once."""
     return len(_layouts)
 
 
 def remember_layout(records: bytes | memoryview, count: int) -> None:
-    """Take note of a good batch, most likely of records of one size, with deltas from zero on."""
+    """Remember a valid batch, whose records probably have one size and deltas from zero on."""
     place = count, len(records)
     if place in _layouts:
         _layouts[place] = Layout.of(bytes(records), count)

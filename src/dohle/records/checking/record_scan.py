@@ -1,15 +1,15 @@
-"""Checking the records of a batch v2 without making them.
+"""Checks the records of a format 2 batch without creating record objects.
 
-A leader looks at every record it takes, and in Python that is the dearest part of taking it. So
-nothing is built here: :func:`scan_records` follows the lengths, refuses exactly what
-:func:`dohle.records.record.decode_records` refuses, and returns a summary from which a leader sees
+A leader checks every record that it accepts, and in Python that is the most expensive part of
+accepting it. So nothing is built here: :func:`scan_records` follows the lengths, refuses exactly
+what :func:`dohle.records.record.decode_records` refuses, and returns a summary that tells a leader
 whether it has to look closer.
 
 Producers often send records of one size, and then the same byte of every record lies a fixed stride
-apart. A strided slice takes such a column out at once, so a run of equal records is checked column
-by column, many times faster than one by one. It is exact: a run goes on only as long as every byte
-that frames a record is the one it must be, and what is in doubt is scanned singly. Slices of views
-are slow, so records are looked at in the memory that a view shows a part of.
+apart. A strided slice extracts such a column at once, so a run of equal records is checked column
+by column, many times faster than one by one. It is exact: a run continues only as long as every
+byte that frames a record has its only valid value, and anything doubtful is scanned singly. Slices
+of views are slow, so records are read in the memory that a view shows a part of.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from dohle.records.varint import (
     read_varlong,
 )
 
-#: A run is tried after this many records of one size in a row.
+#: A run is tried after this many consecutive records of one size.
 _ALIKE_MIN = 4
 #: Trying costs as much as scanning about this many records singly: no run is tried for fewer.
 _RUN_MIN = 20
 #: After a run this many records are scanned singly; each run that was shorter than that doubles it.
 _PAUSE_MIN = 16
-#: By how much records of one size may grow, each: an offset delta and a length of one byte more.
+#: How much records of one size may grow, each: an offset delta and a length of one byte more.
 _GROWTH_MAX = 2
-#: The most records in a run: bounds what the columns take.
+#: The most records in a run: bounds the memory of the columns.
 _RUN_MAX = 4096
-#: Varints grow by a byte at each of the first offset deltas; behind the last no run is tried.
+#: Varints grow by a byte at each of the first offset deltas; after the last no run is tried.
 _WIDTH_BOUNDS = (64, 8192, 65536)
 #: The longest varint and varlong, in bytes.
 _VARINT_SIZE_MAX, _VARLONG_SIZE_MAX = 5, 10
 _ONE_BYTE = bytes(range(0x80))
 _EVEN = bytes(range(0, 0x100, 2))
-#: The most bytes of a timestamp delta in a run: as many as one number of 64 bits takes.
+#: The most bytes of a timestamp delta in a run: as many as a 64-bit number has.
 _DELTA_SIZE_MAX = 8
 
 
@@ -64,14 +64,14 @@ class Summary(NamedTuple):
     has_null_key: bool
 
 
-#: A record that those behind it may be like: where it is, its size, and where there begin its
-#: timestamp and offset deltas, where its key's length begins and ends, and its value's. It is made
-#: too often for a class.
+#: A record that the ones after it may resemble: its position and size, and within it where the
+#: timestamp and offset deltas begin, where its key's length begins and ends, and its value's. It is
+#: created too often to be a class.
 _Template = tuple[int, int, int, int, int, int, int, int]
 
 
 def scan_records(records: bytes | memoryview, count: int, base_timestamp: int) -> Summary:
-    """Go through ``count`` records, which must fill ``records``; InvalidRecord if they do not."""
+    """Check ``count`` records, which must fill ``records`` exactly; else InvalidRecord."""
     total = len(records)
     shape = find_layout(count, total)
     deltas = None if shape is None else shape.timestamp_deltas(records)
@@ -94,7 +94,7 @@ def scan_records(records: bytes | memoryview, count: int, base_timestamp: int) -
 def _follow_records(records: bytes | memoryview, count: int) -> tuple[int, int, bool, bool, int]:
     """Follow all lengths; return what a ``Summary`` needs, and the size of the last record.
 
-    Instead of timestamps there are the smallest and the largest delta. This is written out like
+    Instead of timestamps it returns the smallest and the largest delta. This is written out like
     ``decode_records``, and for the same reason: calls cost too much. Here varints of two bytes are
     read in place as well: records of mixed sizes are full of them.
     """
@@ -168,7 +168,7 @@ def _follow_records(records: bytes | memoryview, count: int) -> tuple[int, int, 
             if length > 0:
                 position += length
             if headers := data[position]:
-                # They cannot end where they must if they reach behind the record.
+                # If they reach past the record, they cannot end where they must.
                 rest = bytes(data[position:record_end])
                 position += decode_headers(rest, 0, len(rest))[1]
             else:
@@ -191,8 +191,8 @@ def _follow_records(records: bytes | memoryview, count: int) -> tuple[int, int, 
             previous_size = size
             alike = 1
             left = count - index
-            # At the start and behind a bound, if all that are left have about this size, they may
-            # well be like this one.
+            # At the start and after a bound, if all remaining records have about this size, they
+            # are probably like this one.
             if (
                 index != try_at + 1
                 or headers
@@ -206,7 +206,7 @@ def _follow_records(records: bytes | memoryview, count: int) -> tuple[int, int, 
         pause = _PAUSE_MIN if found > pause else pause * 2
         index += found
         position += found * size
-        # Behind a bound the next are most likely alike again, if a byte longer.
+        # After a bound the next ones are probably alike again, if a byte longer.
         is_cut = found == _RUN_MAX or index in _WIDTH_BOUNDS
         try_at = index if is_cut else index + pause
     if position != end:
@@ -215,7 +215,7 @@ def _follow_records(records: bytes | memoryview, count: int) -> tuple[int, int, 
 
 
 def scan_frames(records: bytes | memoryview, count: int) -> int:
-    """Follow the records' lengths only: there must be ``count``, and they must fill ``records``.
+    """Follow only the records' lengths: there must be ``count``, and they must fill ``records``.
 
     Returns where the last one starts.
     """
@@ -265,10 +265,10 @@ def scan_frames(records: bytes | memoryview, count: int) -> int:
 
 
 def _memory(records: bytes | memoryview) -> tuple[bytes | bytearray, int, int]:
-    """Return what is quickest to look into, and where in it the records begin and end.
+    """Return the memory that is fastest to read, and where in it the records begin and end.
 
-    That is the memory of a receive buffer, of which a view shows a part; else a copy. What lies
-    behind the end may be looked at as well, but no record that reaches there is taken for one.
+    That is the memory of a receive buffer, of which a view shows a part; else a copy. Bytes past
+    the end may be read as well, but no record that reaches there is accepted.
     """
     if not isinstance(records, memoryview):
         return records, 0, len(records)
@@ -280,9 +280,9 @@ def _memory(records: bytes | memoryview) -> tuple[bytes | bytearray, int, int]:
 
 
 def _same(data: bytes | bytearray, places: Iterable[int], stride: int, found: int) -> int:
-    """Tell how often the bytes at some places are the same again, a stride behind, and so on.
+    """Count how often the bytes at some positions repeat, each time one stride further on.
 
-    ``found`` says how often to look.
+    ``found`` is the most that is counted.
     """
     for at in places:
         column = data[at + stride : at + stride * found + 1 : stride]
@@ -302,9 +302,9 @@ def _scan_run(
     low: int,
     high: int,
 ) -> tuple[int, int, int]:
-    """Check how many records behind the template, the next with ``index``, are framed like it.
+    """Count the records after the template, from ``index`` on, that are framed like it.
 
-    Returns that number, and the smallest and the largest timestamp delta with theirs.
+    Returns that number, and the given extremes of the timestamp delta extended by theirs.
     """
     start, size, timestamp_at, offset_at, key_at, key_end, value_at, value_end = template
     first = start + size
@@ -315,7 +315,7 @@ def _scan_run(
     found = min(_RUN_MAX, count - index, bound - index, (end - first) // size)
     if found <= 0:
         return 0, low, high
-    # What is the same in each record: its length, its key's, its value's, and no headers.
+    # The bytes common to all records: the lengths of record, key and value, and no headers.
     places = (
         *range(start, timestamp_at - 1),
         *range(key_at, key_end),
@@ -333,7 +333,7 @@ def _scan_run(
         at += 1
     columns = [data[at + size : stop : size] for at in range(timestamp_at, offset_at)]
     if len(columns) == 1 and columns[0] == data[timestamp_at:offset_at] * found:
-        # All have the template's, which is known.
+        # All have the template's delta, which is known.
         return found, low, high
     deltas = _extreme_deltas(columns)
     if not deltas:
@@ -342,10 +342,10 @@ def _scan_run(
 
 
 def _extreme_deltas(columns: list[bytes | bytearray]) -> list[int]:
-    """Return some of a run's timestamp deltas, among them the smallest and the largest.
+    """Return some of a run's timestamp deltas, including the smallest and the largest.
 
-    The columns are the deltas' first bytes, their second and so on. None is returned if a delta
-    does not end with the last column, or if they are too long.
+    The columns are the deltas' first bytes, their second bytes and so on. Returns None if a delta
+    does not end with the last column, or if the deltas are too long.
     """
     *firsts, last = columns
     found, width = len(last), len(columns)
@@ -355,8 +355,8 @@ def _extreme_deltas(columns: list[bytes | bytearray]) -> list[int]:
         return []
     if all(column == column[:1] * found for column in columns):
         return [read_varlong(b"".join(column[:1] for column in columns), 0)[0]]
-    # Read with the last byte as the highest, varints of one width come in the order of what they
-    # hold. That is even and grows with the delta, or odd and falls with it if that is negative.
+    # Read with the last byte as the highest, varints of one width sort like the values they hold. A
+    # value is even and grows with the delta, or odd and falls with it if the delta is negative.
     numbers: Collection[int] = set(last)
     if firsts:
         rows = bytearray(_DELTA_SIZE_MAX * found)
@@ -372,14 +372,14 @@ def _extreme_deltas(columns: list[bytes | bytearray]) -> list[int]:
 
 @cache
 def _offset_columns(bound: int) -> tuple[bytes, ...]:
-    """Return the first byte, the second and so on of the offset deltas below a width bound.
+    """Return the first bytes, the second bytes and so on of the offset deltas below a width bound.
 
-    What stands for deltas of a smaller width is not looked up and has no meaning.
+    The entries for deltas of a smaller width are never looked up and have no meaning.
     """
     columns = []
     width = len(encode_varint(bound - 1))
     for at in range(width):
-        # A delta is doubled by the zig-zag: the first byte holds six bits of it, the others seven.
+        # Zig-zag doubles a delta: the first byte holds six bits of it, the others seven.
         step, times = (2, 1) if at == 0 else (1, 64 << 7 * (at - 1))
         more = 0x80 if at < width - 1 else 0
         values = range(0, 0x80, step)[: bound // times]
@@ -389,12 +389,12 @@ def _offset_columns(bound: int) -> tuple[bytes, ...]:
 
 
 def _read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
-    """Read a varint that is longer than nearly all."""
+    """Read a varint that is longer than almost all."""
     value, width = read_varint(bytes(data[position : position + _VARINT_SIZE_MAX]), 0)
     return value, position + width
 
 
 def _read_varlong(data: bytes | bytearray, position: int) -> tuple[int, int]:
-    """Read a varlong that is longer than nearly all."""
+    """Read a varlong that is longer than almost all."""
     value, width = read_varlong(bytes(data[position : position + _VARLONG_SIZE_MAX]), 0)
     return value, position + width

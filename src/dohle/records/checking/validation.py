@@ -1,23 +1,23 @@
-"""What a leader checks in a client's batch before it takes it, and what it puts right.
+"""What a leader checks in a client's batch before it appends it, and what it corrects.
 
-:func:`produced_batch` takes the batch out of a request; :func:`validate_batch` holds it against the
-topic's rules and returns the batch to append. That is nearly always the same one. Refused are: a
-record that does not parse, a number of records other than the header says, a record without a key
-in a compacted topic, and a timestamp out of bounds. Put right are: a wrong largest timestamp in the
-header (in place), offset deltas that do not count from zero (the batch is built anew), a codec
-other than the topic's (built anew).
+:func:`produced_batch` takes the batch out of a request; :func:`validate_batch` checks it against
+the topic's rules and returns the batch to append, which is almost always the same one. Refused are:
+a record that does not parse, a number of records that differs from the header's, a record without a
+key in a compacted topic, and a timestamp out of bounds. Corrected are: a wrong largest timestamp in
+the header (in place), offset deltas that do not count from zero (the batch is rebuilt), a codec
+other than the topic's (rebuilt).
 
-A batch that claims LogAppendTime gives all its records one timestamp, the header's largest. Where
-timestamps are the producer's to set it is taken at its word, and then marked as CreateTime; but
-without a timestamp, and where the broker sets them, it is refused.
+A batch that claims LogAppendTime gives all its records one timestamp, the header's largest. In a
+topic with CreateTime that timestamp is accepted, and the batch is then marked as CreateTime; but
+without a timestamp, and in a topic with LogAppendTime, it is refused.
 
-All errors of the records of a batch are told together (KIP-467). Damage on the way has its own
-code, because only that is worth sending again: so before anything is refused or changed the
-checksum is computed, unless the batch is one that could not be taken undamaged either: its base
-offset or its size forbids it. Where nothing is, the log computes it when it appends, and stamps
+All errors of a batch's records are reported together (KIP-467). Damage in transit has its own code,
+because only then is it worth sending the batch again: so before anything is refused or changed the
+checksum is verified, except for a batch whose base offset or size is refused in any case. If
+nothing is refused or changed, the log verifies the checksum when it appends, and stamps
 LogAppendTime; neither is done twice.
 
-One rule is stricter than Kafka 4.2: wrong offset deltas are put right in uncompressed batches too.
+One rule is stricter than Kafka 4.2: wrong offset deltas are corrected in uncompressed batches too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ZSTD_VERSION_MIN = 7
 
 
 class Depth(Enum):
-    """How closely records are looked at when no rule asks for more."""
+    """How closely records are checked when no rule requires more."""
 
     EVERY_RECORD = "every_record"
     """Every record is checked, and compressed batches are decompressed for it, as Kafka does."""
@@ -62,7 +62,7 @@ class Depth(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ValidationRules:
-    """A topic's rules for what it takes, under Kafka's names."""
+    """A topic's rules for the batches it accepts, under Kafka's names."""
 
     compacted: bool = False
     log_append_time: bool = False
@@ -84,14 +84,14 @@ class RecordErrors(KafkaError):
         super().__init__(
             code, f"{len(record_errors)} records were refused; the first, record {index}: {text}"
         )
-        #: For each, its place in the batch and what is wrong with it.
+        #: For each refused record, its index in the batch and what is wrong with it.
         self.record_errors = record_errors
 
 
 def produced_batch(records: memoryview | bytes | None, version: int) -> RecordBatch:
-    """Return the one batch that a Produce request of version 3 or later may hold for a partition.
+    """Return the single batch that a Produce request (version 3 or later) holds for a partition.
 
-    Bytes behind it that are no whole batch are left out.
+    Trailing bytes that are not a whole batch are ignored.
     """
     view = memoryview(records or b"")
     try:
@@ -115,7 +115,7 @@ def produced_batch(records: memoryview | bytes | None, version: int) -> RecordBa
 
 
 def _check_size(batch: RecordBatch, max_message_bytes: int) -> None:
-    """Check what needs no checksum: a batch of another offset or size is no better undamaged."""
+    """Check what needs no checksum: a wrong base offset or size is refused even if undamaged."""
     if batch.base_offset != 0:
         raise InvalidRecord(f"the base offset is {batch.base_offset}, not 0")
     if batch.size > max_message_bytes:
@@ -136,9 +136,10 @@ def _check_header(batch: RecordBatch) -> None:
 
 
 def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> RecordBatch:
-    """Return the batch that the log shall append: this one, put right in place, or a new one.
+    """Return the batch to append: this one, corrected in place if need be, or a new one.
 
-    A KafkaError says why it is refused; :class:`RecordErrors` if it is for single records.
+    A KafkaError says why the batch is refused; :class:`RecordErrors` if single records are the
+    reason.
     """
     _check_size(batch, rules.max_message_bytes)
     try:
@@ -156,7 +157,7 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
     except KafkaError as error:
         batch.ensure_valid()
         if isinstance(error, CorruptBatch):
-            # The bytes are those that were sent, so sending them again would not help.
+            # The bytes are what was sent, so sending them again would not help.
             raise InvalidRecord(f"the records cannot be read: {error.args[0]}") from error
         raise
     if _summary_asks_for_records(batch, summary, rules, now_ms):
@@ -182,7 +183,7 @@ def _scan(batch: RecordBatch, codec: Codec, rules: ValidationRules) -> Summary:
 
 
 def _header_asks_for_records(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> bool:
-    """Tell whether the rules need what only the records know, or are broken by the header."""
+    """Tell whether the rules need to see the records, or the header breaks a rule."""
     if rules.compacted or batch.attributes & LOG_APPEND_TIME_FLAG:
         return True
     return not rules.log_append_time and (
@@ -192,7 +193,7 @@ def _header_asks_for_records(batch: RecordBatch, rules: ValidationRules, now_ms:
 
 
 def _has_good_frames(batch: RecordBatch) -> bool:
-    """Follow the records' lengths; False if the offsets inside have to be put right."""
+    """Follow the records' lengths; False if their offsets have to be corrected."""
     count = batch.record_count
     data = batch.records_buffer
     last = scan_frames(data, count)
@@ -213,12 +214,12 @@ def _summary_asks_for_records(
 
 
 def _claimed_append_time(batch: RecordBatch) -> int | None:
-    """Return the timestamp of all records, if the producer says that it is one for all."""
+    """Return the timestamp of all records, if the producer claims LogAppendTime."""
     return batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_FLAG else None
 
 
 def _refuse_records(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> None:
-    """Raise what is wrong with single records, if anything is."""
+    """Raise an error for single records that break a rule."""
     claimed = _claimed_append_time(batch)
     earliest = now_ms - rules.timestamp_before_max_ms
     latest = now_ms + rules.timestamp_after_max_ms
@@ -233,7 +234,7 @@ def _refuse_records(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> 
         elif rules.log_append_time or timestamp == NO_TIMESTAMP:
             if claimed is not None:
                 code = ErrorCode.INVALID_TIMESTAMP
-                errors.append((index, "the time of the append is not the producer's to set"))
+                errors.append((index, "a producer must not set LogAppendTime"))
         elif not earliest <= timestamp <= latest:
             code = ErrorCode.INVALID_TIMESTAMP
             errors.append((index, f"timestamp {timestamp} is not within {earliest} to {latest}"))
@@ -242,7 +243,7 @@ def _refuse_records(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> 
 
 
 def _rebuilt(batch: RecordBatch, codec: Codec, rules: ValidationRules) -> RecordBatch:
-    """Build the batch anew: same records, same producer, offsets from zero, the given codec."""
+    """Rebuild the batch: same records, same producer, offsets from zero, the given codec."""
     builder = BatchBuilder(
         codec=codec,
         level=None if rules.codec is None else rules.level,

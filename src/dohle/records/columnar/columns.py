@@ -1,8 +1,8 @@
 """The columns of Spark's Kafka source as Arrow arrays.
 
-Spark takes the plain types only, no views into a buffer, so keys and values are copied once: they
-and what lies between them are seen as one array of the whole buffer, of which every other element
-is taken. That is one call, and about as fast as copying memory.
+Spark accepts only the plain types, no views into a buffer, so keys and values are copied once: the
+whole buffer is viewed as one array that alternates between them and the bytes in between, and every
+other element is taken. That is one call, and about as fast as copying memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dohle.records.varint import INT64_MAX, INT64_MIN
 _US_PER_MS = 1000
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-#: Spark names the elements of an array so, and compares schemas by that.
+#: Spark gives the elements of an array this name, and compares schemas by it.
 HEADERS_TYPE = pa.list_(pa.field("element", HEADER_TYPE))
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
 
@@ -39,7 +39,7 @@ SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
 
 
 def binary_column(buffer: pa.Buffer, slices: Slices) -> pa.Array:
-    """Copy some fields out of a buffer, in which they lie in their order."""
+    """Copy fields out of a buffer that holds them in order."""
     size = len(slices.at)
     is_null = slices.lengths < 0
     nulls = int(np.count_nonzero(is_null))
@@ -61,26 +61,26 @@ def binary_column(buffer: pa.Buffer, slices: Slices) -> pa.Array:
 
 
 def int_column(values: Ints) -> pa.Array:
-    """Make 64-bit numbers a column, without copying them."""
+    """Turn 64-bit numbers into a column, without copying them."""
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)], 0)
 
 
 def timestamp_column(milliseconds: Ints) -> pa.Array:
-    """Make Kafka's timestamps Spark's, which are in microseconds."""
+    """Turn Kafka's timestamps into Spark's, which are in microseconds."""
     check_timestamps(int(milliseconds.min(initial=0)), int(milliseconds.max(initial=0)))
     microseconds = pa.py_buffer(milliseconds * _US_PER_MS)
     return pa.Array.from_buffers(TIMESTAMP_TYPE, len(milliseconds), [None, microseconds], 0)
 
 
 def check_timestamps(*milliseconds: int) -> None:
-    """Refuse timestamps that are beyond what Spark can hold, as its own Kafka source does."""
+    """Refuse timestamps that Spark cannot hold, as its own Kafka source does."""
     for timestamp in milliseconds:
         if not INT64_MIN <= timestamp * _US_PER_MS <= INT64_MAX:
             raise InvalidRecord(f"the timestamp {timestamp} is too large in microseconds")
 
 
 def headers_column(buffer: pa.Buffer, headers: Headers, counts: Ints) -> pa.Array:
-    """Copy the headers out of a buffer; ArrowInvalid if a key is no UTF-8."""
+    """Copy the headers out of a buffer; ArrowInvalid if a key is not UTF-8."""
     size = len(counts)
     has_headers = counts > 0
     if not has_headers.any():
@@ -99,13 +99,13 @@ def headers_column(buffer: pa.Buffer, headers: Headers, counts: Ints) -> pa.Arra
 
 
 def headers_of_records(headers: Sequence[tuple[Header, ...]]) -> pa.Array:
-    """Make the headers of records that were read one by one a column."""
+    """Turn the headers of records that were read one by one into a column."""
     rows = [[{"key": key, "value": value} for key, value in row] or None for row in headers]
     return pa.array(rows, HEADERS_TYPE)
 
 
 def same_column(value: str | int, size: int) -> pa.Array:
-    """Make a column of one text or 32-bit number."""
+    """Make a column that repeats one text or 32-bit number."""
     type = pa.string() if isinstance(value, str) else pa.int32()
     return pa.repeat(pa.scalar(value, type), size)
 

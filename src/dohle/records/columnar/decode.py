@@ -1,10 +1,10 @@
 """From the bytes that Fetch returns to Arrow batches with the columns of Spark's Kafka source.
 
-Batches are looked at one by one: is the checksum right, was its transaction aborted, has it an
-offset that is wanted. The records of many are then read together, since what is done for a group
-costs the same whether it has a hundred records or ten thousand. What cannot be read together, old
-message formats among it, is read by :mod:`dohle.records` one by one: either way the result is what
-its reader gives, or its error.
+Batches are examined one by one: is the checksum right, was the transaction aborted, does it have an
+offset that is wanted. The records of many are then read together, since the work for a group costs
+the same whether it has a hundred records or ten thousand. Batches that cannot be read together,
+such as old message formats, are read by :mod:`dohle.records` one by one: either way the result is
+what its reader returns, or its error.
 
 Memory is bounded: a group is closed before it grows beyond a few MiB, and one batch never
 decompresses to more than the caller allows.
@@ -53,7 +53,7 @@ __all__ = ["Decoding", "decode_records", "schema"]
 GROUP_BYTES_MAX = 2 * 1024 * 1024
 #: The most rows of an Arrow batch.
 ROWS_MAX = 32 * 1024
-#: Base offsets and timestamps up to this large can be added to any delta that is read together.
+#: Base offsets and timestamps up to this size can be added to any delta that is read together.
 _BASE_MAX = 1 << 62
 
 
@@ -88,12 +88,12 @@ def decode_records(
 class Decoding:
     """The records that Fetch returned, from one offset up to another, as Arrow batches.
 
-    ``data`` has whole batches, and maybe a part of another. Control records are left out, and if
-    ``aborted`` says which transactions were (producer id, first offset), their records.
+    ``data`` has whole batches, and maybe a part of another. Control records are left out, and so
+    are the records of the transactions in ``aborted`` (producer id, first offset).
 
-    Bytes that are no batch, a wrong checksum and records that break the format are refused by the
-    errors of :mod:`dohle.records.errors`, a batch that does not even fit into ``data`` by
-    MESSAGE_TOO_LARGE. Headers that are not asked for are not looked at.
+    Bytes that are not a batch, a wrong checksum and records that break the format raise the errors
+    of :mod:`dohle.records.errors`, a batch that does not fit into ``data`` MESSAGE_TOO_LARGE.
+    Headers that were not asked for are not examined.
     """
 
     def __init__(
@@ -116,8 +116,8 @@ class Decoding:
         self._aborted = aborted
         self._include_headers = include_headers
         self._decompressed_bytes_max = decompressed_bytes_max
-        #: Behind all that was looked at so far; when all was, the offset to fetch next. That may
-        #: lie behind the end offset.
+        #: The offset after everything examined so far; at the end, the offset to fetch next. That
+        #: may be past the end offset.
         self.next_offset = start_offset
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -137,7 +137,7 @@ class Decoding:
         yield from self._rows_of(group)
 
     def _wanted(self) -> Iterator[Batch]:
-        """Choose the batches that have records to give out."""
+        """Choose the batches that have wanted records."""
         transactions = None
         if self._aborted is not None:
             transactions = AbortedTransactions(
@@ -148,7 +148,7 @@ class Decoding:
             is_any_whole = True
             batch.ensure_valid()
             is_new_format = isinstance(batch, RecordBatch)
-            # Of an old format that would have to be decompressed to know where it begins.
+            # A batch of an old format would have to be decompressed to know where it begins.
             if is_new_format and batch.base_offset >= self._end_offset:
                 self.next_offset = max(self.next_offset, batch.base_offset)
                 return
@@ -163,12 +163,12 @@ class Decoding:
         if len(self._data) and not is_any_whole:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"the batch at offset {self._start_offset} of {self._topic}-{self._partition} does "
-                f"not fit into {len(self._data)} bytes: fetch more at once",
+                f"the batch at offset {self._start_offset} of {self._topic}-{self._partition} "
+                f"does not fit into {len(self._data)} bytes: raise the fetch size",
             )
 
     def _rows_of(self, group: _Group) -> Iterator[pa.RecordBatch]:
-        """Decode a group in whichever way it can be."""
+        """Decode a group, together if possible, else record by record."""
         if not group.batches:
             return
         try:
@@ -179,7 +179,7 @@ class Decoding:
             yield from rows
 
     def _read_together(self, group: _Group) -> Iterator[pa.RecordBatch]:
-        """Read the records of some batches together.
+        """Read the records of several batches together.
 
         Any error says only that they have to be read singly: Unusual, InvalidRecord if Spark has no
         such timestamp, though maybe nobody asked for that record, ArrowInvalid for header keys.
@@ -214,7 +214,7 @@ class Decoding:
                 yield rows
 
     def _read_singly(self, batches: Iterable[Batch]) -> Iterator[pa.RecordBatch]:
-        """Read the records of some batches one by one."""
+        """Read the records of several batches one by one."""
         records: list[Record] = []
         types: list[TimestampType] = []
         size = 0
@@ -253,7 +253,7 @@ class Decoding:
 
 
 class _Group:
-    """Some batches, and where their records will be when all are put together."""
+    """Several batches, and where their records will be when all are put together."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
@@ -270,7 +270,7 @@ class _Group:
 
 
 class _Described:
-    """What the headers of some batches say about their records."""
+    """What the headers of several batches say about their records."""
 
     def __init__(self, group: _Group) -> None:
         headers = [batch for batch in group.batches if isinstance(batch, RecordBatch)]

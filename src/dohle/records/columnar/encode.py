@@ -1,12 +1,12 @@
-"""Columns of rows into the records of batches, with Arrow and numpy instead of a loop over rows.
+"""From columns of rows to the records of batches, with Arrow and numpy instead of a loop over rows.
 
-Each record is put together from pieces: what comes before its key, the key, the length of its
-value, the value, the headers. The numbers among them are varints, which are computed for all rows
-at once; then Arrow joins the pieces of each row, and the joined column's memory is the records of
-all batches, one after the other.
+Each record is assembled from pieces: what comes before its key, the key, the length of its value,
+the value, the headers. The numbers among them are varints, which are computed for all rows at once;
+then Arrow joins the pieces of each row, and the memory of the joined column is the records of all
+batches, one after the other.
 
 Numbers pass between Arrow and numpy as memory: Arrow's own conversions import pandas, which would
-double the time that a worker process takes to start.
+double the start-up time of a worker process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def lengths_of(column: pa.Array) -> Ints:
 
 
 def numbers_of(column: pa.Array, for_null: int = 0) -> Ints:
-    """Return the numbers of a column of whole numbers or of truths, which cannot be written to."""
+    """Return the numbers of an integer or boolean column, as a read-only array."""
     column = column.cast(pa.int64())
     rows = len(column)
     if not rows:
@@ -71,7 +71,7 @@ def encode_records(
 ) -> tuple[memoryview, Ints]:
     """Return the records of batches that begin at these rows, and where each row's record begins.
 
-    One more place is returned: where the last record ends.
+    The list of positions has one more entry: where the last record ends.
     """
     rows = len(values)
     sizes = np.diff(np.append(starts, rows))
@@ -107,7 +107,7 @@ def encode_records(
 
 
 def encode_header_column(column: pa.Array) -> pa.Array:
-    """Return each row's headers as they are written, a loop over those that have some."""
+    """Encode each row's headers, in a loop over the rows that have some."""
     encoded = [
         b"\x00"
         if not headers
@@ -118,7 +118,7 @@ def encode_header_column(column: pa.Array) -> pa.Array:
 
 
 def partitions_of_keys(keys: pa.Array, partitions: int) -> Ints:
-    """Return the partition of each key as Kafka's producers choose it; any number for null."""
+    """Return the partition that Kafka's producers choose for each key; any number for null."""
     return (murmur2_of(keys) & 0x7FFFFFFF).astype(np.int64) % partitions
 
 

@@ -1,13 +1,13 @@
-"""Reading many records of format 2 at once: where their fields are, as numpy arrays.
+"""Reads many records of format 2 at once: the positions of their fields, as numpy arrays.
 
-The records of several batches lie in one buffer. Only the chain of their lengths has to be followed
-record by record, and even that not where records of one size follow each other; every field is then
-read for all records together, one gather of bytes for each.
+The records of several batches are in one buffer. Only the chain of their lengths has to be followed
+record by record, and not even that where consecutive records have one size; every field is then
+read for all records together, with one gather of bytes for each.
 
-What is found here is right, or :class:`Unusual` is raised: then nothing is said about the records,
-and :mod:`dohle.records` has to look at them one by one. That is so for records that break the
-format, and for a few that keep it in ways no producer does (a varint of nine bytes, say). So
-nothing is explained here: the reader of records knows best what is wrong.
+The result is right, or :class:`Unusual` is raised: then nothing is known about the records, and
+:mod:`dohle.records` has to read them one by one. That happens for records that break the format,
+and for a few that keep it in ways no producer does (a varint of nine bytes, say). So nothing is
+explained here: the reader of records knows best what is wrong.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dohle.records.varint import read_varint
 
 Ints = npt.NDArray[np.int64]
 
-#: What must lie behind the records of a buffer: a varint is read as a word of eight bytes.
+#: The padding after the records of a buffer: a varint is read as a word of eight bytes.
 PADDING = bytes(8)
-#: What a record takes that has nothing in it.
+#: The size of a record with nothing in it.
 RECORD_SIZE_MIN = 7
 
 #: A run of equal sizes is worth looking for if it is at least this long.
@@ -38,8 +38,8 @@ _HEADERS_MAX = 64
 #: The widest varint of 32 bits.
 _VARINT_SIZE_MAX = 5
 
-#: The size of a record by the first byte of its length: all of it if that is the only one, else
-#: without what the second byte adds. A negative length leads out of any buffer.
+#: The size of a record by the first byte of its length: the whole size if that is the only byte,
+#: else without what the second byte adds. A negative length leads out of any buffer.
 _SIZES = tuple(
     1 << 40 if byte & 1 else (byte & 0x7F) // 2 + (1 if byte < 0x80 else 2) for byte in range(0x100)
 )
@@ -48,7 +48,7 @@ _WORD = np.dtype("<u8")
 _STOP_BITS = np.uint64(0x8080808080808080)
 _VALUE_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
 _ONE = np.uint64(1)
-#: How seven-bit groups are moved together: pairs of groups, pairs of pairs, pairs of those.
+#: How seven-bit groups are merged: pairs of groups, pairs of pairs, pairs of those.
 _JOINS = tuple(
     (np.uint64(low), np.uint64(high), np.uint64(shift))
     for low, high, shift in (
@@ -64,7 +64,7 @@ class Unusual(Exception):
 
 
 class Span(NamedTuple):
-    """Where in the buffer a batch's records begin and end, and how many they are."""
+    """Where in the buffer a batch's records begin and end, and how many there are."""
 
     begin: int
     end: int
@@ -72,7 +72,7 @@ class Span(NamedTuple):
 
 
 class Memory:
-    """A buffer of records with padding behind them, seen as bytes and as words at every byte."""
+    """A buffer of records with padding after them, seen as bytes and as words at every byte."""
 
     __slots__ = ("data", "octets", "words")
 
@@ -85,7 +85,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Where some fields are in the buffer; a negative length says that there is none."""
+    """The positions of some fields in the buffer; a negative length means null."""
 
     at: Ints
     lengths: Ints
@@ -114,7 +114,7 @@ class Headers:
 
 
 def record_starts(data: bytes, spans: Iterable[Span]) -> Ints:
-    """Follow the lengths of all batches' records; behind the last of each its batch must end."""
+    """Follow the lengths of all batches' records; the last of each must end with its batch."""
     pieces: list[Ints] = []
     starts: list[int] = []
     singly = _SINGLY_MIN
@@ -144,9 +144,9 @@ def record_starts(data: bytes, spans: Iterable[Span]) -> Ints:
 
 
 def _run(data: bytes, position: int, end: int, left: int) -> tuple[int, int]:
-    """Tell how many records from here on have the same size, and which.
+    """Count how many records from here on have the same size, and return that size.
 
-    They have if the bytes of the length are the same: it is those that say where the next begins.
+    They have if the bytes of their lengths are the same: those say where the next record begins.
     """
     try:
         length, body = read_varint(data, position)
@@ -186,7 +186,7 @@ def _follow(data: bytes, position: int, count: int, starts: list[int]) -> int:
 
 
 def read_varints(memory: Memory, at: Ints, bits: int = 32) -> tuple[Ints, Ints]:
-    """Read the signed varints at some places; return them and where they end."""
+    """Read the signed varints at the given positions; return them and where they end."""
     try:
         first = memory.octets[at]
         if not len(first) or first.max() < 0x80:
@@ -195,7 +195,7 @@ def read_varints(memory: Memory, at: Ints, bits: int = 32) -> tuple[Ints, Ints]:
         words = memory.words[at]
     except IndexError:
         raise Unusual from None
-    # The bits up to the first byte that has its highest bit clear, and that byte's.
+    # The bits up to the first byte whose highest bit is clear, including that byte's.
     stops = ~words & _STOP_BITS
     if not stops.all():
         raise Unusual
@@ -211,20 +211,20 @@ def read_varints(memory: Memory, at: Ints, bits: int = 32) -> tuple[Ints, Ints]:
 
 
 def read_fields(memory: Memory, starts: Ints, ends: Ints) -> Fields:
-    """Read all fields but the headers.
+    """Read all fields except the headers.
 
-    Lengths of keys and values are not looked at one by one: positions only grow, and a record must
+    Lengths of keys and values are not checked one by one: positions only grow, and a record must
     end where its length says.
     """
     _, at = read_varints(memory, starts)
-    timestamp_deltas, at = read_varints(memory, at + 1, 64)  # behind the attributes: none in use
+    timestamp_deltas, at = read_varints(memory, at + 1, 64)  # after the attributes: none in use
     offset_deltas, at = read_varints(memory, at)
     lengths, at = read_varints(memory, at)
     keys = Slices(at, lengths)
     lengths, at = read_varints(memory, at + np.maximum(lengths, 0))
     values = Slices(at, lengths)
     header_counts, at = read_varints(memory, at + np.maximum(lengths, 0))
-    # A header takes two bytes at least.
+    # A header takes at least two bytes.
     if ((ends - at < header_counts * 2) | (header_counts < 0)).any():
         raise Unusual
     if ((at != ends) & (header_counts == 0)).any():

@@ -1,9 +1,9 @@
 """Compression of a batch's records, in the framings that Kafka's clients agree on.
 
-Decompressing is bounded: no codec allocates much more than the limit the caller gives, whatever
-the data claims. Beyond the limit the error is MESSAGE_TOO_LARGE, on which a producer splits its
-batch; data that a codec cannot read is :class:`CorruptBatch`. Each codec reads what Java clients
-and librdkafka write, also several members or frames in a row, and writes what both can read.
+Decompression is bounded: no codec allocates much more than the caller's limit, whatever the data
+claims. Beyond the limit the error is MESSAGE_TOO_LARGE, on which a producer splits its batch; data
+that a codec cannot read is :class:`CorruptBatch`. Each codec reads what Java clients and librdkafka
+write, including several members or frames in a row, and writes what both can read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import IntEnum
 from dohle.records.compression import lz4, snappy, zstd
 from dohle.records.errors import CorruptBatch, DecompressedTooLarge
 
-#: What a batch may grow to when its reader names no limit of its own.
+#: The limit of a batch's decompressed size if its reader sets none.
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 
 _GZIP_WINDOW_BITS = 31  # deflate within gzip's header and trailer
@@ -36,10 +36,10 @@ _CODECS: tuple[Codec | None, ...] = (*Codec, None, None, None)
 
 
 def codec_of(attributes: int) -> Codec:
-    """Tell the codec from the low three bits of a batch's or a message's attributes."""
+    """Return the codec in the low three bits of a batch's or a message's attributes."""
     codec = _CODECS[attributes & 0x07]
     if codec is None:
-        raise CorruptBatch(f"compression codec {attributes & 0x07} is not known")
+        raise CorruptBatch(f"unknown compression codec {attributes & 0x07}")
     return codec
 
 
@@ -93,7 +93,7 @@ def decompress(
 
 
 def _gunzip(data: memoryview, max_bytes: int) -> bytes:
-    """Read all members; like Java's reader, ignore what follows them and is none."""
+    """Read all members; like Java's reader, ignore anything else that follows them."""
     chunks: list[bytes] = []
     left, position, step = max_bytes, 0, len(data)
     while position == 0 or data[position : position + 2] == _GZIP_MAGIC:
@@ -103,7 +103,7 @@ def _gunzip(data: memoryview, max_bytes: int) -> bytes:
             if not piece:
                 raise CorruptBatch("the gzip data ends within a member")
             try:
-                # A maximum of 0 would mean that there is none.
+                # A maximum of 0 would mean no limit.
                 chunk = decompressor.decompress(piece, left + 1)
             except zlib.error as error:
                 raise CorruptBatch(f"the gzip data cannot be decompressed: {error}") from None
@@ -113,7 +113,7 @@ def _gunzip(data: memoryview, max_bytes: int) -> bytes:
             chunks.append(chunk)
             position += len(piece) - len(decompressor.unused_data)
             step *= 4
-        # The decompressor copies what is behind a member. One member is all that clients send, so
-        # the first is fed at once; a batch of many must not be copied whole for each of them.
+        # The decompressor copies what follows a member. Clients send only one member, so the first
+        # is fed at once; a batch of many must not be copied whole for each of them.
         step = _GZIP_MEMBER_STEP
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -3,7 +3,7 @@
 Frames are taken apart here, block by block, because that bounds what is decompressed and because
 clients of message format 0 computed the header checksum over the wrong bytes. As in Kafka, linked
 blocks are refused, and what follows the last frame is ignored. Checksums of content and of blocks
-are passed over: the batch's own checksum covers the same bytes.
+are ignored: the batch's own checksum covers the same bytes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _FLAGS = 0x60  # version 1, independent blocks, no checksums, no content size
 _BLOCK_DESCRIPTOR = 0x40  # blocks of 64 KiB
 _END_MARK = b"\x00\x00\x00\x00"
 _STORED = 0x8000_0000
-#: No byte of compressed input can stand for more than this many bytes of output.
+#: No byte of compressed input can expand to more than this many bytes of output.
 _EXPANSION_MAX = 255
-#: Java takes its fast compressor for this level and the high compressor for every other one.
+#: Java uses its fast compressor for this level and the high compressor for every other one.
 _LEVEL_DEFAULT = 9
 
 _UINT32 = struct.Struct("<I")
@@ -62,7 +62,8 @@ def compress(
 ) -> bytes:
     """Write one frame of 64 KiB blocks, like the Java client.
 
-    Readers of message format 0 expect the header checksum of old: it includes the magic number.
+    Readers of message format 0 expect the old, wrong header checksum, which includes the magic
+    number.
     """
     chunks: list[bytes | memoryview | cramjam.Buffer] = [
         _HEADER_FORMAT_0 if message_format_0 else _HEADER
@@ -84,7 +85,7 @@ def compress(
 
 
 def decompress(data: memoryview, max_bytes: int, *, message_format_0: bool = False) -> bytes:
-    """Read one or more frames. The header checksums of message format 0 are not looked at."""
+    """Read one or more frames. The header checksums of message format 0 are not verified."""
     chunks: list[bytes] = []
     size = 0
     for block, is_stored, block_size_max in _blocks(data, check=not message_format_0):
@@ -97,9 +98,9 @@ def decompress(data: memoryview, max_bytes: int, *, message_format_0: bool = Fal
 
 
 def decompress_into(data: memoryview, output: memoryview) -> int | None:
-    """Read one or more frames and return how many bytes they hold; None if something is wrong.
+    """Decompress one or more frames into a buffer; return the number of bytes.
 
-    That may be, too, that there is not enough room.
+    Returns None if something is wrong, which includes a buffer that is too small.
     """
     size = 0
     try:
@@ -117,7 +118,7 @@ def decompress_into(data: memoryview, output: memoryview) -> int | None:
 
 
 def _blocks(data: memoryview, *, check: bool) -> Iterator[tuple[memoryview, int, int]]:
-    """Yield each block, whether it is stored as it is, and what it may hold at most."""
+    """Yield each block, whether it is stored uncompressed, and the most it may hold."""
     position = 0
     try:
         while position == 0 or data[position : position + 4] == _MAGIC:
@@ -161,7 +162,7 @@ def _read_header(data: memoryview, position: int, *, check: bool) -> _Frame:
     if not flags & 0x20:
         raise CorruptBatch("lz4 blocks that depend on each other are not supported (KIP-57)")
     if descriptor & 0x8F or descriptor < 0x40:
-        raise CorruptBatch(f"lz4 block descriptor {descriptor:#x} is not known")
+        raise CorruptBatch(f"unknown lz4 block descriptor {descriptor:#x}")
     end = position + 6 + (8 if flags & 0x08 else 0)
     checksum = data[end]
     if check and checksum != _header_checksum(bytes(data[position + 4 : end])):

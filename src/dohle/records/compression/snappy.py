@@ -33,7 +33,7 @@ def compress(data: memoryview) -> bytes:
 def decompress(data: memoryview, max_bytes: int) -> bytes:
     """Read framed streams or one bare block."""
     if not data:
-        raise CorruptBatch("there is no snappy block in no data")
+        raise CorruptBatch("empty data, where at least one snappy block is expected")
     if data[:8] != _MAGIC:
         return bytes(_read_block(data, max_bytes, max_bytes))
     chunks = []
@@ -63,11 +63,11 @@ def _check_header(header: memoryview) -> None:
         raise CorruptBatch("the snappy data ends within its header")
     (compatible_version,) = _INT32.unpack_from(header, 12)
     if compatible_version < _COMPATIBLE_VERSION_MIN:
-        raise CorruptBatch(f"snappy framing compatible with {compatible_version} is not known")
+        raise CorruptBatch(f"unknown snappy framing, compatible with version {compatible_version}")
 
 
 def _read_block(block: memoryview, left: int, max_bytes: int) -> bytes:
-    """Decompress one block, unless it says that it holds more than ``left``."""
+    """Decompress one block, unless it claims to hold more than ``left``."""
     try:
         if cramjam.snappy.decompress_raw_len(block) > left:
             raise DecompressedTooLarge("snappy", max_bytes)

@@ -1,8 +1,8 @@
 """Zstandard, with a limit on what it may decompress to.
 
-Streaming writers leave a frame's content size out, and a size that is there may be a lie. So the
-headers of all blocks are read first: a block never holds more than 128 KiB, which bounds the output
-buffer, and the decompressor fails rather than write past that.
+Streaming writers omit a frame's content size, and a size that is there may be wrong. So the headers
+of all blocks are read first: a block never holds more than 128 KiB, which bounds the output buffer,
+and the decompressor fails rather than write past that.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def decompress(data: memoryview, max_bytes: int) -> bytes:
 
 
 def decompress_into(data: memoryview, output: memoryview) -> int | None:
-    """Read one or more frames and return how many bytes they hold; None if something is wrong.
+    """Decompress one or more frames into a buffer; return the number of bytes.
 
-    That may be, too, that there is not enough room.
+    Returns None if something is wrong, which includes a buffer that is too small.
     """
     try:
         return int(cramjam.zstd.decompress_into(data, output))
@@ -51,7 +51,7 @@ def decompress_into(data: memoryview, output: memoryview) -> int | None:
 def _size_max(data: memoryview, max_bytes: int) -> int:
     """Return an upper bound of what all frames hold."""
     if not data:
-        raise CorruptBatch("there is no zstd frame in no data")
+        raise CorruptBatch("empty data, where at least one zstd frame is expected")
     total = 0
     position = 0
     try:
@@ -74,7 +74,7 @@ def _size_max(data: memoryview, max_bytes: int) -> int:
 
 
 def _read_frame_header(data: memoryview, position: int) -> tuple[int | None, int, int]:
-    """Return the content size if it is given, the size of the checksum, and where blocks start."""
+    """Return the content size if given, the checksum's size, and where the blocks start."""
     flags = data[position]
     single_segment = flags & 0x20
     position += 1 if single_segment else 2
@@ -96,7 +96,7 @@ def _walk_blocks(data: memoryview, position: int) -> tuple[int, int]:
         position += 3
         kind, size = header >> 1 & 3, header >> 3
         if kind == _RESERVED:
-            raise CorruptBatch("a zstd block is of the reserved type")
+            raise CorruptBatch("a zstd block has the reserved type")
         total += _BLOCK_SIZE_MAX if kind == _COMPRESSED else size
         position += 1 if kind == _RUN else size
         if header & 1:
