@@ -19,11 +19,9 @@ from dohle.core.ids import TopicName, TopicPartition, Uuid
 from dohle.metadata.delta import Delta, PartitionChange
 from dohle.metadata.image import ClusterImage, ResourceType, TopicImage
 from dohle.protocol.apis import ApiKey
-from dohle.protocol.messages.api_versions import ApiVersionsResponse
 from dohle.replication.fetch_sessions import FetchSessionCache
 from dohle.replication.purgatory import Purgatory
 from dohle.server.coordinators.setup import Coordinators
-from dohle.server.handlers.api_versions import unsupported_version_response
 from dohle.server.net.dispatch import Handler
 from dohle.server.net.slices import Slices
 from dohle.server.partitions.delayed_fetch import DelayedFetch
@@ -265,9 +263,3 @@ class BrokerServer:
         following = self.purgatory.next_deadline_ms()
         if following is not None:
             self.expire_delayed_at(following)
-
-    # Answers that need no handler
-
-    def unsupported_api_versions(self) -> ApiVersionsResponse:
-        """Answer an ApiVersions request of a version that is not known."""
-        return unsupported_version_response(self.handlers)

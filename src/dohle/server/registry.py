@@ -22,23 +22,26 @@ from dohle.server.handlers import (
     transactions,
     write_txn_markers,
 )
-from dohle.server.handlers.api_versions import handle_api_versions
+from dohle.server.handlers.api_versions import handle_api_versions, unsupported_api_versions
 from dohle.server.handlers.fetch import handle_fetch
 from dohle.server.handlers.list_offsets import handle_list_offsets, handle_offset_for_leader_epoch
 from dohle.server.handlers.metadata import handle_describe_topic_partitions, handle_metadata
 from dohle.server.handlers.produce import handle_produce
 from dohle.server.net.dispatch import Handler, serves
+from dohle.server.shortcuts.commit import learn_commit
+from dohle.server.shortcuts.fetch import learn_fetch
+from dohle.server.shortcuts.produce import learn_produce
 
 
 def all_handlers(*, two_phase_commit: bool = False) -> dict[ApiKey, Handler]:
     """Return the handlers of a broker, with KIP-939's version of InitProducerId if told so."""
     handlers = dict(
         [
-            serves(ApiKey.PRODUCE, handle_produce, lowest=0),
-            serves(ApiKey.FETCH, handle_fetch, lowest=0),
+            serves(ApiKey.PRODUCE, handle_produce, lowest=0, joins=True, learn=learn_produce),
+            serves(ApiKey.FETCH, handle_fetch, lowest=0, learn=learn_fetch),
             serves(ApiKey.LIST_OFFSETS, handle_list_offsets, lowest=0),
             serves(ApiKey.METADATA, handle_metadata),
-            serves(ApiKey.API_VERSIONS, handle_api_versions),
+            serves(ApiKey.API_VERSIONS, handle_api_versions, unsupported=unsupported_api_versions),
             serves(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle_offset_for_leader_epoch),
             serves(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle_describe_topic_partitions),
             *classic_groups.HANDLERS,
@@ -58,7 +61,8 @@ def all_handlers(*, two_phase_commit: bool = False) -> dict[ApiKey, Handler]:
             *write_txn_markers.HANDLERS,
         ]
     )
-    handlers[ApiKey.PRODUCE] = replace(handlers[ApiKey.PRODUCE], joins=True)
+    commit = ApiKey.OFFSET_COMMIT
+    handlers[commit] = replace(handlers[commit], learn=learn_commit)
     if two_phase_commit:
         api = find_api(ApiKey.INIT_PRODUCER_ID)
         handlers[api.key] = replace(handlers[api.key], highest=api.versions.highest)

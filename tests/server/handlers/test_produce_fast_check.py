@@ -33,8 +33,9 @@ from dohle.server.host import SystemNodeHost
 from dohle.server.node import Node
 from dohle.server.partitions.appends import append
 from dohle.server.partitions.partitions import Partition
-from dohle.server.shortcuts.produce import ProduceTemplate
+from dohle.server.shortcuts.produce import ProduceShortcut, learn_produce
 from dohle.testing.simulation.files import SimulatedFileSystem
+from tests.server.shortcuts.serving import serve_late, served
 from tests.server.wire import node_config
 from tests.storage.logs import NOW_MS, property_test, state_of
 
@@ -177,7 +178,7 @@ class Side:
         self.node = Node(config, host=host)
         node_id = config.node_id
         self._image = PartitionImage((node_id,), (TOPIC_ID,), (node_id,), node_id, 0, 0)
-        self._template: ProduceTemplate | None = None
+        self._shortcut: ProduceShortcut | None = None
         self._correlation_id = 0
 
     async def start(self) -> None:
@@ -228,10 +229,10 @@ class Side:
         request = ProduceRequest(acks=self._acks, timeout_ms=1000, topic_data=(topic,))
         chunks = encode_request(request, VERSION, self._correlation_id, "client")
         frame = memoryview(bytearray(b"".join(chunks)))[4:]
-        if self._template is None:
-            self._template = ProduceTemplate.of(frame, request, VERSION, "client")
-            assert self._template is not None
-        reply = self._template.handle(self.node.broker, frame)
+        if self._shortcut is None:
+            self._shortcut = learn_produce(self.node.broker, served(frame))
+            assert self._shortcut is not None
+        reply = serve_late(self._shortcut, self.node.broker, frame)
         assert reply is not None
         return lambda: b"".join(bytes(chunk) for chunk in reply() if isinstance(chunk, bytes))
 

@@ -1,6 +1,6 @@
-"""The short way for the common offset commit must be the general way, only shorter.
+"""The fast path for the common offset commit must be the slow path, only shorter.
 
-A connection's first commits go the general way; those like them that follow go the short way. So
+A connection's first commits take the slow path; those like them that follow take the fast path. So
 what a client gets that keeps its connection is compared with what one gets that makes a new one for
 each commit: the frames of the answers, the batches in the log, and the offsets that are found.
 """
@@ -22,7 +22,7 @@ from dohle.core.ids import GroupId, TopicName, Uuid
 from dohle.core.seams import ManualClock
 from dohle.groups.offsets.commands import Offsets
 from dohle.protocol.apis import ApiKey
-from dohle.protocol.framing import encode_request, encode_response, parse_request_header
+from dohle.protocol.framing import encode_request, encode_response
 from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -33,9 +33,8 @@ from dohle.protocol.messages.offset_commit import (
 from dohle.records.batch import ATTRIBUTES_AT, batches
 from dohle.server.coordinators.offset_commit_answers import commit_answer
 from dohle.server.coordinators.topics import CONSUMER_OFFSETS
-from dohle.server.net.outcome import Frame
 from dohle.server.node import Node
-from dohle.server.shortcuts.commit import CommitTemplate
+from dohle.server.shortcuts.commit import CommitShortcut, learn_commit
 from dohle.storage.log_values import Isolation
 from tests.server.faults import FaultyFileSystem, until, watched_node
 from tests.server.handlers.classic_members import GROUP, join, stable
@@ -46,6 +45,7 @@ from tests.server.handlers.offsets import (
     id_of,
     offsets,
 )
+from tests.server.shortcuts.serving import joined, serve_late, served
 from tests.server.transactions.txn_producer import log_of
 from tests.server.wire import Wire, create_topic, on_node
 
@@ -88,11 +88,14 @@ def frame_of(
     return memoryview(b"".join(encode_request(message, version, correlation_id, client)))[4:]
 
 
-def template_of(
-    message: OffsetCommitRequest, version: int = 9, previous: CommitTemplate | None = None
-) -> CommitTemplate:
-    frame = frame_of(message, version)
-    return CommitTemplate(frame, parse_request_header(frame)[4], previous)
+def shortcut_of(
+    node: Node,
+    message: OffsetCommitRequest,
+    version: int = 9,
+) -> CommitShortcut:
+    learnt = learn_commit(node.broker, served(frame_of(message, version)))
+    assert learnt is not None
+    return learnt
 
 
 def on_ready_node(path: Path, scenario: Callable[[Node, Wire], Any]) -> None:
@@ -112,10 +115,6 @@ async def get_ready(node: Node, wire: Wire) -> None:
     assert codes(await wire.send(request(), 9)) == {NONE}
 
 
-def joined(frame: Frame) -> bytes:
-    return b"".join(chunk for chunk in frame if isinstance(chunk, bytes))
-
-
 def codes(answer: OffsetCommitResponse) -> set[int]:
     return {each.error_code for topic in answer.topics for each in topic.partitions}
 
@@ -123,10 +122,10 @@ def codes(answer: OffsetCommitResponse) -> set[int]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_commit_that_fits_is_answered_with_the_same_bytes(tmp_path: Path, version: int) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
-        template = template_of(by_id(node, request()), version)
+        shortcut = shortcut_of(node, by_id(node, request()), version)
         for offset in (0, 8, -1, 2**63 - 1):
             message = by_id(node, request(offset))
-            late = template.handle(node.broker, frame_of(message, version, -offset % 1000))
+            late = serve_late(shortcut, node.broker, frame_of(message, version, -offset % 1000))
             assert late is not None
             node.broker.write_appends()
             general = encode_response(commit_answer(message, NONE), version, -offset % 1000)
@@ -137,13 +136,11 @@ def test_a_commit_that_fits_is_answered_with_the_same_bytes(tmp_path: Path, vers
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_commit_that_does_not_fit_is_left_to_the_general_way(
-    tmp_path: Path, version: int
-) -> None:
+def test_a_commit_that_does_not_fit_is_left_to_the_slow_path(tmp_path: Path, version: int) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         message = by_id(node, request())
-        template = template_of(message, version)
-        assert template.handle(node.broker, frame_of(message, version)) is not None
+        shortcut = shortcut_of(node, message, version)
+        assert serve_late(shortcut, node.broker, frame_of(message, version)) is not None
         for other in (
             request(group="h"),
             request(generation_id_or_member_epoch=1),
@@ -153,45 +150,45 @@ def test_a_commit_that_does_not_fit_is_left_to_the_general_way(
             request(indexes=(0, 1, 2)),
             request(topics=(request().topics[0].replace(partitions=(partition(0, 7),) * 3),)),
         ):
-            assert template.handle(node.broker, frame_of(by_id(node, other), version)) is None
-        assert template.handle(node.broker, frame_of(message, version, client="else")) is None
+            assert serve_late(shortcut, node.broker, frame_of(by_id(node, other), version)) is None
+        assert serve_late(shortcut, node.broker, frame_of(message, version, client="else")) is None
         other_version = version - 1 if version > VERSIONS[0] else version + 1
-        assert template.handle(node.broker, frame_of(message, other_version)) is None
-        assert template.handle(node.broker, frame_of(message, version)[:-1]) is None
+        assert serve_late(shortcut, node.broker, frame_of(message, other_version)) is None
+        assert serve_late(shortcut, node.broker, frame_of(message, version)[:-1]) is None
 
     on_ready_node(tmp_path, scenario)
 
 
-@pytest.mark.parametrize(
-    ("version", "partitions", "has_one"),
-    [(2, 1, False), (5, 1, False), (9, 1, True), (9, 40_000, False)],
-)
-def test_there_is_no_template_of_versions_without_leader_epochs_and_of_very_large_commits(
-    version: int, partitions: int, has_one: bool
+def test_nothing_is_learnt_from_versions_without_leader_epochs_and_very_large_commits(
+    tmp_path: Path,
 ) -> None:
-    frame = frame_of(request(indexes=tuple(range(partitions))), version)
-    template = CommitTemplate.of(frame, parse_request_header(frame)[4], version, None)
-    assert (template is not None) is has_one
+    async def scenario(node: Node, wire: Wire) -> None:
+        for version, partitions, has_one in ((2, 1, 0), (5, 1, 0), (9, 1, 1), (9, 40_000, 0)):
+            frame = frame_of(request(indexes=tuple(range(partitions))), version)
+            learnt = learn_commit(node.broker, served(frame))
+            assert (learnt is not None) == has_one, (version, partitions)
+
+    on_ready_node(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("version", [9, 10])
 def test_a_topic_that_is_deleted_or_made_anew_does_not_fit(tmp_path: Path, version: int) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         message = by_id(node, request())
-        template, frame = template_of(message, version), frame_of(message, version)
-        assert template.handle(node.broker, frame) is not None
+        shortcut, frame = shortcut_of(node, message, version), frame_of(message, version)
+        assert serve_late(shortcut, node.broker, frame) is not None
         # Another image with the same topics does not matter.
         await create_topic(wire, "another")
-        assert template.handle(node.broker, frame) is not None
+        assert serve_late(shortcut, node.broker, frame) is not None
         gone = (DeleteTopicState(name=TopicName("orders")),)
         await wire.send(DeleteTopicsRequest(timeout_ms=5_000, topics=gone), 6)
-        assert template.handle(node.broker, frame) is None
+        assert serve_late(shortcut, node.broker, frame) is None
         unknown = (
             ErrorCode.UNKNOWN_TOPIC_ID if version == 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
         assert codes(await wire.send(message, version)) == {unknown}
         await create_topic(wire, "orders", 1)
-        assert template.handle(node.broker, frame) is None
+        assert serve_late(shortcut, node.broker, frame) is None
 
     on_ready_node(tmp_path, scenario)
 
@@ -205,11 +202,11 @@ def test_a_member_of_a_past_generation_is_refused_on_the_same_connection(tmp_pat
             generation_id_or_member_epoch=member.generation_id,
         )
         assert [codes(await wire.send(message, 9)) for _ in range(3)] == [{NONE}] * 3
-        template = template_of(message)
-        assert template.handle(node.broker, frame_of(message)) is not None
+        shortcut = shortcut_of(node, message)
+        assert serve_late(shortcut, node.broker, frame_of(message)) is not None
         rejoined = await join(wire, member.member_id)
         assert rejoined.generation_id > member.generation_id
-        assert template.handle(node.broker, frame_of(message)) is None
+        assert serve_late(shortcut, node.broker, frame_of(message)) is None
         assert codes(await wire.send(message, 9)) == {ErrorCode.ILLEGAL_GENERATION}
         current = message.replace(generation_id_or_member_epoch=rejoined.generation_id)
         assert codes(await wire.send(current, 9)) == {ErrorCode.REBALANCE_IN_PROGRESS}
@@ -217,21 +214,21 @@ def test_a_member_of_a_past_generation_is_refused_on_the_same_connection(tmp_pat
     on_ready_node(tmp_path, scenario)
 
 
-def test_a_coordinator_that_is_not_here_is_told_by_the_general_way(tmp_path: Path) -> None:
+def test_a_coordinator_that_is_not_here_is_told_by_the_slow_path(tmp_path: Path) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
-        template = template_of(request())
-        assert template.handle(node.broker, frame_of(request())) is not None
+        shortcut = shortcut_of(node, request())
+        assert serve_late(shortcut, node.broker, frame_of(request())) is not None
         node.broker.write_appends()
         node.broker.groups.resign(0)
-        assert template.handle(node.broker, frame_of(request())) is None
+        assert serve_late(shortcut, node.broker, frame_of(request())) is None
         assert codes(await wire.send(request(), 9)) == {ErrorCode.NOT_COORDINATOR}
         held = node.broker.partitions.get(CONSUMER_OFFSETS, 0)
         assert held is not None
         node.broker.groups.follow(held)
         assert node.broker.groups.is_loading
-        assert template.handle(node.broker, frame_of(request())) is None
+        assert serve_late(shortcut, node.broker, frame_of(request())) is None
         await until(lambda: not node.broker.groups.is_loading)
-        assert template.handle(node.broker, frame_of(request())) is not None
+        assert serve_late(shortcut, node.broker, frame_of(request())) is not None
 
     on_ready_node(tmp_path, scenario)
 
@@ -245,7 +242,7 @@ def test_a_commit_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
             await Wire.connect(node) as wire,
         ):
             await get_ready(node, wire)
-            late = template_of(request()).handle(node.broker, frame_of(request()))
+            late = serve_late(shortcut_of(node, request()), node.broker, frame_of(request()))
             assert late is not None
             fs.writes[CONSUMER_OFFSETS] = OSError("the disk is gone")
             node.broker.write_appends()
@@ -285,25 +282,6 @@ def test_a_commit_that_the_machine_fails_to_take_in_begins_it_anew(
         # It was in the log already: whoever is told to try again does no harm.
         assert await offsets(node, wire) == {("orders", 0): 99, ("orders", 2): 99}
         assert codes(await wire.send(request(100), 9)) == {NONE}
-
-    on_ready_node(tmp_path, scenario)
-
-
-def test_after_a_template_in_vain_the_next_ones_are_not_prepared(tmp_path: Path) -> None:
-    async def scenario(node: Node, wire: Wire) -> None:
-        broker = node.broker
-        first, second = request(), request(generation_id_or_member_epoch=-2)
-        template = template_of(first)
-        assert template.handle(broker, frame_of(second)) is None
-        for _ in range(16):
-            template = template_of(second, previous=template)
-            assert template.handle(broker, frame_of(second)) is None
-        template = template_of(second, previous=template)
-        assert template.handle(broker, frame_of(second)) is not None
-        # One that did fit was not in vain, whatever comes after it.
-        assert template.handle(broker, frame_of(first)) is None
-        template = template_of(first, previous=template)
-        assert template.handle(broker, frame_of(first)) is not None
 
     on_ready_node(tmp_path, scenario)
 
@@ -426,7 +404,7 @@ def test_commits_by_one_connection_come_to_the_same_as_by_many(tmp_path: Path) -
             if version < _FIRST_WITH_TAGS:
                 tags = ((), (), ())
             number = next(numbers)
-            # Mostly the first shape: only what comes again goes the short way.
+            # Mostly the first shape: only what comes again takes the fast path.
             of_turns = [shapes[turn >= 7 and len(shapes) > 1] for turn in turns]
             commits = [commit_of(shape, tags, node, data) for shape in of_turns]
             groups = (f"kept-{number}.", f"many-{number}.")

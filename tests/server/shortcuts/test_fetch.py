@@ -1,6 +1,6 @@
-"""The short way for the common fetch request must be the general way, only shorter.
+"""The fast path for the common fetch request must be the slow path, only shorter.
 
-A connection's first fetch goes the general way; the next ones of the same kind go the short way.
+A connection's first fetch takes the slow path; the next ones of the same kind take the fast path.
 Their frames must be the same, byte for byte, but for the correlation id.
 """
 
@@ -14,6 +14,7 @@ import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, TopicName, Uuid
+from dohle.protocol.apis import ApiKey
 from dohle.protocol.framing import encode_request, parse_response_header
 from dohle.protocol.messages.fetch import (
     FetchPartition,
@@ -25,10 +26,12 @@ from dohle.protocol.messages.fetch import (
 )
 from dohle.records.builder import BatchBuilder
 from dohle.records.control import build_txn_marker
+from dohle.server.net.shortcut import Shortcut
 from dohle.server.node import Node
 from dohle.server.partitions.fetch_reader import SENDFILE_BYTES_MIN
-from dohle.server.shortcuts.fetch import FetchTemplate
+from dohle.server.shortcuts.fetch import learn_fetch
 from dohle.storage.producers.append import AppendOrigin
+from tests.server.shortcuts.serving import serve, served
 from tests.server.wire import Wire, batch, create_topic, on_node, produce
 
 TOPIC = TopicName("orders")
@@ -75,7 +78,7 @@ async def answer_of(wire: Wire, frame: memoryview) -> bytes:
 
 
 async def first_answer(node: Node, frame: memoryview) -> bytes:
-    """Return what a new connection is answered, which always goes the general way."""
+    """Return what a new connection is answered, which always takes the slow path."""
     async with await Wire.connect(node) as fresh:
         return await answer_of(fresh, frame)
 
@@ -86,18 +89,19 @@ def partition_of(answer: bytes, version: int) -> PartitionData:
     return response.responses[0].partitions[0]
 
 
-def template_in(node: Node) -> FetchTemplate | None:
-    """Return what the only connection that has fetched anything remembers."""
-    found = [c.fetch_template for c in node.listeners[0].connections if c.fetch_template]
+def shortcut_in(node: Node) -> Shortcut | None:
+    """Return what the only connection that has fetched anything has learnt."""
+    shortcuts = [c.shortcuts.get(ApiKey.FETCH) for c in node.listeners[0].connections]
+    found = [shortcut for shortcut in shortcuts if shortcut]
     assert len(found) <= 1
     return found[0] if found else None
 
 
-async def template_of(node: Node, wire: Wire, request: FetchRequest, version: int) -> FetchTemplate:
+async def shortcut_of(node: Node, wire: Wire, request: FetchRequest, version: int) -> Shortcut:
     await answer_of(wire, frame_of(request, version))
-    template = template_in(node)
-    assert template is not None
-    return template
+    shortcut = shortcut_in(node)
+    assert shortcut is not None
+    return shortcut
 
 
 async def fill(wire: Wire) -> Uuid:
@@ -135,14 +139,14 @@ def test_a_repeated_fetch_is_answered_with_the_bytes_of_a_first_one(
         topic_id = await fill(wire)
         for limit in (ONE_BATCH, ALL):
             request = fetch_of(topic_id, 0, limit, isolation_level=isolation)
-            template = await template_of(node, wire, request, version)
+            shortcut = await shortcut_of(node, wire, request, version)
             for offset in (*range(len(VALUES)), 3, 0):
                 frame = frame_of(
                     with_partition(request, fetch_offset=offset), version, 100 + offset
                 )
-                assert template.handle(node.broker, frame) is not None
+                assert serve(shortcut, node.broker, frame) is not None
                 repeated = await answer_of(wire, frame)
-                assert template_in(node) is template
+                assert shortcut_in(node) is shortcut
                 assert repeated == await first_answer(node, frame)
                 values = VALUES[offset:] if limit == ALL else VALUES[offset : offset + 1]
                 size = sum(len(batch(value)) for value in values)
@@ -152,7 +156,7 @@ def test_a_repeated_fetch_is_answered_with_the_bytes_of_a_first_one(
 
 
 def lookups(topic_id: Uuid) -> Iterator[tuple[str, FetchRequest, ErrorCode]]:
-    """Fetches that fit but for which the short way has no answer."""
+    """Fetches that fit but for which the fast path has no answer."""
     end = len(VALUES)
     request = fetch_of(topic_id, 0)
     yield "at the end", fetch_of(topic_id, end), ErrorCode.NONE
@@ -166,14 +170,14 @@ def lookups(topic_id: Uuid) -> Iterator[tuple[str, FetchRequest, ErrorCode]]:
 
 
 @pytest.mark.parametrize("version", [11, 12, 17])
-def test_errors_empty_reads_and_too_little_go_the_general_way(tmp_path: Path, version: int) -> None:
+def test_errors_empty_reads_and_too_little_take_the_slow_path(tmp_path: Path, version: int) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         topic_id = await fill(wire)
         for what, request, code in lookups(topic_id):
             frame = frame_of(request, version, 5)
             # Once to be remembered, and once more.
-            template = await template_of(node, wire, request, version)
-            assert template.handle(node.broker, frame) is None, what
+            shortcut = await shortcut_of(node, wire, request, version)
+            assert serve(shortcut, node.broker, frame) is None, what
             repeated = await answer_of(wire, frame)
             assert repeated == await first_answer(node, frame), what
             assert partition_of(repeated, version).error_code == code, what
@@ -182,13 +186,13 @@ def test_errors_empty_reads_and_too_little_go_the_general_way(tmp_path: Path, ve
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_request_that_differs_in_any_byte_goes_the_general_way(
+def test_a_request_that_differs_in_any_byte_takes_the_slow_path(
     tmp_path: Path, version: int
 ) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         topic_id = await fill(wire)
         request = fetch_of(topic_id, 0)
-        template = await template_of(node, wire, request, version)
+        shortcut = await shortcut_of(node, wire, request, version)
         frame = frame_of(request, version)
         other = frame_of(fetch_of(topic_id, -1), version)
         may_change = {at for at, byte in enumerate(frame) if byte != other[at]} | {*_CORRELATION}
@@ -196,27 +200,27 @@ def test_a_request_that_differs_in_any_byte_goes_the_general_way(
         for at in range(len(frame)):
             changed = bytearray(frame)
             changed[at] ^= 1
-            reply = template.handle(node.broker, memoryview(changed))
+            reply = serve(shortcut, node.broker, memoryview(changed))
             assert reply is None or at in may_change, at
-            assert template.handle(node.broker, frame[:at]) is None
-        assert template.handle(node.broker, memoryview(bytes(frame) + b"\0")) is None
-        assert template.handle(node.broker, frame) is not None
+            assert serve(shortcut, node.broker, frame[:at]) is None
+        assert serve(shortcut, node.broker, memoryview(bytes(frame) + b"\0")) is None
+        assert serve(shortcut, node.broker, frame) is not None
 
     on_node(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("value", [b"undone", bytes(SENDFILE_BYTES_MIN)])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_aborted_transactions_go_the_general_way(
+def test_aborted_transactions_take_the_slow_path(
     tmp_path: Path, version: int, value: bytes
 ) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         topic_id = await fill(wire)
         request = fetch_of(topic_id, 0, ONE_BATCH, isolation_level=_READ_COMMITTED)
-        template = await template_of(node, wire, request, version)
+        shortcut = await shortcut_of(node, wire, request, version)
         abort_a_transaction(node, value)
         frame = frame_of(with_partition(request, fetch_offset=len(VALUES)), version)
-        assert template.handle(node.broker, frame) is None
+        assert serve(shortcut, node.broker, frame) is None
         repeated = await answer_of(wire, frame)
         assert repeated == await first_answer(node, frame)
         (aborted,) = partition_of(repeated, version).aborted_transactions or ()
@@ -226,7 +230,7 @@ def test_aborted_transactions_go_the_general_way(
 
 
 @pytest.mark.parametrize("version", [4, 12, 17])
-def test_only_the_common_kind_is_remembered(tmp_path: Path, version: int) -> None:
+def test_only_the_common_kind_is_learnt_from(tmp_path: Path, version: int) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         topic_id = await fill(wire)
         (topic,) = fetch_of(topic_id, 0).topics
@@ -242,9 +246,9 @@ def test_only_the_common_kind_is_remembered(tmp_path: Path, version: int) -> Non
         if version >= 12:
             uncommon.append(with_partition(fetch_of(topic_id, 0), last_fetched_epoch=0))
         for request in uncommon:
-            await template_of(node, wire, fetch_of(topic_id, 0), version)
-            await answer_of(wire, frame_of(request, version))
-            assert template_in(node) is None
+            assert learn_fetch(node.broker, served(frame_of(request, version))) is None
+        common = served(frame_of(fetch_of(topic_id, 0), version))
+        assert learn_fetch(node.broker, common) is not None
 
     on_node(tmp_path, scenario)
 
@@ -253,7 +257,7 @@ def test_no_numbers_of_a_request_are_taken_for_its_offset(tmp_path: Path) -> Non
     async def scenario(node: Node, wire: Wire) -> None:
         topic_id = await fill(wire)
         odd = fetch_of(topic_id, 0, ONE_BATCH, max_wait_ms=_MARK_WORD, min_bytes=_MARK_WORD)
-        await template_of(node, wire, odd, 12)
+        await shortcut_of(node, wire, odd, 12)
         frame = frame_of(odd.replace(max_wait_ms=2, min_bytes=0), 12)
         assert await answer_of(wire, frame) == await first_answer(node, frame)
 

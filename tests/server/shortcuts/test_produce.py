@@ -1,4 +1,4 @@
-"""The short way for the common produce request must be the general way, only shorter."""
+"""The fast path for the common produce request must be the slow path, only shorter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from dohle.protocol.messages.produce import (
 )
 from dohle.records.builder import BatchBuilder
 from dohle.server.node import Node
-from dohle.server.shortcuts.produce import ProduceTemplate
+from dohle.server.shortcuts.produce import ProduceShortcut, learn_produce
+from tests.server.shortcuts.serving import joined, serve_late, served
 from tests.server.transactions.txn_producer import log_of, transactional_batch
 from tests.server.wire import Wire, create_topic, on_node
 
@@ -47,10 +48,12 @@ def frame_of(
     return memoryview(bytearray(b"".join(chunks)))[4:]
 
 
-def template_of(message: ProduceRequest, version: int, client_id: str | None = "rdkafka") -> Any:
-    frame = frame_of(message, version, 1, client_id)
-    decoded, _ = ProduceRequest.decode(version, frame, len(frame) - len(message.encode(version)))
-    return ProduceTemplate.of(frame, decoded, version, client_id or "")
+def shortcut_of(
+    node: Node, message: ProduceRequest, version: int, client_id: str | None = "rdkafka"
+) -> ProduceShortcut:
+    learnt = learn_produce(node.broker, served(frame_of(message, version, 1, client_id)))
+    assert learnt is not None
+    return learnt
 
 
 @pytest.mark.parametrize("version", range(3, 13))
@@ -60,13 +63,13 @@ def test_a_request_that_fits_is_answered_with_the_same_bytes(
 ) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         await create_topic(wire, TOPIC, partitions=3)
-        template = template_of(request(), version, client_id)
-        assert template is not None
+        shortcut = shortcut_of(node, request(), version, client_id)
+        assert shortcut is not None
         offsets = [0, 0, 0]
         for number, size in enumerate((0, 1, 50, 60, 70, 127, 200, 16_300, 16_400, 300_000)):
             index = number % 3
             frame = frame_of(request(index, records(size)), version, 100 + number, client_id)
-            reply = template.handle(node.broker, frame)
+            reply = serve_late(shortcut, node.broker, frame)
             assert reply is not None, size
             node.broker.write_appends()
             partition = PartitionProduceResponse(
@@ -74,7 +77,7 @@ def test_a_request_that_fits_is_answered_with_the_same_bytes(
             )
             topics = (TopicProduceResponse(name=TOPIC, partition_responses=(partition,)),)
             general = encode_response(ProduceResponse(responses=topics), version, 100 + number)
-            assert b"".join(reply()) == b"".join(general)
+            assert joined(reply()) == b"".join(general)
             offsets[index] += 1
 
     on_node(tmp_path, scenario)
@@ -88,8 +91,9 @@ def test_a_request_that_names_its_topic_by_id_is_answered_with_the_same_bytes(
         partition = request().topic_data[0].partition_data
         topic = TopicProduceData(topic_id=topic_id, partition_data=partition)
         message = request(topic_data=(topic,))
-        template = template_of(message, 13)
-        reply = template.handle(node.broker, frame_of(message, 13, 5))
+        shortcut = shortcut_of(node, message, 13)
+        reply = serve_late(shortcut, node.broker, frame_of(message, 13, 5))
+        assert reply is not None
         node.broker.write_appends()
         found = TopicProduceResponse(
             topic_id=topic_id,
@@ -98,7 +102,7 @@ def test_a_request_that_names_its_topic_by_id_is_answered_with_the_same_bytes(
             ),
         )
         general = encode_response(ProduceResponse(responses=(found,)), 13, 5)
-        assert b"".join(reply()) == b"".join(general)
+        assert joined(reply()) == b"".join(general)
 
     on_node(tmp_path, scenario)
 
@@ -110,12 +114,12 @@ def test_the_id_of_a_topic_that_was_made_anew_does_not_fit(tmp_path: Path) -> No
         topic = TopicProduceData(topic_id=topic_id, partition_data=partition)
         message = request(topic_data=(topic,))
         assert (await wire.send(message, 13)).responses[0].partition_responses[0].error_code == 0
-        template = template_of(message, 13)
+        shortcut = shortcut_of(node, message, 13)
         await wire.send(
             DeleteTopicsRequest(timeout_ms=5_000, topics=(DeleteTopicState(name=TOPIC),)), 6
         )
         await create_topic(wire, TOPIC)
-        assert template.handle(node.broker, frame_of(message, 13, 5)) is None
+        assert serve_late(shortcut, node.broker, frame_of(message, 13, 5)) is None
         answer = await wire.send(message, 13)
         code = answer.responses[0].partition_responses[0].error_code
         assert code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -124,12 +128,10 @@ def test_the_id_of_a_topic_that_was_made_anew_does_not_fit(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_a_request_that_does_not_fit_is_left_to_the_general_way(
-    tmp_path: Path, version: int
-) -> None:
+def test_a_request_that_does_not_fit_is_left_to_the_slow_path(tmp_path: Path, version: int) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         await create_topic(wire, TOPIC, partitions=3)
-        template = template_of(request(), version)
+        shortcut = shortcut_of(node, request(), version)
         other = TopicProduceData(
             name=TopicName("other!"), partition_data=request().topic_data[0].partition_data
         )
@@ -142,31 +144,33 @@ def test_a_request_that_does_not_fit_is_left_to_the_general_way(
             request(index=9),
             request(transactional_id=TransactionalId("t")),
         ):
-            assert template.handle(node.broker, frame_of(message, version, 5)) is None
-        assert template.handle(node.broker, frame_of(request(), version - 1, 5)) is None
-        assert template.handle(node.broker, frame_of(request(), version, 5, "another")) is None
+            assert serve_late(shortcut, node.broker, frame_of(message, version, 5)) is None
+        assert serve_late(shortcut, node.broker, frame_of(request(), version - 1, 5)) is None
+        assert serve_late(shortcut, node.broker, frame_of(request(), version, 5, "another")) is None
 
     on_node(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_a_frame_cut_anywhere_is_left_to_the_general_way(tmp_path: Path, version: int) -> None:
+def test_a_frame_cut_anywhere_is_left_to_the_slow_path(tmp_path: Path, version: int) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         await create_topic(wire, TOPIC)
-        template = template_of(request(), version)
+        shortcut = shortcut_of(node, request(), version)
         whole = frame_of(request(), version, 5)
         for size in range(len(whole)):
-            assert template.handle(node.broker, whole[:size]) is None
+            assert serve_late(shortcut, node.broker, whole[:size]) is None
         longer = memoryview(bytearray(whole) + b"\0")
-        assert template.handle(node.broker, longer) is None
+        assert serve_late(shortcut, node.broker, longer) is None
 
     on_node(tmp_path, scenario)
 
 
-def test_only_the_common_kind_becomes_a_template() -> None:
-    assert template_of(request(acks=0), 9) is None
-    assert template_of(request(data=b""), 9) is None
-    assert template_of(request(topic_data=()), 9) is None
+def test_only_the_common_kind_is_learnt_from(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        for uncommon in (request(acks=0), request(data=b""), request(topic_data=())):
+            assert learn_produce(node.broker, served(frame_of(uncommon, 9, 1))) is None
+
+    on_node(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("version", [9, 12])
@@ -177,11 +181,11 @@ def test_with_a_transactional_id_only_records_of_an_open_transaction_fit(
         await create_topic(wire, TOPIC)
         log = log_of(node, TOPIC)
         transactional = TransactionalId("t")
-        template = template_of(request(transactional_id=transactional), version)
+        shortcut = shortcut_of(node, request(transactional_id=transactional), version)
 
         def fits(data: bytes) -> bool:
             frame = frame_of(request(data=data, transactional_id=transactional), version, 5)
-            return template.handle(node.broker, frame) is not None
+            return serve_late(shortcut, node.broker, frame) is not None
 
         first, second = (transactional_batch([b"x"], 7, 0, sequence) for sequence in range(2))
         assert not fits(first)

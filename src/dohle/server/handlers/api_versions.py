@@ -2,7 +2,7 @@
 
 - Lists exactly the APIs that have a handler, with the versions they serve.
 - The response header is always v0. A version that is not known gets a v0 answer with error 35 that
-  names this API's own range (``unsupported_version_response``).
+  names this API's own range (``unsupported_api_versions``).
 - v3+: the client's software name and version must be of the form Kafka asks for, else 42.
 - v3+: supported and finalized features; below v4 those whose minimum is 0 are left out, since old
   Java clients refuse them (KAFKA-17492).
@@ -69,7 +69,7 @@ def _range(key: ApiKey, handler: Handler) -> ApiVersion:
     return ApiVersion(api_key=key, min_version=lowest, max_version=handler.highest)
 
 
-def unsupported_version_response(handlers: Mapping[ApiKey, Handler]) -> ApiVersionsResponse:
+def unsupported_api_versions(broker: BrokerServer) -> ApiVersionsResponse:
     """Answer a version that is not known: in v0, with this API's own range."""
-    own = _range(ApiKey.API_VERSIONS, handlers[ApiKey.API_VERSIONS])
+    own = _range(ApiKey.API_VERSIONS, broker.handlers[ApiKey.API_VERSIONS])
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(own,))

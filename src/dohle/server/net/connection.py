@@ -32,9 +32,7 @@ from dohle.protocol.errors import MalformedMessage
 from dohle.server.net.outcome import Chunk, CloseConnection, FileRecords, Frame
 
 if TYPE_CHECKING:
-    from dohle.server.shortcuts.commit import CommitTemplate
-    from dohle.server.shortcuts.fetch import FetchTemplate
-    from dohle.server.shortcuts.produce import ProduceTemplate
+    from dohle.server.net.shortcut import Shortcut
 
 logger = logging.getLogger("dohle.server")
 
@@ -96,10 +94,8 @@ class Connection:
         self.listener = listener
         self.peer = peer
         self.is_closed = False
-        #: The last request of the common kind of these three, for the dispatcher.
-        self.produce_template: ProduceTemplate | None = None
-        self.fetch_template: FetchTemplate | None = None
-        self.commit_template: CommitTemplate | None = None
+        #: What the dispatcher has learnt from the last requests, by API key.
+        self.shortcuts: dict[int, Shortcut] = {}
         self.last_active = loop.time()
         self._loop = loop
         self._socket = sock

@@ -2,7 +2,8 @@
 
 Handlers register here with the versions they serve, and ApiVersions tells clients exactly that. A
 request of an unknown kind or version has no answer that its sender could read: the connection is
-closed, as Kafka does. Only ApiVersions is answered whatever its version.
+closed, as Kafka does, unless the handler has an answer to any version. No API is known here by
+name.
 """
 
 from __future__ import annotations
@@ -14,27 +15,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dohle.protocol.apis import ApiKey, find_api
-from dohle.protocol.errors import UnsupportedVersion
+from dohle.protocol.errors import MalformedMessage, UnsupportedVersion
 from dohle.protocol.framing import encode_response, parse_request_header
-from dohle.protocol.messages.fetch import FetchRequest
-from dohle.protocol.messages.offset_commit import OffsetCommitRequest
-from dohle.protocol.messages.produce import ProduceRequest
 from dohle.protocol.schema import Request, Response
 from dohle.server.net.connection import Connection
 from dohle.server.net.group_commit import GroupCommit
 from dohle.server.net.outcome import Answer, CloseConnection, Frame
-from dohle.server.shortcuts.commit import CommitTemplate
-from dohle.server.shortcuts.fetch import FetchTemplate
-from dohle.server.shortcuts.produce import ProduceTemplate
+from dohle.server.net.shortcut import Learn, Rest, Served, may_take_shortcuts, request_log
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
 
 logger = logging.getLogger("dohle.server")
-request_log = logging.getLogger("dohle.request")
-
-# Plain numbers: members of an enum are slow to get at.
-_PRODUCE, _FETCH, _OFFSET_COMMIT = int(ApiKey.PRODUCE), int(ApiKey.FETCH), int(ApiKey.OFFSET_COMMIT)
 
 
 class RequestContext(NamedTuple):
@@ -55,8 +47,7 @@ class Handler:
     """A function that serves an API, and the versions it does so for.
 
     ``joins`` marks the one kind of request whose appends are written together with those of the
-    requests around it; before any other request they are written. (Commits of offsets that fit
-    their template join too: nothing they look at depends on what is written.)
+    requests around it; before any other request they are written. (A shortcut sees to that itself.)
     """
 
     function: HandlerFunction
@@ -65,15 +56,32 @@ class Handler:
     joins: bool = False
     #: What ApiVersions says, where that differs (Produce).
     advertised_lowest: int | None = None
+    #: Answers, in version 0, requests of versions that are not served (ApiVersions).
+    unsupported: Callable[[BrokerServer], Response] | None = None
+    #: The fast path for requests like the last one, if there is one.
+    learn: Learn | None = None
 
 
 def serves(
-    api_key: ApiKey, function: HandlerFunction, *, lowest: int | None = None
+    api_key: ApiKey,
+    function: HandlerFunction,
+    *,
+    lowest: int | None = None,
+    joins: bool = False,
+    unsupported: Callable[[BrokerServer], Response] | None = None,
+    learn: Learn | None = None,
 ) -> tuple[ApiKey, Handler]:
     """Serve an API at all versions of the release, or from ``lowest`` on."""
     versions = find_api(api_key).release_versions
     highest = versions.highest - find_api(api_key).latest_version_unstable
-    return api_key, Handler(function, versions.lowest if lowest is None else lowest, highest)
+    return api_key, Handler(
+        function,
+        versions.lowest if lowest is None else lowest,
+        highest,
+        joins=joins,
+        unsupported=unsupported,
+        learn=learn,
+    )
 
 
 class Dispatcher:
@@ -96,21 +104,26 @@ class Dispatcher:
     ) -> Frame | Callable[[], Frame] | Future[Any]:
         """Handle one request."""
         broker = self._broker
-        # Only the second byte of the api key is in use.
-        kind = frame[1] if len(frame) > 1 else None
-        if kind == _PRODUCE:
-            produce = connection.produce_template
-            if produce is not None and (late_reply := produce.handle(broker, frame)) is not None:
-                return late_reply
-        elif kind == _FETCH:
-            broker.write_appends()
-            fetch = connection.fetch_template
-            if fetch is not None and (reply := fetch.handle(broker, frame)) is not None:
-                return reply
-        elif kind == _OFFSET_COMMIT:
-            commit = connection.commit_template
-            if commit is not None and (late_reply := commit.handle(broker, frame)) is not None:
-                return late_reply
+        try:
+            # Only the second byte of the API key is in use.
+            shortcut = connection.shortcuts.get(frame[1])
+        except IndexError:
+            raise MalformedMessage("a request without an API key") from None
+        fits = False
+        if shortcut is not None and may_take_shortcuts(connection):
+            fields = shortcut.fits(frame)
+            if fields is not None:
+                reply = shortcut.handle(broker, fields)
+                if reply is not None:
+                    shortcut.has_served = True
+                    return reply
+                fits = True
+        return self._take_slow_path(frame, connection, fits_shortcut=fits)
+
+    def _take_slow_path(
+        self, frame: memoryview, connection: Connection, *, fits_shortcut: bool
+    ) -> Frame | Callable[[], Frame] | Future[Any]:
+        broker = self._broker
         try:
             head = parse_request_header(frame)
         except UnsupportedVersion as error:
@@ -120,37 +133,52 @@ class Dispatcher:
         if handler is None:
             raise CloseConnection(f"api key {api_key} is not served")
         if not handler.joins:
-            self._broker.write_appends()
+            broker.write_appends()
         if not handler.lowest <= version <= handler.highest:
-            if api_key != ApiKey.API_VERSIONS:
+            if handler.unsupported is None:
                 raise CloseConnection(f"{ApiKey(api_key).name} version {version} is not served")
-            return _frame(self._broker.unsupported_api_versions(), 0, correlation_id)
+            return _frame(handler.unsupported(broker), 0, correlation_id)
         request, _ = self._request_class(api_key).decode(version, frame, body_offset)
         if request_log.isEnabledFor(logging.DEBUG):
             request_log.debug("%s %s v%d %s", connection.peer, client_id, version, request)
         context = RequestContext(connection, version, client_id or "")
-        answer = handler.function(self._broker, context, request)
+        answer = handler.function(broker, context, request)
         if iscoroutine(answer):
             answer = self._loop.create_task(answer)
         if isinstance(answer, Future):
             self._awaited[answer] = (version, correlation_id)
             return answer
-        if isinstance(request, FetchRequest):
-            connection.fetch_template = FetchTemplate.of(
-                self._broker, frame, body_offset, request, version
-            )
+        if handler.learn is not None and may_take_shortcuts(connection):
+            served = Served(frame, body_offset, version, context.client_id, request)
+            self._learn(handler.learn, connection, api_key, served, fits_shortcut)
         if answer is None or isinstance(answer, Response):
             return _frame(answer, version, correlation_id)
-        if isinstance(request, ProduceRequest):
-            connection.produce_template = ProduceTemplate.of(
-                frame, request, version, context.client_id
-            )
-        elif isinstance(request, OffsetCommitRequest):
-            connection.commit_template = CommitTemplate.of(
-                frame, body_offset, version, connection.commit_template
-            )
         late = answer
         return lambda: _frame(late(), version, correlation_id)
+
+    def _learn(
+        self,
+        learn: Learn,
+        connection: Connection,
+        api_key: int,
+        served: Served,
+        fits_shortcut: bool,
+    ) -> None:
+        """Learn from a request, unless the last time was in vain."""
+        shortcuts = connection.shortcuts
+        previous = shortcuts.get(api_key)
+        if isinstance(previous, Rest) and previous.left:
+            previous.left -= 1
+            return
+        in_vain = previous is not None and not previous.has_served and not fits_shortcut
+        if in_vain and not isinstance(previous, Rest):
+            shortcuts[api_key] = Rest()
+            return
+        learnt = learn(self._broker, served)
+        if learnt is not None:
+            shortcuts[api_key] = learnt
+        else:
+            shortcuts.pop(api_key, None)
 
     def _request_class(self, api_key: int) -> type[Request]:
         found = self._requests.get(api_key)

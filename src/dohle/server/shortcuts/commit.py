@@ -1,13 +1,16 @@
 """The common offset commit, recognised by its bytes.
 
 A consumer commits the same partitions again and again: but for the correlation id, the offsets and
-the leader epochs, every byte is the one of the request before. A connection remembers its last
-commit; when the next one fits, neither the request nor its records nor its answer has to be put
-together field by field. What can have changed meanwhile (the topics, the coordinator, the group and
-its members) is looked at every time, and whatever is not as it was goes the general way.
+the leader epochs, every byte is the one of the request before. Neither the request nor its records
+nor its answer has to be put together field by field. What can have changed meanwhile (the topics,
+the coordinator, the group and its members) is looked at every time, and whatever is not as it was
+takes the slow path.
 
-To prepare a template takes longer than a commit the general way. So it is not done before another
-commit of the same size has come; and if that did not fit, not for the next commits.
+To prepare the shortcut takes longer than a commit on the slow path, so it is not done before
+another commit of the same size has come.
+
+Its appends are written with those of the produce requests around it: nothing that a commit looks at
+depends on what is written.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from dohle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCom
 from dohle.server.coordinators.offset_commit_answers import commit_answer, commit_refused
 from dohle.server.coordinators.shard import Shard
 from dohle.server.net.outcome import Frame
+from dohle.server.net.shortcut import Served
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
@@ -41,49 +45,51 @@ _NUMBERS = {12: "qi"}
 _CONSTANTS, _OFFSETS, _LEADER_EPOCHS = slice(2, None, 3), slice(3, None, 3), slice(4, None, 3)
 # Larger commits, of ten thousand partitions and more, are not kept in memory.
 _FRAME_BYTES_MAX = 512 * 1024
-# How many commits are not prepared for after it was in vain.
-_REST_COMMITS = 16
+
+#: Head and correlation id, then a constant, an offset and a leader epoch in turn.
+Fields = tuple[Any, ...]
 
 
-class CommitTemplate:
+def learn_commit(broker: BrokerServer, served: Served) -> CommitShortcut | None:
+    """Remember a commit, if it may be of the common kind."""
+    if served.version not in _VERSIONS or len(served.frame) > _FRAME_BYTES_MAX:
+        return None
+    return CommitShortcut(broker, served)
+
+
+class CommitShortcut:
     """The last commit of a connection, less what changes from one to the next."""
 
-    __slots__ = ("_body_offset", "_common", "_first", "_has_fitted", "_is_prepared", "_rest")
+    __slots__ = (
+        "_body_offset",
+        "_broker",
+        "_common",
+        "_is_prepared",
+        "_learnt_from",
+        "has_served",
+    )
 
-    @classmethod
-    def of(
-        cls, frame: memoryview, body_offset: int, version: int, previous: CommitTemplate | None
-    ) -> CommitTemplate | None:
-        """Remember a commit that was accepted, if it may be of the common kind."""
-        if version not in _VERSIONS or len(frame) > _FRAME_BYTES_MAX:
-            return None
-        return cls(frame, body_offset, previous)
-
-    def __init__(
-        self, frame: memoryview, body_offset: int, previous: CommitTemplate | None
-    ) -> None:
-        """Remember a commit; ``previous`` is the one before it."""
-        self._first = bytes(frame)
-        self._body_offset = body_offset
-        self._is_prepared = self._has_fitted = False
+    def __init__(self, broker: BrokerServer, served: Served) -> None:
+        self._broker = broker
+        self._learnt_from = bytes(served.frame)
+        self._body_offset = served.body_offset
+        self.has_served = self._is_prepared = False
         self._common: _CommonCommit | None = None
-        #: How many commits, beginning with the next, are not prepared for.
-        self._rest = 0
-        if previous is not None and not previous._has_fitted:
-            self._rest = _REST_COMMITS if previous._is_prepared else max(0, previous._rest - 1)
 
-    def handle(self, broker: BrokerServer, frame: memoryview) -> Callable[[], Frame] | None:
-        """Commit as a request that fits says; None if it has to go the general way."""
-        if self._rest or len(frame) != len(self._first):
+    def fits(self, frame: memoryview) -> Fields | None:
+        """Return the fields of a commit that differs in nothing but its numbers."""
+        if len(frame) != len(self._learnt_from):
             return None
         if not self._is_prepared:
             self._is_prepared = True
-            self._common = _common_commit(broker.image, self._first, self._body_offset)
-        if self._common is None:
-            return None
-        late = self._common.handle(broker, frame)
-        self._has_fitted |= late is not None
-        return late
+            image = self._broker.image
+            self._common = _common_commit(image, self._learnt_from, self._body_offset)
+        return None if self._common is None else self._common.fits(frame)
+
+    def handle(self, broker: BrokerServer, fields: Fields) -> Callable[[], Frame] | None:
+        """Commit, if nothing else has changed since the commit before."""
+        assert self._common is not None, "it fits"
+        return self._common.handle(broker, fields)
 
 
 class _CommonCommit:
@@ -128,11 +134,13 @@ class _CommonCommit:
         answer = b"".join(encode_response(commit_answer(request, ErrorCode.NONE), version, 0))
         self._answer_size, self._answer = answer[:4], answer[8:]
 
-    def handle(self, broker: BrokerServer, frame: memoryview) -> Callable[[], Frame] | None:
-        """Commit as a request of the same size says, if it fits and nothing else has changed."""
+    def fits(self, frame: memoryview) -> Fields | None:
+        """Return the fields of a request of the same size, if its constants are the same."""
         fields = self._unpack(frame)
-        if (fields[0], fields[_CONSTANTS]) != self._pattern:
-            return None
+        return fields if (fields[0], fields[_CONSTANTS]) == self._pattern else None
+
+    def handle(self, broker: BrokerServer, fields: Fields) -> Callable[[], Frame] | None:
+        """Commit as a request that fits says, if nothing else has changed."""
         groups = broker.groups
         if broker.image is not self._image and not self._look_again(broker):
             return None
@@ -150,7 +158,7 @@ class _CommonCommit:
             if not groups.append_built(shard, batch, repeated.record_count, now_ms, take_in):
                 return None
         except KafkaError:
-            # The general way meets the same, and knows what to do about it.
+            # The slow path meets the same, and knows what to do about it.
             return None
         return partial(self._reply, shard, fields[1])
 

@@ -1,28 +1,29 @@
 """The common fetch request, recognised by its bytes.
 
 A consumer without a fetch session that reads one partition sends the same request again and again:
-only the correlation id and the offset change. A connection remembers the last such request; when
-the next one fits and there is enough to read, the answer is put together from its parts. Everything
-else (errors, waiting, aborted transactions, sessions, replicas) goes the general way.
+only the correlation id and the offset change. When there is enough to read, the answer is put
+together from its parts. Everything else (errors, waiting, aborted transactions, sessions, replicas)
+takes the slow path.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dohle.core.errors import KafkaError
 from dohle.protocol.codec.pattern import find_pattern
-from dohle.protocol.codec.unsigned_varint import uvarint
+from dohle.protocol.codec.unsigned_varint import RecordsElsewhere, uvarint
 from dohle.protocol.framing import encode_response
 from dohle.protocol.messages.fetch import (
     FetchableTopicResponse,
-    FetchPartition,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
+from dohle.protocol.schema import CHUNK_BYTES_MIN, Records
 from dohle.server.net.outcome import FileRecords, Frame
+from dohle.server.net.shortcut import Served
 from dohle.server.partitions.fetch_reader import SENDFILE_BYTES_MIN, fetching_replica, isolation_of
 from dohle.storage.log_values import Isolation
 
@@ -31,14 +32,38 @@ if TYPE_CHECKING:
 
 # From the first version that sends batches as they are on.
 _VERSIONS = range(4, 18)
-_FIRST_FLEXIBLE = 12
+_FIRST_WITH_TOPIC_IDS = 13
 _SESSIONLESS = -1
+# Where the API key and version end, and where the correlation id does.
 _HEAD_END, _PREFIX_START = 4, 8
-_OFFSET_SIZE = 8
-_MARK = 0x1BADB0021BADB002
+_ASKED = {8: "q"}
+# What changes in a good answer, by its size: high watermark, last stable offset, start (v5).
+_ANSWERED = {16: "2q", 24: "3q"}
+
+#: Correlation id and offset.
+Fields = tuple[int, int]
 
 
-class FetchTemplate:
+def learn_fetch(broker: BrokerServer, served: Served) -> FetchShortcut | None:
+    """Learn from a consumer's fetch of a single partition without a session."""
+    request: FetchRequest = served.request
+    if served.version not in _VERSIONS or request.session_epoch != _SESSIONLESS:
+        return None
+    if request.session_id or fetching_replica(request) is not None:
+        return None
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return None
+    (asked,) = request.topics[0].partitions
+    if asked.last_fetched_epoch != -1:
+        return None
+    learnt = FetchShortcut(served, broker.fetch_max_bytes)
+    fields = learnt.fits(served.frame)
+    # It does not if the client encodes something in another way than we do.
+    is_recognised = fields is not None and fields[1] == asked.fetch_offset
+    return learnt if is_recognised else None
+
+
+class FetchShortcut:
     """A fetch of one partition, less what changes from one to the next."""
 
     __slots__ = (
@@ -56,59 +81,41 @@ class FetchTemplate:
         "_topic_id",
         "_topic_name",
         "_unpack",
+        "has_served",
     )
 
-    def __init__(
-        self, broker: BrokerServer, head: bytes, prefix: bytes, suffix: bytes, request: FetchRequest
-    ) -> None:
-        version = int.from_bytes(head[2:4], "big")
+    def __init__(self, served: Served, fetch_max_bytes: int) -> None:
+        self.has_served = False
+        request, version, frame = served.request, served.version, served.frame
         topic = request.topics[0]
         asked = topic.partitions[0]
-        self._head, self._prefix, self._suffix = head, prefix, suffix
+        zeros, ones = (_with_offset(request, offset).encode(version) for offset in (0, -1))
+        before, self._suffix = find_pattern(zeros, ones, _ASKED).constants
+        self._head = bytes(frame[:_HEAD_END])
+        self._prefix = bytes(frame[_PREFIX_START : served.body_offset]) + before
+        fields = struct.Struct(f">{_HEAD_END}si{len(self._prefix)}sq{len(self._suffix)}s")
+        self._unpack, self._size = fields.unpack, fields.size
         self._topic_id, self._topic_name = topic.topic_id, topic.topic
         self._index, self._epoch = asked.partition, asked.current_leader_epoch
-        self._by_id = version >= 13
-        self._limit = min(asked.partition_max_bytes, request.max_bytes, broker.fetch_max_bytes)
+        self._by_id = version >= _FIRST_WITH_TOPIC_IDS
+        self._limit = max(0, min(asked.partition_max_bytes, request.max_bytes, fetch_max_bytes))
         self._min_bytes = request.min_bytes
         self._isolation = isolation_of(request)
         self._answer = _Answer(request, version)
-        fields = struct.Struct(f">{_HEAD_END}si{len(prefix)}sq{len(suffix)}s")
-        self._unpack, self._size = fields.unpack, fields.size
 
-    @classmethod
-    def of(
-        cls,
-        broker: BrokerServer,
-        frame: memoryview,
-        body_offset: int,
-        request: FetchRequest,
-        version: int,
-    ) -> FetchTemplate | None:
-        """Make the template of a request, if it is of the common kind."""
-        if version not in _VERSIONS or request.session_epoch != _SESSIONLESS or request.session_id:
-            return None
-        if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
-            return None
-        if fetching_replica(request) is not None:
-            return None
-        asked = request.topics[0].partitions[0]
-        if asked.last_fetched_epoch != -1 or request.encode(version) != frame[body_offset:]:
-            return None
-        zeros, ones = (
-            _with_partition(request, asked.replace(fetch_offset=offset)).encode(version)
-            for offset in (0, -1)
-        )
-        before, behind = find_pattern(zeros, ones, {_OFFSET_SIZE: "q"}).constants
-        prefix = bytes(frame[_PREFIX_START:body_offset]) + before
-        return cls(broker, bytes(frame[:_HEAD_END]), prefix, behind, request)
-
-    def handle(self, broker: BrokerServer, frame: memoryview) -> Frame | None:
-        """Answer a request that fits and finds enough; None if it has to go the general way."""
+    def fits(self, frame: memoryview) -> Fields | None:
+        """Return what changes, if nothing else is different."""
         if len(frame) != self._size:
             return None
-        start, correlation_id, prefix, offset, suffix = self._unpack(frame)
-        if prefix != self._prefix or suffix != self._suffix or start != self._head:
+        head, correlation_id, prefix, offset, suffix = self._unpack(frame)
+        if prefix != self._prefix or suffix != self._suffix or head != self._head:
             return None
+        return correlation_id, offset
+
+    def handle(self, broker: BrokerServer, fields: Fields) -> Frame | None:
+        """Answer if enough is found; None if there is anything else to say."""
+        broker.write_appends()
+        correlation_id, offset = fields
         if self._by_id:
             partition = broker.partitions.get_by_id(self._topic_id, self._index)
         else:
@@ -129,7 +136,7 @@ class FetchTemplate:
             if not isinstance(piece, bytes) and piece.size < SENDFILE_BYTES_MIN:
                 piece = piece.read()
         except (KafkaError, OSError):
-            # The general way meets the same, and knows what to do about it.
+            # The slow path meets the same, and knows what to do about it.
             return None
         records = piece if isinstance(piece, bytes) else FileRecords(piece)
         size = len(records)
@@ -144,6 +151,13 @@ class FetchTemplate:
         if tail := answer.tail:
             return [head, records, tail]
         return [head, records]
+
+
+class _RecordsOfAnswer(RecordsElsewhere):
+    """Records just long enough to be a chunk of their own."""
+
+    def __len__(self) -> int:
+        return CHUNK_BYTES_MIN
 
 
 class _Answer:
@@ -163,34 +177,26 @@ class _Answer:
     )
 
     def __init__(self, request: FetchRequest, version: int) -> None:
-        topic = request.topics[0]
-        partition = PartitionData(
-            partition_index=topic.partitions[0].partition,
-            high_watermark=_MARK,
-            last_stable_offset=_MARK,
-            log_start_offset=_MARK,
-            aborted_transactions=() if isolation_of(request) is Isolation.TXN_COMMITTED else None,
-            records=b"",
+        self._is_flexible = FetchResponse.FLEXIBLE.covers(version)
+        zeros, ones = (
+            encode_response(_response(request, number), version, 0) for number in (0, -1)
         )
-        responses = FetchableTopicResponse(
-            topic=topic.topic, topic_id=topic.topic_id, partitions=(partition,)
-        )
-        encoded = b"".join(encode_response(FetchResponse(responses=(responses,)), version, 0))
-        self._is_flexible = version >= _FIRST_FLEXIBLE
-        #: Behind the records, which come last, there are only the ends of three structs.
-        self.tail = b"\0\0\0" if self._is_flexible else b""
-        records_at = len(encoded) - len(self.tail) - (1 if self._is_flexible else 4)
-        self._has_log_start = version >= 5
-        offsets = struct.pack(">q", _MARK) * (3 if self._has_log_start else 2)
-        at = encoded.index(offsets)
-        self._before, self._behind = encoded[8:at], encoded[at + len(offsets) : records_at]
+        # The size of the records stands before them, and ends the first chunk.
+        end = len(zeros[0]) - len(self._size_field(CHUNK_BYTES_MIN))
+        pattern = find_pattern(bytes(zeros[0][8:end]), bytes(ones[0][8:end]), _ANSWERED)
+        self._before, self._behind = pattern.constants
+        self._has_log_start = _ANSWERED[24] in pattern.format
+        #: What stands behind the records.
+        self.tail = b"".join(zeros[2:])
         self._behind_sized = b""
         self._size_for(0)
 
+    def _size_field(self, size: int) -> bytes:
+        return uvarint(size + 1) if self._is_flexible else size.to_bytes(4, "big")
+
     def _size_for(self, size: int) -> None:
         """Prepare for records of this size: those that follow often have it too."""
-        length = uvarint(size + 1) if self._is_flexible else size.to_bytes(4, "big")
-        behind = self._behind + length
+        behind = self._behind + self._size_field(size)
         if len(behind) != len(self._behind_sized):
             offsets = "3q" if self._has_log_start else "2q"
             head = struct.Struct(f">ii{len(self._before)}s{offsets}{len(behind)}s")
@@ -229,5 +235,24 @@ class _Answer:
         )
 
 
-def _with_partition(request: FetchRequest, partition: FetchPartition) -> FetchRequest:
-    return request.replace(topics=(request.topics[0].replace(partitions=(partition,)),))
+def _with_offset(request: FetchRequest, offset: int) -> FetchRequest:
+    (topic,) = request.topics
+    (asked,) = topic.partitions
+    topic = topic.replace(partitions=(asked.replace(fetch_offset=offset),))
+    return request.replace(topics=(topic,))
+
+
+def _response(request: FetchRequest, number: int) -> FetchResponse:
+    (topic,) = request.topics
+    partition = PartitionData(
+        partition_index=topic.partitions[0].partition,
+        high_watermark=number,
+        last_stable_offset=number,
+        log_start_offset=number,
+        aborted_transactions=() if isolation_of(request) is Isolation.TXN_COMMITTED else None,
+        records=cast("Records", _RecordsOfAnswer()),
+    )
+    found = FetchableTopicResponse(
+        topic=topic.topic, topic_id=topic.topic_id, partitions=(partition,)
+    )
+    return FetchResponse(responses=(found,))

@@ -1,21 +1,21 @@
 """The common produce request, recognised by its bytes.
 
 A producer sends the same request again and again: but for the correlation id, the partition and the
-records, every byte is the one of the request before. A connection remembers the last request to a
-single partition as a template; when the next one fits, neither it nor its answer has to be taken
-apart field by field. What is done with the records is the same (``handlers.produce.append``), and
-whatever does not fit, or fails, goes the general way. So do a transaction's first records in a
-partition: its coordinator may have to be asked.
+records, every byte is the one of the request before. What is done with the records is the same as
+on the slow path (``partitions.appends.append``), and whatever does not fit is left to it. So are a
+transaction's first records in a partition: its coordinator may have to be asked.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dohle.core.errors import KafkaError
 from dohle.core.ids import TopicName, Uuid
+from dohle.protocol.codec.pattern import find_pattern
 from dohle.protocol.framing import encode_response
 from dohle.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -24,6 +24,7 @@ from dohle.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from dohle.server.net.outcome import Frame
+from dohle.server.net.shortcut import Served
 from dohle.server.partitions.appends import Appended, append, partition_response
 from dohle.server.transactions.verification import is_open
 from dohle.storage.producers.append import NO_VERIFICATION
@@ -33,20 +34,37 @@ if TYPE_CHECKING:
 
 # From the first version with batches on.
 _VERSIONS = range(3, 14)
-_FIRST_FLEXIBLE = 9
 _FIRST_WITH_TOPIC_IDS = 13
-# Where the api key and version end, and where the correlation id does.
+# Where the API key and version end, and where the correlation id does.
 _HEAD_END, _PREFIX_START = 4, 8
 _SIZE = struct.Struct(">i")
-# Behind the records of a flexible request: partition, topic and request end, without tagged fields.
-_TAIL = b"\0\0\0"
+# What changes in a good answer, by its size: partition, error, offset, time, start (v5).
+_ANSWERED = {22: "ihqq", 30: "ihqqq"}
+# Of so many topics the form of the answer is kept.
+_TOPICS_MAX = 256
 
-# Values that stand out in an encoded answer, to find where the real ones go.
-_MARK_INDEX, _MARK_OFFSET = 0x1BADB002, 0x1BADB0021BADB002
-_MARK_ERROR = 0x1BAD
+#: Correlation id, partition and records.
+Fields = tuple[int, int, memoryview]
 
 
-class ProduceTemplate:
+def learn_produce(broker: BrokerServer, served: Served) -> ProduceShortcut | None:
+    """Learn from a request to a single partition."""
+    request: ProduceRequest = served.request
+    if served.version not in _VERSIONS or request.acks == 0:
+        return None
+    if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
+        return None
+    (data,) = request.topic_data[0].partition_data
+    if not data.records:
+        return None
+    learnt = ProduceShortcut(served)
+    fields = learnt.fits(served.frame)
+    # It does not if the client encodes something in another way than we do.
+    is_recognised = fields is not None and fields[1] == data.index
+    return learnt if is_recognised else None
+
+
+class ProduceShortcut:
     """A produce request to one partition, less what changes from one to the next."""
 
     __slots__ = (
@@ -54,61 +72,47 @@ class ProduceTemplate:
         "_answer",
         "_client_id",
         "_head",
+        "_is_flexible",
         "_is_transactional",
         "_prefix",
         "_size_at",
+        "_tail",
         "_topic",
         "_topic_id",
         "_unpack",
         "_version",
+        "has_served",
     )
 
-    def __init__(
-        self, head: bytes, prefix: bytes, request: ProduceRequest, version: int, client_id: str
-    ) -> None:
-        self._head = head
-        self._prefix = prefix
-        # Head, correlation id, prefix and partition; behind that the size of the records.
-        fields = struct.Struct(f">{_HEAD_END}si{len(prefix)}si")
-        self._unpack, self._size_at = fields.unpack_from, fields.size
+    def __init__(self, served: Served) -> None:
+        self.has_served = False
+        request, version, frame = served.request, served.version, served.frame
+        topic = request.topic_data[0]
         self._version = version
-        self._client_id = client_id
+        self._is_flexible = ProduceRequest.FLEXIBLE.covers(version)
+        zeros, ones = (_without_records(request, index).encode(version) for index in (0, -1))
+        before, behind = find_pattern(zeros, ones, {4: "i"}).constants
+        self._head = bytes(frame[:_HEAD_END])
+        self._prefix = bytes(frame[_PREFIX_START : served.body_offset]) + before
+        # Behind the size of the records, which is 0 here.
+        self._tail = behind[1 if self._is_flexible else _SIZE.size :]
+        fields = struct.Struct(f">{_HEAD_END}si{len(self._prefix)}si")
+        self._unpack, self._size_at = fields.unpack_from, fields.size
+        self._client_id = served.client_id
         self._acks = request.acks
         self._is_transactional = request.transactional_id is not None
-        self._topic: TopicName = request.topic_data[0].name
-        self._topic_id: Uuid = request.topic_data[0].topic_id
-        self._answer = _answer_format(self._topic, self._topic_id, version)
+        self._topic: TopicName = topic.name
+        self._topic_id: Uuid = topic.topic_id
+        self._answer = _answer_format(topic.name, topic.topic_id, version)
 
-    @classmethod
-    def of(
-        cls, frame: memoryview, request: ProduceRequest, version: int, client_id: str
-    ) -> ProduceTemplate | None:
-        """Make the template of a request, if it is of the common kind."""
-        if version not in _VERSIONS or request.acks == 0:
-            return None
-        if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
-            return None
-        records = request.topic_data[0].partition_data[0].records
-        if not records:
-            return None
-        if version < _FIRST_FLEXIBLE:
-            index_at = len(frame) - len(records) - _SIZE.size - 4
-        else:
-            if frame[-3:] != _TAIL:
-                return None
-            size_bytes = (len(records) + 1).bit_length() + 6
-            index_at = len(frame) - len(_TAIL) - len(records) - size_bytes // 7 - 4
-        head, prefix = bytes(frame[:_HEAD_END]), bytes(frame[_PREFIX_START:index_at])
-        return cls(head, prefix, request, version, client_id)
-
-    def handle(self, broker: BrokerServer, frame: memoryview) -> Callable[[], Frame] | None:
-        """Append the records of a request that fits; None if it does not fit."""
+    def fits(self, frame: memoryview) -> Fields | None:
+        """Return what changes, if nothing else is different."""
         try:
             head, correlation_id, prefix, index = self._unpack(frame)
             if prefix != self._prefix or head != self._head:
                 return None
             start, end = self._size_at, len(frame)
-            if self._version < _FIRST_FLEXIBLE:
+            if not self._is_flexible:
                 (size,) = _SIZE.unpack_from(frame, start)
                 start += _SIZE.size
             else:
@@ -124,20 +128,24 @@ class ProduceTemplate:
                         if size > 0x1F_FFFF:
                             return None
                 size -= 1
-                end -= len(_TAIL)
-                if frame[end:] != _TAIL:
+                end -= len(self._tail)
+                if frame[end:] != self._tail:
                     return None
         except (struct.error, IndexError):
             return None
         if size < 0 or start + size != end:
             return None
+        return correlation_id, index, frame[start:end]
+
+    def handle(self, broker: BrokerServer, fields: Fields) -> Callable[[], Frame] | None:
+        """Append the records; None if the partition or its transaction needs a closer look."""
+        correlation_id, index, records = fields
         if self._version < _FIRST_WITH_TOPIC_IDS:
             partition = broker.partitions.get(self._topic, index)
         else:
             partition = broker.partitions.get_by_id(self._topic_id, index)
         if partition is None:
             return None
-        records = frame[start:end]
         guard = None
         if self._is_transactional:
             if not is_open(partition, records):
@@ -170,26 +178,28 @@ def _response(
     return ProduceResponse(responses=(found,))
 
 
+def _without_records(request: ProduceRequest, index: int) -> ProduceRequest:
+    """Return a request to one partition with another index, and no records."""
+    (topic,) = request.topic_data
+    data = topic.partition_data[0].replace(index=index, records=b"")
+    return request.replace(topic_data=(topic.replace(partition_data=(data,)),))
+
+
+@lru_cache(_TOPICS_MAX)
 def _answer_format(
     topic: TopicName, topic_id: Uuid, version: int
 ) -> Callable[[int, int, int, int, int], bytes]:
-    """Return a function that packs a good answer from what changes, cut from an encoded one."""
-    marked = PartitionProduceResponse(
-        index=_MARK_INDEX,
-        error_code=_MARK_ERROR,
-        base_offset=_MARK_OFFSET,
-        log_append_time_ms=_MARK_OFFSET,
-        log_start_offset=_MARK_OFFSET,
+    """Return a function that packs a good answer from what changes."""
+    zeros, ones = (
+        b"".join(encode_response(_response(topic, topic_id, _partition_of(number)), version, 0))
+        for number in (0, -1)
     )
-    encoded = b"".join(encode_response(_response(topic, topic_id, marked), version, 0))
-    has_log_start = version >= 5
-    fields = struct.Struct(">ihqqq" if has_log_start else ">ihqq")
-    marks = (_MARK_INDEX, _MARK_ERROR, _MARK_OFFSET, _MARK_OFFSET, _MARK_OFFSET)
-    pattern = fields.pack(*marks[: 5 if has_log_start else 4])
-    at = encoded.rindex(pattern)
-    before, after = encoded[8:at], encoded[at + len(pattern) :]
-    size = len(encoded) - 4
-    pack = struct.Struct(f">ii{len(before)}s{fields.format[1:]}{len(after)}s").pack
+    size = len(zeros) - 4
+    # Behind the size and the correlation id.
+    pattern = find_pattern(zeros[8:], ones[8:], _ANSWERED)
+    before, after = pattern.constants
+    pack = struct.Struct(f">ii{pattern.format}").pack
+    has_log_start = _ANSWERED[30] in pattern.format
 
     def answer(correlation_id: int, index: int, base_offset: int, time: int, start: int) -> bytes:
         if has_log_start:
@@ -197,3 +207,13 @@ def _answer_format(
         return pack(size, correlation_id, before, index, 0, base_offset, time, after)
 
     return answer
+
+
+def _partition_of(number: int) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=number,
+        error_code=number,
+        base_offset=number,
+        log_append_time_ms=number,
+        log_start_offset=number,
+    )

@@ -1,0 +1,42 @@
+"""Learning a shortcut from a frame, and serving a frame by it, as the dispatcher does both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dohle.protocol.apis import find_api
+from dohle.protocol.framing import parse_request_header
+from dohle.server.broker import BrokerServer
+from dohle.server.net.outcome import Frame
+from dohle.server.net.shortcut import Served, Shortcut
+
+
+def served(frame: memoryview) -> Served:
+    """Return what the dispatcher hands to whoever learns a shortcut."""
+    head = parse_request_header(frame)
+    request_class = find_api(head.api_key).request()
+    request, _ = request_class.decode(head.version, frame, head.body_offset)
+    return Served(frame, head.body_offset, head.version, head.client_id or "", request)
+
+
+def serve(
+    shortcut: Shortcut, broker: BrokerServer, frame: memoryview
+) -> Frame | Callable[[], Frame] | None:
+    """Serve a frame; None if it does not fit, or has to take the slow path all the same."""
+    fields: Any = shortcut.fits(frame)
+    return None if fields is None else shortcut.handle(broker, fields)
+
+
+def serve_late(
+    shortcut: Shortcut, broker: BrokerServer, frame: memoryview
+) -> Callable[[], Frame] | None:
+    """Serve a frame whose answer is made when everything is written."""
+    reply = serve(shortcut, broker, frame)
+    assert not isinstance(reply, list)
+    return reply
+
+
+def joined(frame: Frame) -> bytes:
+    """Return an answer all of which is in memory."""
+    return b"".join(chunk for chunk in frame if isinstance(chunk, bytes))
