@@ -28,7 +28,7 @@ from bench.raw_client import (
 )
 from bench.report import Row
 from dohle.core.ids import TopicName
-from dohle.server.net.connection import BUFFER_BYTES, BUFFER_BYTES_KEPT
+from dohle.server.net.receive_buffer import BUFFER_BYTES, BUFFER_BYTES_KEPT
 
 PRODUCE_REACH, CONSUME_REACH = 1.5, 1.3
 _WARM_UP_ROUNDS = 3

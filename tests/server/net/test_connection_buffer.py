@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from dohle.server.net.connection import BUFFER_BYTES, BUFFER_BYTES_AT_FIRST, Connection
+from dohle.server.net.connection import Connection
 from dohle.server.net.outcome import Frame
+from dohle.server.net.receive_buffer import BUFFER_BYTES, BUFFER_BYTES_AT_FIRST
 from tests.server.faults import until
 from tests.server.net.connected import Peer, connected, framed, turns
 

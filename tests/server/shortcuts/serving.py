@@ -8,7 +8,7 @@ from typing import Any
 from dohle.protocol.apis import find_api
 from dohle.protocol.framing import parse_request_header
 from dohle.server.broker import BrokerServer
-from dohle.server.net.outcome import Frame
+from dohle.server.net.outcome import Frame, LateFrame
 from dohle.server.net.shortcut import Served, Shortcut
 
 
@@ -20,9 +20,7 @@ def served(frame: memoryview) -> Served:
     return Served(frame, head.body_offset, head.version, head.client_id or "", request)
 
 
-def serve(
-    shortcut: Shortcut, broker: BrokerServer, frame: memoryview
-) -> Frame | Callable[[], Frame] | None:
+def serve(shortcut: Shortcut, broker: BrokerServer, frame: memoryview) -> Frame | LateFrame | None:
     """Serve a frame; None if it does not fit, or has to take the slow path all the same."""
     fields: Any = shortcut.fits(frame)
     return None if fields is None else shortcut.handle(broker, fields)
@@ -32,9 +30,15 @@ def serve_late(
     shortcut: Shortcut, broker: BrokerServer, frame: memoryview
 ) -> Callable[[], Frame] | None:
     """Serve a frame whose answer is made when everything is written."""
-    reply = serve(shortcut, broker, frame)
-    assert not isinstance(reply, list)
-    return reply
+    late = serve(shortcut, broker, frame)
+    assert not isinstance(late, list)
+    return None if late is None else lambda: _made(late)
+
+
+def _made(late: LateFrame) -> Frame:
+    frame = late()
+    assert isinstance(frame, list)
+    return frame
 
 
 def joined(frame: Frame) -> bytes:

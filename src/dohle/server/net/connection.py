@@ -1,17 +1,20 @@
-"""One client connection: frames in, answers out, in order, with few system calls and no copies.
+"""One client connection: frames in, replies out, in order, with few system calls and no copies.
 
-- One ``recv_into`` per read event into a buffer that is used again; every complete frame in it is
-  handled before anything is sent, so that appends to one partition become one write and answers one
-  ``send``. The buffer grows such that this holds for large frames too.
-- One request at a time, as in Kafka: while an answer is being waited for (a long poll), or the
-  client does not read what it was sent, the frames behind it stay in the buffer. What arrives
-  meanwhile is read until the buffer is full; then the client has to wait.
-- A handler may keep views of its frame until it has answered. So while an answer is being waited
-  for, no byte before ``_start`` is moved or written over: if there is no room, what has arrived
-  behind that frame goes on in a new buffer, and the old one lives as long as its views.
+- One ``recv_into`` per read event into a buffer that is used again (``ReceiveBuffer``); every
+  complete frame in it is handled before anything is sent, so that appends to one partition become
+  one write and replies one ``send``.
+- One request at a time, as in Kafka: while an answer is awaited (a long poll), or the client does
+  not read what it was sent, the frames behind it stay in the buffer. What arrives meanwhile is read
+  until the buffer is full; then the client has to wait.
+- But what is carried out and only waits to be answered (records that are yet to be committed) does
+  not hold up requests that may join it (other records): their replies stand in a queue
+  (``ReplyQueue``), and what is ready from its front on is sent. A request that may not is handled
+  when all before it are answered.
+- A handler may keep views of its frame until it has answered, or until what it has appended is
+  written: the buffer is in use as long.
 - If many clients send at the same time, what is appended for them is written together too: see
   ``GroupCommit``. Until then a connection reads nothing into its buffer, of which that is a part.
-- At most ``FRAMES_PER_EVENT`` frames are handled, and answers of about ``REPLY_BYTES_PER_EVENT``
+- At most ``FRAMES_PER_EVENT`` frames are handled, and replies of about ``REPLY_BYTES_PER_EVENT``
   gathered, before they are sent and others get their turn.
 - Record batches go from file to socket by ``sendfile``; what stands before them is sent with
   MSG_MORE.
@@ -21,39 +24,29 @@ from __future__ import annotations
 
 import logging
 import socket
-import struct
 from asyncio import AbstractEventLoop, Future
 from collections import deque
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dohle.core.host import StreamSocket
 from dohle.protocol.errors import MalformedMessage
-from dohle.server.net.outcome import Chunk, CloseConnection, FileRecords, Frame
+from dohle.server.net.outcome import Chunk, CloseConnection, FileRecords, Frame, LateFrame
+from dohle.server.net.receive_buffer import ReceiveBuffer
+from dohle.server.net.reply_queue import ReplyQueue, frame_size, joined
 
 if TYPE_CHECKING:
     from dohle.server.net.shortcut import Shortcut
 
 logger = logging.getLogger("dohle.server")
 
-BUFFER_BYTES_AT_FIRST = 16 * 1024
-BUFFER_BYTES = 256 * 1024
-BUFFER_BYTES_KEPT = 2 * 1024 * 1024
 FRAMES_PER_EVENT = 256
 REPLY_BYTES_PER_EVENT = 8 * 1024 * 1024
 
-# What is joined for one send; larger pieces are sent as they are.
-_JOIN_BYTES_MAX = 64 * 1024
-# With less room than this behind an incomplete frame, it is moved to the front before reading on.
-_ROOM_BYTES_MIN = 64 * 1024
-# Of frames above this size as many as this should fit the buffer, if it may be that large.
-_LARGE_FRAME_BYTES = 64 * 1024
-_LARGE_FRAMES = 4
 _SENDFILE_BYTES_MAX = 4 * 1024 * 1024
 # A plain number: members of an enum are slow to get at, and slow to combine.
 _MSG_MORE = int(socket.MSG_MORE)
-_SIZE = struct.Struct(">i")
-_unpack_size = _SIZE.unpack_from
 
 
 class Service(Protocol):
@@ -61,8 +54,12 @@ class Service(Protocol):
 
     def handle(
         self, frame: memoryview, connection: Connection
-    ) -> Frame | Callable[[], Frame] | Future[Any]:
-        """Handle one request; a callable is to be called after ``settle``."""
+    ) -> Frame | LateFrame | Future[Any] | None:
+        """Handle one request.
+
+        A callable is to be called after ``settle``. None says that the request cannot be handled
+        before those before it are answered: it is handed over again then.
+        """
 
     def settle(self) -> None:
         """Write what the requests handled so far have appended."""
@@ -75,6 +72,36 @@ class Service(Protocol):
 
     def forget(self, future: Future[Any]) -> None:
         """Let go of a request whose client has gone."""
+
+
+class State(Enum):
+    """What becomes of the frames in the buffer."""
+
+    #: They are handled as they arrive.
+    READY = "ready"
+    #: There are some for the next turn of the loop: others had to have theirs.
+    RESUMING = "resuming"
+    #: What was appended for those that were handled is not written yet: they are in use.
+    UNSETTLED = "unsettled"
+    #: The answer to the last one is awaited, and it is in use.
+    AWAITING = "awaiting"
+    #: The next one is handled when all before it are answered.
+    HELD = "held"
+    #: Too many replies stand in the queue for another one to be handled.
+    FULL = "full"
+    #: None of them is handled: the connection is closed when the last reply is sent.
+    ENDING = "ending"
+    CLOSED = "closed"
+
+
+# Members of an enum are slow to get at.
+_READY, _RESUMING, _UNSETTLED, _AWAITING = (
+    State.READY,
+    State.RESUMING,
+    State.UNSETTLED,
+    State.AWAITING,
+)
+_HELD, _FULL, _ENDING, _CLOSED = State.HELD, State.FULL, State.ENDING, State.CLOSED
 
 
 class Connection:
@@ -93,57 +120,60 @@ class Connection:
     ) -> None:
         self.listener = listener
         self.peer = peer
-        self.is_closed = False
         #: What the dispatcher has learnt from the last requests, by API key.
         self.shortcuts: dict[int, Shortcut] = {}
         self.last_active = loop.time()
+        self.replies = ReplyQueue(self._send_soon)
         self._loop = loop
         self._socket = sock
         self._fd = sock.fileno()
         self._service = service
-        self._request_bytes_max = request_bytes_max
         self._on_closed = on_closed
-        self._view = memoryview(bytearray(BUFFER_BYTES_AT_FIRST))
-        self._start = 0
-        self._end = 0
-        self._out: deque[Chunk] = deque()
-        self._blocked = False
-        self._reading = False
-        self._resuming = False
-        self._ended = False
-        #: Replies that wait for what they tell of to be written, and whether frames are left.
-        self._unsettled: tuple[list[Frame | Callable[[], Frame]], bool] | None = None
+        self._buffer = ReceiveBuffer(request_bytes_max)
+        self._state = _READY
+        #: The state that comes after UNSETTLED.
+        self._following = _READY
         self._awaited: Future[Any] | None = None
+        self._out: deque[Chunk] = deque()
+        #: Whether the socket takes no more for now, and the loop is to tell when it does.
+        self._is_blocked = False
+        #: Whether the loop is to tell when the client has sent something.
+        self._is_reading = False
+        #: Whether the client has said that it sends no more.
+        self._has_ended = False
+        self._is_send_due = False
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._read_more()
 
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether it is over."""
+        return self._state is _CLOSED
+
     # In
 
     def _read_more(self) -> None:
-        if not self._reading and not self.is_closed:
-            self._reading = True
+        if not self._is_reading and self._state is not _CLOSED:
+            self._is_reading = True
             self._loop.add_reader(self._fd, self._on_readable)
 
     def _read_no_more(self) -> None:
-        if self._reading:
-            self._reading = False
+        if self._is_reading:
+            self._is_reading = False
             self._loop.remove_reader(self._fd)
 
     def _on_readable(self) -> None:
-        if self._unsettled is not None:
+        state = self._state
+        if state is _UNSETTLED:
             return
-        is_free = self._awaited is None
-        if is_free and self._start == self._end:
-            self._start = self._end = 0
-        room = len(self._view) - self._end
-        if room < _ROOM_BYTES_MIN and (room == 0 or (is_free and self._start > 0)):
-            if not self._make_room():
-                self._read_no_more()
-                return
-            room = len(self._view) - self._end
+        buffer = self._buffer
+        room = buffer.room(in_use=state is _AWAITING, may_grow=not self._is_blocked)
+        if room is None:
+            self._read_no_more()
+            return
         try:
-            count = self._socket.recv_into(self._view[self._end :])
+            count = self._socket.recv_into(room)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -152,242 +182,188 @@ class Connection:
         if count == 0:
             self._on_end()
             return
-        self._end += count
-        if count == room and len(self._view) < BUFFER_BYTES:
-            # It has more to say than fits the buffer of an idle connection.
-            self._take_buffer(BUFFER_BYTES)
+        buffer.received(count)
         self.last_active = self._loop.time()
-        if is_free and not self._blocked and not self._resuming:
+        if state is _READY and not self._is_blocked:
             self._process()
 
     def _on_end(self) -> None:
         """The client sends no more: what it has sent is served.
 
         Also what stands behind a request that waits, as in Kafka: it may be a LeaveGroup. The
-        answer to the last request is not waited for.
+        answer to the last request is not waited for, if it was not carried out yet.
         """
-        self._ended = True
+        self._has_ended = True
         self._read_no_more()
-        if self._awaited is not None:
-            self._close_if_done()
-        elif not self._blocked and not self._resuming:
+        if self._state is _READY:
             self._go_on()
+        else:
+            self._close_if_done()
 
     def _close_if_done(self) -> None:
         """Close after the client's end, unless there is something left to handle or to send."""
-        is_waiting = self._awaited is not None and self._end > self._start
-        if not (is_waiting or self._blocked or self._resuming or self._unsettled):
+        if self._is_blocked or self.replies.is_waiting:
+            return
+        if self._state is _READY or (self._state is _AWAITING and not self._buffer):
             self.close()
-
-    def _make_room(self) -> bool:
-        """Make room behind what has arrived: by moving it to the front, or for a large frame."""
-        held = self._end - self._start
-        if self._awaited is not None:
-            if self._start == 0:
-                return False
-            self._take_buffer(max(BUFFER_BYTES, held + _ROOM_BYTES_MIN))
-        elif size := self._larger_size():
-            self._take_buffer(size)
-        elif self._start == 0:
-            return False
-        else:
-            self._view[:held] = self._view[self._start : self._end]
-            self._start, self._end = 0, held
-        return True
-
-    def _larger_size(self) -> int:
-        """Return the size of the buffer that a large frame calls for; 0 if this one will do.
-
-        Several should fit, for whatever is done once for all frames of a read event is dear after
-        so many bytes have gone through the processor's caches.
-        """
-        held, length = self._end - self._start, len(self._view)
-        if held < _SIZE.size or self._blocked:
-            return 0
-        need = _SIZE.size + _unpack_size(self._view, self._start)[0]
-        if need <= held or need <= min(length, _LARGE_FRAME_BYTES):
-            return 0
-        wanted = max(need, min(_LARGE_FRAMES * need, BUFFER_BYTES_KEPT))
-        # A client must send as much as it makes us reserve, but for the first part.
-        size = min(wanted, max(2 * length, BUFFER_BYTES_KEPT))
-        # Frames of a producer differ a little: the next should fit as well.
-        size = -(-size // BUFFER_BYTES) * BUFFER_BYTES
-        return size if size > length else 0
-
-    def _take_buffer(self, size: int) -> None:
-        held = self._end - self._start
-        view = memoryview(bytearray(size))
-        view[:held] = self._view[self._start : self._end]
-        self._view, self._start, self._end = view, 0, held
-
-    def _next_frame(self) -> memoryview | None:
-        start = self._start + 4
-        if start > self._end:
-            return None
-        (size,) = _unpack_size(self._view, start - 4)
-        if not 0 <= size <= self._request_bytes_max:
-            raise MalformedMessage(
-                f"a frame of {size} bytes; {self._request_bytes_max} are allowed"
-            )
-        end: int = start + size
-        if end > self._end:
-            return None
-        self._start = end
-        return self._view[start:end]
 
     def _process(self) -> None:
         """Handle the frames that have arrived, until one has to wait or others have a turn."""
-        service = self._service
-        replies: list[Frame | Callable[[], Frame]] = []
+        service, replies = self._service, self.replies
+        next_frame, handle = self._buffer.next_frame, service.handle
         handled = reply_bytes = 0
-        has_more, has_late = True, False
+        following, has_late = _RESUMING, False
+        if replies.is_full:
+            self._state = _FULL
+            return
         try:
             while handled < FRAMES_PER_EVENT and reply_bytes < REPLY_BYTES_PER_EVENT:
-                if self._start == self._end or (frame := self._next_frame()) is None:
-                    has_more = False
+                if (frame := next_frame()) is None:
+                    following = _READY
                     break
                 handled += 1
-                reply = service.handle(frame, self)
+                reply = handle(frame, self)
                 if isinstance(reply, list):
                     if reply:
-                        replies.append(reply)
-                        for chunk in reply:
-                            reply_bytes += (
-                                chunk.size if isinstance(chunk, FileRecords) else len(chunk)
-                            )
+                        replies.add(reply)
+                        reply_bytes += frame_size(reply)
+                elif reply is None:
+                    self._buffer.put_back(frame)
+                    following = _HELD
+                    break
                 elif isinstance(reply, Future):
                     self._awaited = reply
+                    following = _AWAITING
                     break
                 else:
-                    replies.append(reply)
+                    replies.add_late(reply)
                     has_late = True
         except (MalformedMessage, CloseConnection) as error:
-            self._finish_and_close(replies, str(error))
-            return
+            replies.end(str(error))
+            has_late, following = False, _ENDING
         except Exception:
             logger.exception("a request of %s failed", self.peer)
-            self._finish_and_close(replies, "a request failed")
-            return
+            replies.end("a request failed")
+            has_late, following = False, _ENDING
         if has_late and service.may_settle_later(self):
-            self._unsettled = replies, has_more
+            self._state, self._following = _UNSETTLED, following
         else:
-            self._conclude(replies, has_more)
+            self._conclude(following)
+
+    def catch_up(self) -> bool:
+        """Make the replies that may be made before the next request is handled.
+
+        The service asks for this, when it has settled, for a request that may not overtake others;
+        False says that the request has to wait.
+        """
+        self.replies.make()
+        return not (self.replies.is_waiting or self.replies.is_ended)
 
     def settle(self) -> None:
         """Have written what was appended for this connection and others, and go on."""
-        unsettled, self._unsettled = self._unsettled, None
-        if self.is_closed:
+        if self._state is _CLOSED:
             # What it has sent counts, though it has gone.
             self._service.settle()
-        elif unsettled is not None:
-            self._conclude(*unsettled)
-            if self._ended:
+        elif self._state is _UNSETTLED:
+            self._conclude(self._following)
+            if self._has_ended:
                 self._close_if_done()
 
-    def _conclude(self, replies: list[Frame | Callable[[], Frame]], has_more: bool) -> None:
+    def _conclude(self, following: State) -> None:
         """Answer the frames that were handled, and see to it that others are."""
+        self._state = following
         try:
-            self._finish(replies)
+            self._service.settle()
+            self.replies.make()
         except Exception:
             logger.exception("a request of %s failed", self.peer)
-            self._finish_and_close(replies, "a request failed")
-            return
-        if self._start == self._end and len(self._view) > BUFFER_BYTES_KEPT:
-            self._take_buffer(BUFFER_BYTES)
-        if self._awaited is not None:
+            self.replies.fail("a request failed")
+        if self.replies.is_ended:
+            self._handle_no_more()
+        elif following is _AWAITING and self._awaited is not None:
             self._awaited.add_done_callback(self._on_answer)
-        elif has_more:
-            self._resume_soon()
+        elif following is _RESUMING:
+            self._loop.call_soon(self._resume)
+        self._send_replies()
+        self._buffer.shrink()
 
-    def _finish_and_close(self, replies: list[Frame | Callable[[], Frame]], reason: str) -> None:
-        """Send what came before the request that failed, if that can be done, and close."""
-        try:
-            self._finish(replies)
-        except Exception:
-            logger.exception("the requests of %s before that failed too", self.peer)
-        finally:
-            self._fail(reason)
-
-    def _finish(self, replies: list[Frame | Callable[[], Frame]]) -> None:
-        # Should anything fail, those that are left are not told that it has not.
-        answered, replies[:] = list(replies), []
-        self._service.settle()
-        refused = None
-        frames: list[Frame] = []
-        for reply in answered:
-            try:
-                frames.append(reply if isinstance(reply, list) else reply())
-            except CloseConnection as error:
-                refused = error
-                break
-        if frames:
-            self._queue(frames)
-            if self._out and not self._blocked and not self.is_closed:
-                self._send()
-        if refused is not None:
-            self._fail(str(refused))
-
-    def _queue(self, frames: list[Frame]) -> None:
-        """Put frames behind what is to be sent, joined to pieces that are worth a system call."""
-        out = self._out
-        pieces: list[bytes | memoryview] = []
-        size = 0
-        for frame in frames:
-            for chunk in frame:
-                if isinstance(chunk, FileRecords):
-                    if pieces:
-                        out.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-                        pieces, size = [], 0
-                    out.append(chunk)
-                    continue
-                size += len(chunk)
-                if size > _JOIN_BYTES_MAX and pieces:
-                    out.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-                    pieces, size = [], len(chunk)
-                pieces.append(chunk)
-        if pieces:
-            out.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+    def _handle_no_more(self) -> None:
+        """Leave what is in the buffer: the connection is closed behind the replies there are."""
+        if self._state is not _CLOSED:
+            self._state = _ENDING
+        awaited, self._awaited = self._awaited, None
+        if awaited is not None:
+            self._service.forget(awaited)
 
     def _on_answer(self, answered: Future[Any]) -> None:
-        if self.is_closed or self._awaited is not answered:
+        if self._awaited is not answered:
             return
         self._awaited = None
+        self.last_active = self._loop.time()
+        following = _READY
         try:
-            frame = self._service.complete(answered)
+            self.replies.add(self._service.complete(answered))
+            self.replies.make()
         except CloseConnection as error:
-            self._fail(str(error))
-            return
+            self.replies.end(str(error))
+            following = _ENDING
         except Exception:
             logger.exception("a request of %s failed", self.peer)
-            self.close()
-            return
-        self.last_active = self._loop.time()
-        self._queue([frame])
-        if self._out:
-            self._send()
+            self.replies.end("a request failed")
+            following = _ENDING
+        self._state = following
+        self._send_replies()
         self._go_on()
-
-    def _resume_soon(self) -> None:
-        if not self._resuming:
-            self._resuming = True
-            self._loop.call_soon(self._resume)
 
     def _resume(self) -> None:
-        self._resuming = False
-        self._go_on()
+        if self._state is _RESUMING:
+            self._state = _READY
+            self._go_on()
 
     def _go_on(self) -> None:
         """Handle what waited in the buffer, and read on."""
-        if self.is_closed or self._blocked or self._awaited or self._unsettled:
+        if self._state is not _READY or self._is_blocked:
             return
-        if self._end > self._start:
+        if self._buffer:
             self._process()
-        if not self._ended:
+        if not self._has_ended:
             self._read_more()
         else:
             self._close_if_done()
 
     # Out
+
+    def _send_soon(self) -> None:
+        """Send replies that have become ready at the end of this turn, when there may be more."""
+        if not self._is_send_due:
+            self._is_send_due = True
+            self._loop.call_soon(self._send_ready)
+
+    def _send_ready(self) -> None:
+        self._is_send_due = False
+        if self._state is _CLOSED or self._state is _UNSETTLED:
+            return
+        self.last_active = self._loop.time()
+        self._send_replies()
+        if self._has_ended:
+            self._close_if_done()
+
+    def _send_replies(self) -> None:
+        """Send what is ready, and go on with what has waited for that."""
+        replies = self.replies
+        if frames := replies.take():
+            self._out.extend(joined(frames))
+            if self._out and not self._is_blocked:
+                self._send()
+        if self._state is _CLOSED:
+            return
+        if (reason := replies.end_reason) is not None:
+            self._fail(reason)
+        elif (self._state is _HELD and not replies.is_waiting) or (
+            self._state is _FULL and replies.has_room
+        ):
+            self._state = _RESUMING
+            self._loop.call_soon(self._resume)
 
     def _send(self) -> None:
         """Send as much as the socket takes; the rest when it takes more."""
@@ -419,8 +395,8 @@ class Connection:
         except (OSError, CloseConnection) as error:
             self._fail(str(error))
             return
-        if is_full != self._blocked:
-            self._blocked = is_full
+        if is_full != self._is_blocked:
+            self._is_blocked = is_full
             if is_full:
                 self._loop.add_writer(self._fd, self._on_writable)
             else:
@@ -430,6 +406,8 @@ class Connection:
         self.last_active = self._loop.time()
         self._send()
         self._go_on()
+        if self._has_ended:
+            self._close_if_done()
 
     # End
 
@@ -439,15 +417,14 @@ class Connection:
 
     def close(self) -> None:
         """Close at once; an answer that is still being waited for is dropped."""
-        if self.is_closed:
+        if self._state is _CLOSED:
             return
-        self.is_closed = True
+        self._state = _CLOSED
         self._read_no_more()
-        if self._blocked:
+        if self._is_blocked:
             self._loop.remove_writer(self._fd)
-        awaited, self._awaited = self._awaited, None
-        if awaited is not None:
-            self._service.forget(awaited)
+        self._handle_no_more()
+        self.replies.drop()
         self._out.clear()
         self._socket.close()
         self._on_closed(self)

@@ -20,7 +20,7 @@ from dohle.protocol.framing import encode_response, parse_request_header
 from dohle.protocol.schema import Request, Response
 from dohle.server.net.connection import Connection
 from dohle.server.net.group_commit import GroupCommit
-from dohle.server.net.outcome import Answer, CloseConnection, Frame
+from dohle.server.net.outcome import Answer, CloseConnection, Frame, LateFrame
 from dohle.server.net.shortcut import Learn, Rest, Served, may_take_shortcuts, request_log
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ class Dispatcher:
 
     def handle(
         self, frame: memoryview, connection: Connection
-    ) -> Frame | Callable[[], Frame] | Future[Any]:
-        """Handle one request."""
+    ) -> Frame | LateFrame | Future[Any] | None:
+        """Handle one request; None if it has to wait for the replies to those before it."""
         broker = self._broker
         try:
             # Only the second byte of the API key is in use.
@@ -113,6 +113,8 @@ class Dispatcher:
         if shortcut is not None and may_take_shortcuts(connection):
             fields = shortcut.fits(frame)
             if fields is not None:
+                if not (shortcut.joins or self._may_go_ahead(connection)):
+                    return None
                 reply = shortcut.handle(broker, fields)
                 if reply is not None:
                     shortcut.has_served = True
@@ -122,7 +124,7 @@ class Dispatcher:
 
     def _take_slow_path(
         self, frame: memoryview, connection: Connection, *, fits_shortcut: bool
-    ) -> Frame | Callable[[], Frame] | Future[Any]:
+    ) -> Frame | LateFrame | Future[Any] | None:
         broker = self._broker
         try:
             head = parse_request_header(frame)
@@ -132,8 +134,8 @@ class Dispatcher:
         handler = self._handlers.get(api_key)
         if handler is None:
             raise CloseConnection(f"api key {api_key} is not served")
-        if not handler.joins:
-            broker.write_appends()
+        if not (handler.joins or self._may_go_ahead(connection)):
+            return None
         if not handler.lowest <= version <= handler.highest:
             if handler.unsupported is None:
                 raise CloseConnection(f"{ApiKey(api_key).name} version {version} is not served")
@@ -179,6 +181,11 @@ class Dispatcher:
             shortcuts[api_key] = learnt
         else:
             shortcuts.pop(api_key, None)
+
+    def _may_go_ahead(self, connection: Connection) -> bool:
+        """Tell whether what may not overtake others can be handled: all before it is answered."""
+        self._broker.write_appends()
+        return not connection.replies.is_open or connection.catch_up()
 
     def _request_class(self, api_key: int) -> type[Request]:
         found = self._requests.get(api_key)

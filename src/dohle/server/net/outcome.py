@@ -39,7 +39,41 @@ Chunk = bytes | memoryview | FileRecords
 #: The chunks of one whole frame; empty if the request gets no answer.
 Frame = list[Chunk]
 
-#: Called when the appends of this read event have been written: only then is it known what to say.
+
+class PendingFrame:
+    """A reply that waits for something to happen elsewhere, when its request was carried out.
+
+    So does a produce request with acks=all, whose records are written here and yet to be committed.
+    It is filled once; whoever fills it need not know whether the client is still there.
+    """
+
+    __slots__ = ("failure", "frame", "on_filled")
+
+    def __init__(self) -> None:
+        self.frame: Frame | None = None
+        #: Why there will be no frame: the connection is closed.
+        self.failure: str | None = None
+        #: Set by who wants to know.
+        self.on_filled: Callable[[PendingFrame], None] | None = None
+
+    def fill(self, frame: Frame) -> None:
+        """Say what to reply."""
+        self.frame = frame
+        if self.on_filled is not None:
+            self.on_filled(self)
+
+    def fail(self, reason: str) -> None:
+        """Say that there is nothing to reply: the connection is to be closed."""
+        self.failure = reason
+        if self.on_filled is not None:
+            self.on_filled(self)
+
+
+#: Called when the appends of this read event have been written: only then is it known what to say,
+#: or that it takes longer to tell.
+LateFrame = Callable[[], Frame | PendingFrame]
+
+#: The same of a handler, which leaves the framing to the dispatcher.
 Late = Callable[[], Response | None]
 
 #: What a handler returns: the response, a later one, or one that waits for something to happen.

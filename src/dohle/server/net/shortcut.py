@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from dohle.server.net.outcome import Frame
+from dohle.server.net.outcome import Frame, LateFrame
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
@@ -35,6 +35,9 @@ REST_REQUESTS = 16
 class Shortcut(Protocol):
     """What was learnt from a request. It keeps nothing that can change without its noticing."""
 
+    #: As of handlers: whether requests may be served while those before them are yet to be
+    #: written or answered.
+    joins: ClassVar[bool]
     #: Whether any request has been served by it.
     has_served: bool
 
@@ -44,7 +47,7 @@ class Shortcut(Protocol):
         None if it differs in anything else. This is decided by the frame alone.
         """
 
-    def handle(self, broker: BrokerServer, fields: Any) -> Frame | Callable[[], Frame] | None:
+    def handle(self, broker: BrokerServer, fields: Any) -> Frame | LateFrame | None:
         """Serve a request that fits; None, and nothing done, if it must take the slow path.
 
         A callable makes the answer after the appends of the read event have been written.
@@ -73,6 +76,7 @@ class Rest:
     nothing.
     """
 
+    joins: ClassVar[bool] = True
     __slots__ = ("has_served", "left")
 
     def __init__(self) -> None:

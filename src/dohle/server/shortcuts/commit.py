@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.groups.offsets.repeated_commit import RepeatedCommit, with_numbers
@@ -60,6 +60,7 @@ def learn_commit(broker: BrokerServer, served: Served) -> CommitShortcut | None:
 class CommitShortcut:
     """The last commit of a connection, less what changes from one to the next."""
 
+    joins: ClassVar[bool] = True
     __slots__ = (
         "_body_offset",
         "_broker",

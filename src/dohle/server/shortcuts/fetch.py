@@ -9,7 +9,7 @@ takes the slow path.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from dohle.core.errors import KafkaError
 from dohle.protocol.codec.pattern import find_pattern
@@ -66,6 +66,7 @@ def learn_fetch(broker: BrokerServer, served: Served) -> FetchShortcut | None:
 class FetchShortcut:
     """A fetch of one partition, less what changes from one to the next."""
 
+    joins: ClassVar[bool] = False
     __slots__ = (
         "_answer",
         "_by_id",
@@ -114,7 +115,6 @@ class FetchShortcut:
 
     def handle(self, broker: BrokerServer, fields: Fields) -> Frame | None:
         """Answer if enough is found; None if there is anything else to say."""
-        broker.write_appends()
         correlation_id, offset = fields
         if self._by_id:
             partition = broker.partitions.get_by_id(self._topic_id, self._index)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dohle.core.errors import KafkaError
 from dohle.core.ids import TopicName, Uuid
@@ -67,6 +67,7 @@ def learn_produce(broker: BrokerServer, served: Served) -> ProduceShortcut | Non
 class ProduceShortcut:
     """A produce request to one partition, less what changes from one to the next."""
 
+    joins: ClassVar[bool] = True
     __slots__ = (
         "_acks",
         "_answer",

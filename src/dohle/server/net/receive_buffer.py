@@ -1,0 +1,133 @@
+"""The bytes that a client has sent, cut into frames without copying them. Pure: it knows no socket.
+
+- A frame is a view of the buffer. As long as somebody may look at frames that were taken (the
+  buffer is in use), no byte before the next frame is moved or written over: if there is no room,
+  what has arrived behind them goes on in a new buffer, and the old one lives as long as its views.
+- It begins small, for a connection that is idle, and grows for large frames such that several of
+  them fit: whatever is done once for all frames of a read event is dear after so many bytes have
+  gone through the processor's caches. Behind a large frame it is given back.
+- It never grows because of a size that a client only claims: but for a first part, as many bytes
+  must have come as are reserved.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from dohle.protocol.errors import MalformedMessage
+
+BUFFER_BYTES_AT_FIRST = 16 * 1024
+BUFFER_BYTES = 256 * 1024
+BUFFER_BYTES_KEPT = 2 * 1024 * 1024
+
+# With less room than this behind an incomplete frame, it is moved to the front before reading on.
+_ROOM_BYTES_MIN = 64 * 1024
+# Of frames above this size as many as this should fit the buffer, if it may be that large.
+_LARGE_FRAME_BYTES = 64 * 1024
+_LARGE_FRAMES = 4
+_SIZE = struct.Struct(">i")
+_unpack_size = _SIZE.unpack_from
+
+
+class ReceiveBuffer:
+    """What was received and not taken yet: the bytes from ``_start`` to ``_end``."""
+
+    __slots__ = ("_end", "_frame_bytes_max", "_start", "_view")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._view = memoryview(bytearray(BUFFER_BYTES_AT_FIRST))
+        self._start = 0
+        self._end = 0
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    @property
+    def capacity(self) -> int:
+        """How many bytes it has reserved."""
+        return len(self._view)
+
+    def room(self, *, in_use: bool, may_grow: bool = True) -> memoryview | None:
+        """Return where to put what is received next; None if the client has to wait.
+
+        ``in_use`` says that frames that were taken may still be looked at. Without ``may_grow`` no
+        memory is reserved for a large frame, since it is not going to be handled soon.
+        """
+        if self._start == self._end and not in_use:
+            self._start = self._end = 0
+        room = len(self._view) - self._end
+        if (
+            room < _ROOM_BYTES_MIN
+            and (room == 0 or (self._start > 0 and not in_use))
+            and not self._make_room(in_use=in_use, may_grow=may_grow)
+        ):
+            return None
+        return self._view[self._end :]
+
+    def received(self, count: int) -> None:
+        """Take note that so many bytes were put where ``room`` says."""
+        is_full = self._end + count == len(self._view)
+        self._end += count
+        if is_full and len(self._view) < BUFFER_BYTES:
+            # It has more to say than fits the buffer of an idle connection.
+            self._take_buffer(BUFFER_BYTES)
+
+    def next_frame(self) -> memoryview | None:
+        """Take the next frame, without its size; None if it has not arrived completely."""
+        start = self._start + 4
+        if start > self._end:
+            return None
+        (size,) = _unpack_size(self._view, start - 4)
+        if not 0 <= size <= self._frame_bytes_max:
+            raise MalformedMessage(f"a frame of {size} bytes; {self._frame_bytes_max} are allowed")
+        end: int = start + size
+        if end > self._end:
+            return None
+        self._start = end
+        return self._view[start:end]
+
+    def put_back(self, frame: memoryview) -> None:
+        """Have the frame that was taken last be the next again."""
+        self._start -= _SIZE.size + len(frame)
+
+    def shrink(self) -> None:
+        """Give back what large frames have taken, if nothing is left to be handled."""
+        if self._start == self._end and len(self._view) > BUFFER_BYTES_KEPT:
+            self._take_buffer(BUFFER_BYTES)
+
+    def _make_room(self, *, in_use: bool, may_grow: bool) -> bool:
+        """Make room behind what has arrived: by moving it to the front, or for a large frame."""
+        held = self._end - self._start
+        if in_use:
+            if self._start == 0:
+                return False
+            self._take_buffer(max(BUFFER_BYTES, held + _ROOM_BYTES_MIN))
+        elif may_grow and (size := self._larger_size()):
+            self._take_buffer(size)
+        elif self._start == 0:
+            return False
+        else:
+            self._view[:held] = self._view[self._start : self._end]
+            self._start, self._end = 0, held
+        return True
+
+    def _larger_size(self) -> int:
+        """Return the size of the buffer that a large frame calls for; 0 if this one will do."""
+        held, length = self._end - self._start, len(self._view)
+        if held < _SIZE.size:
+            return 0
+        need = _SIZE.size + _unpack_size(self._view, self._start)[0]
+        if need <= held or need <= min(length, _LARGE_FRAME_BYTES):
+            return 0
+        wanted = max(need, min(_LARGE_FRAMES * need, BUFFER_BYTES_KEPT))
+        size = min(wanted, max(2 * length, BUFFER_BYTES_KEPT))
+        # Frames of a producer differ a little: the next should fit as well.
+        size = -(-size // BUFFER_BYTES) * BUFFER_BYTES
+        return size if size > length else 0
+
+    def _take_buffer(self, size: int) -> None:
+        held = self._end - self._start
+        view = memoryview(bytearray(size))
+        view[:held] = self._view[self._start : self._end]
+        self._view, self._start, self._end = view, 0, held

@@ -1,0 +1,206 @@
+"""The replies of one connection, in the order of its requests. Pure: it knows no socket.
+
+A reply is one of three:
+
+- a frame;
+- one that is to be made when the appends of the read event are written (late);
+- one that is known then, but has to wait for something else, such as a commit (pending).
+
+What is ready from the front on can be sent; what is ready behind one that waits stays here. Since a
+connection goes on with requests that may overtake the replies before them, it must not go on for
+ever: the queue says when it is full. What one read event brings still fits then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from dohle.server.net.outcome import (
+    Chunk,
+    CloseConnection,
+    FileRecords,
+    Frame,
+    LateFrame,
+    PendingFrame,
+)
+
+#: So many replies may stand in the queue because the first of them waits.
+REPLIES_MAX = 2_048
+#: And so many bytes of those among them that are ready.
+REPLY_BYTES_MAX = 8 * 1024 * 1024
+
+# What is joined for one send; larger pieces are sent as they are.
+_JOIN_BYTES_MAX = 64 * 1024
+
+
+class ReplyQueue:
+    """What a connection has to say, as far as it is known."""
+
+    __slots__ = (
+        "_behind",
+        "_bytes",
+        "_end_reason",
+        "_on_ready",
+        "_ready",
+        "_unmade",
+        "is_ended",
+        "is_open",
+    )
+
+    def __init__(self, on_ready: Callable[[], None]) -> None:
+        """Make a queue that calls ``on_ready`` when the first that waits does so no more."""
+        self._on_ready = on_ready
+        #: Of the requests of this read event.
+        self._unmade: list[Frame | LateFrame] = []
+        self._ready: list[Frame] = []
+        #: The first of these waits; or all may be sent, but nobody has taken them yet.
+        self._behind: deque[Frame | PendingFrame] = deque()
+        self._bytes = 0
+        self._end_reason = ""
+        #: Whether nothing more is replied than what is in here.
+        self.is_ended = False
+        #: Whether some reply is not known yet: late or pending.
+        self.is_open = False
+
+    # In
+
+    def add(self, frame: Frame) -> None:
+        """Reply with a frame."""
+        self._unmade.append(frame)
+
+    def add_late(self, late: LateFrame) -> None:
+        """Reply with what there is to say when everything is written."""
+        self._unmade.append(late)
+        self.is_open = True
+
+    def make(self) -> None:
+        """Make the late replies: everything is written.
+
+        If one fails, no other is made: those behind it are not told that all is well.
+        """
+        unmade, self._unmade = self._unmade, []
+        ready, behind = self._ready, self._behind
+        try:
+            for reply in unmade:
+                made = reply if isinstance(reply, list) else reply()
+                if isinstance(made, list):
+                    if behind:
+                        self._put_behind(made)
+                    else:
+                        ready.append(made)
+                else:
+                    made.on_filled = self._filled
+                    behind.append(made)
+                    if made.frame is not None or made.failure is not None:
+                        self._filled(made)
+        except CloseConnection as error:
+            self.end(str(error))
+        self.is_open = bool(behind)
+
+    def _put_behind(self, frame: Frame) -> None:
+        self._behind.append(frame)
+        self._bytes += frame_size(frame)
+
+    def _filled(self, pending: PendingFrame) -> None:
+        if pending.frame is not None:
+            self._bytes += frame_size(pending.frame)
+        if self._behind and self._behind[0] is pending:
+            self._on_ready()
+
+    def end(self, reason: str) -> None:
+        """Reply no more: once what was added before is sent, the connection is closed."""
+        if not self.is_ended:
+            self.is_ended, self._end_reason = True, reason
+
+    def fail(self, reason: str) -> None:
+        """End, and leave out what was not made yet."""
+        self._unmade.clear()
+        self.is_open = bool(self._behind)
+        self.end(reason)
+
+    # Out
+
+    def take(self) -> list[Frame]:
+        """Take out what can be sent now."""
+        ready, self._ready = self._ready, []
+        behind = self._behind
+        if not behind:
+            return ready
+        while behind:
+            reply = behind[0]
+            if isinstance(reply, PendingFrame):
+                if reply.failure is not None:
+                    self.drop()
+                    self.end(reply.failure)
+                    break
+                if reply.frame is None:
+                    break
+                reply = reply.frame
+            behind.popleft()
+            self._bytes -= frame_size(reply)
+            ready.append(reply)
+        if not behind and not self._unmade:
+            self.is_open = False
+        return ready
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether a reply waits; others may be ready behind it."""
+        return bool(self._behind)
+
+    @property
+    def end_reason(self) -> str | None:
+        """Why the connection is to be closed now that all was taken out; None if it is not."""
+        if self.is_ended and not (self._behind or self._unmade or self._ready):
+            return self._end_reason
+        return None
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether no more requests should be handled before some reply was taken out."""
+        return len(self._behind) >= REPLIES_MAX or self._bytes >= REPLY_BYTES_MAX
+
+    @property
+    def has_room(self) -> bool:
+        """Tell whether a queue that was full has room again, such that going on is worth it."""
+        return len(self._behind) <= REPLIES_MAX // 2 and self._bytes <= REPLY_BYTES_MAX // 2
+
+    def drop(self) -> None:
+        """Forget everything: the client has gone."""
+        for reply in self._behind:
+            if isinstance(reply, PendingFrame):
+                reply.on_filled = None
+        self._behind.clear()
+        self._unmade.clear()
+        self._ready.clear()
+        self._bytes = 0
+        self.is_open = False
+
+
+def frame_size(frame: Frame) -> int:
+    """Return how many bytes a frame has."""
+    return len(frame[0]) if len(frame) == 1 else sum(map(len, frame))
+
+
+def joined(frames: Iterable[Frame]) -> list[Chunk]:
+    """Return the chunks of frames, joined to pieces that are worth a system call."""
+    found: list[Chunk] = []
+    pieces: list[bytes | memoryview] = []
+    size = 0
+    for frame in frames:
+        for chunk in frame:
+            if isinstance(chunk, FileRecords):
+                if pieces:
+                    found.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+                    pieces, size = [], 0
+                found.append(chunk)
+                continue
+            size += len(chunk)
+            if size > _JOIN_BYTES_MAX and pieces:
+                found.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+                pieces, size = [], len(chunk)
+            pieces.append(chunk)
+    if pieces:
+        found.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+    return found
