@@ -94,4 +94,4 @@ def check_indexes(log: Log, found: list[bytes]) -> None:
             for batch in read
             if segment.base_offset <= batch.base_offset and (end is None or batch.base_offset < end)
         ]
-        assert segment.max_timestamp.timestamp == max(within, default=-1)
+        assert segment.indexes.max_timestamp.timestamp == max(within, default=-1)

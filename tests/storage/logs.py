@@ -121,7 +121,7 @@ def append_marker(log: Log, pid: int, *, commit: bool) -> AppendInfo:
 
 def log_bytes(log: Log) -> bytes:
     """All bytes of the segments, oldest first."""
-    return b"".join(segment.file.read_at(0, segment.size) for segment in log.segments)
+    return b"".join(segment.log_file.file.read_at(0, segment.size) for segment in log.segments)
 
 
 def log_batches(log: Log) -> list[Batch]:

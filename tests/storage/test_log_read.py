@@ -90,7 +90,7 @@ def test_a_read_returns_as_many_bytes_as_allowed_up_to_the_segments_end(
     min_one = draw.draw(st.booleans())
     first = next(one for one in log_batches(log) if one.last_offset >= start)
     segment = next(s for s in reversed(list(log.segments)) if s.base_offset <= first.base_offset)
-    content = segment.file.read_at(0, segment.size)
+    content = segment.log_file.file.read_at(0, segment.size)
     rest = content[content.index(bytes(first.buffer)) :]
     limit = max(max_bytes, first.size) if min_one else max_bytes
     found = log.read(start, max_bytes, min_one_batch=min_one)

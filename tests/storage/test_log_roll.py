@@ -124,7 +124,7 @@ def test_a_full_time_index_rolls_the_segment_before_its_last_slot_is_needed() ->
         append(node.log, data(1, timestamp=NOW_MS + number))
     assert bases(node.log) == [0, 3, 6]
     assert len(node.fs.read(node.path(name_of(0, ".timeindex")))) == 24
-    assert [len(segment.offset_index) for segment in node.log.segments] == [2, 2, 0]
+    assert [len(segment.indexes.offset) for segment in node.log.segments] == [2, 2, 0]
 
 
 def test_a_full_offset_index_rolls_the_segment() -> None:
@@ -144,7 +144,7 @@ def test_an_append_that_overfills_an_index_is_ended_in_its_segment() -> None:
     log.append_as_follower(sent[8], 1)
     assert bases(log) == [0, 8]
     assert offsets(log_records(log)) == list(range(9))
-    assert len(log.segments.first.offset_index.entries()) == 7
+    assert len(log.segments.first.indexes.offset.entries()) == 7
 
 
 def test_an_index_that_recovery_has_overfilled_rolls_the_segment() -> None:
@@ -259,8 +259,8 @@ def test_index_entries_are_where_kafka_puts_them(
         log.append_as_follower(b"".join(built[start : start + at_once]), 1)
     offset_entries, time_entries, top = expected_entries(log, interval)
     segment = log.segments.active
-    assert segment.offset_index.entries() == offset_entries
-    assert segment.time_index.entries() == time_entries
+    assert segment.indexes.offset.entries() == offset_entries
+    assert segment.indexes.time.entries() == time_entries
     node.stop()
     if not time_entries or top.timestamp > time_entries[-1].timestamp:
         time_entries.append(top)
@@ -275,7 +275,7 @@ def test_entries_of_a_later_segment_are_relative_to_its_base() -> None:
     append(node.log, *[data(2, timestamp=NOW_MS + n) for n in range(8)])
     assert bases(node.log) == [0, 8]
     # Batches of 100 bytes: more than 100 are counted before the third.
-    assert node.log.segments.active.offset_index.entries() == [OffsetPosition(13, 200)]
+    assert node.log.segments.active.indexes.offset.entries() == [OffsetPosition(13, 200)]
     node.stop()
     assert node.files("8.index", "8.timeindex") == {
         name_of(8, ".index"): struct.pack(">ii", 5, 200),

@@ -44,7 +44,7 @@ def aborted(pid: int, first: int, last: int, last_stable_offset: int) -> Aborted
 
 
 def index_entries(log: Log) -> list[AbortedTransaction]:
-    return [entry for segment in log.segments for entry in segment.txn_index.entries()]
+    return [entry for segment in log.segments for entry in segment.indexes.txn.entries()]
 
 
 # The last stable offset
@@ -314,7 +314,7 @@ def test_the_aborted_list_is_what_kafka_s_index_search_gives(
         number = max(n for n, s in enumerate(segments) if s.base_offset <= found.slice.base_offset)
         bases = [*log.segments.base_offsets, log.log_end_offset]
         end = found.slice.position + found.slice.size
-        indexed = segments[number].offset_index.entries()
+        indexed = segments[number].indexes.offset.entries()
         upper = next((e.offset for e in indexed if e.position >= end), bases[number + 1])
         wanted = []
         for entry in workload.entries:

@@ -42,7 +42,9 @@ from dohle.storage.producers.replay import rebuild_producer_state
 from dohle.storage.producers.state import AppendOrigin, ProducerState
 from dohle.storage.segment.file_names import DELETED_SUFFIX
 from dohle.storage.segment.index import MAX_RELATIVE_OFFSET
-from dohle.storage.segment.segment import LogSegment, LogSlice, TimestampedOffset
+from dohle.storage.segment.reader import TimestampedOffset
+from dohle.storage.segment.segment import LogSegment
+from dohle.storage.segment.segment_file import LogSlice
 from dohle.storage.segment.segments import Segments
 from dohle.storage.segment.transaction_index import AbortedTransaction
 
@@ -289,7 +291,7 @@ class Log(LogFiles):
             segment.append(found, view, defer_write=defer_write)
             self.log_end_offset = last_offset + 1
             for aborted in plan.aborted:
-                segment.txn_index.append(aborted)
+                segment.indexes.txn.append(aborted)
             self.producer_state.commit(plan)
             self._flush_as_configured()
         except OSError as error:
@@ -300,7 +302,7 @@ class Log(LogFiles):
         """Write what appends have held back, with one system call."""
         self.owner.ensure_online()
         try:
-            self.segments.active.write_appends()
+            self.segments.active.log_file.write_appends()
         except OSError as error:
             raise self.owner.failed(f"appending to {self.partition}", error) from error
 
@@ -367,11 +369,11 @@ class Log(LogFiles):
         if isolation is Isolation.TXN_COMMITTED and (
             self.last_stable_offset != end
             or segment is not self.segments.active
-            or not segment.txn_index.is_empty
+            or not segment.indexes.txn.is_empty
         ):
             return None
-        large = segment.large_slice(start_offset, max_bytes)
-        return segment.small_bytes(start_offset, max_bytes) if large is None else large
+        large = segment.reader.large_slice(start_offset, max_bytes)
+        return segment.reader.small_bytes(start_offset, max_bytes) if large is None else large
 
     def aborted_transactions(self, start_offset: int, upper: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in ``[start_offset, upper)``."""
@@ -385,8 +387,8 @@ class Log(LogFiles):
         """
         with self.owner.guarding(f"reading {self.partition}"):
             for segment in self.segments:
-                if segment.max_timestamp.timestamp >= timestamp:
-                    found = segment.find_by_timestamp(timestamp, self.log_start_offset)
+                if segment.indexes.max_timestamp.timestamp >= timestamp:
+                    found = segment.reader.find_by_timestamp(timestamp, self.log_start_offset)
                     if found is not None:
                         return found
         return None
@@ -394,8 +396,8 @@ class Log(LogFiles):
     def find_max_timestamp(self) -> TimestampedOffset | None:
         """Return the record with the largest timestamp, the first of equals."""
         with self.owner.guarding(f"reading {self.partition}"):
-            segment = max(self.segments, key=lambda s: s.max_timestamp.timestamp)
-            return segment.find_max_timestamp()
+            segment = max(self.segments, key=lambda s: s.indexes.max_timestamp.timestamp)
+            return segment.reader.find_max_timestamp()
 
     # Taking away
 

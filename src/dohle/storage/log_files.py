@@ -89,7 +89,7 @@ class LogFiles:
             active.retire()
             if self.recovery_point >= base_offset:
                 # From now on recovery begins behind it, and no flush has to come back to it.
-                active.sync_indexes()
+                active.indexes.sync()
             segment = self.new_segment(base_offset)
             self.segments.add(segment)
             # With a snapshot at every segment's start, recovery of one needs to read no other.
@@ -125,7 +125,7 @@ class LogFiles:
     def _flush_job(self, offset: int, *, closing: bool = False) -> FlushJob:
         epochs = None
         with self.owner.guarding(f"flushing {self.partition}"):
-            self.segments.active.write_appends()
+            self.segments.active.log_file.write_appends()
             paths, names_changed = files_to_sync(
                 self.segments, self.recovery_point, offset, with_active_indexes=closing
             )
@@ -221,10 +221,7 @@ class LogFiles:
         there if the indexes are in memory. Slices that were read before keep the old files.
         """
         self.generation += 1
-        active = self.segments.active
-        for index in (active.offset_index, active.time_index):
-            if index.is_loaded:
-                index.forget_file()
+        self.segments.active.indexes.forget_files()
         self.close_files()
         self.moved_to(folder)
         self._context, self.owner = context, context.owner

@@ -7,7 +7,8 @@ of the first batch, the same again the position of the first that the reader may
 from __future__ import annotations
 
 from dohle.storage.log_values import FetchData
-from dohle.storage.segment.segment import LogSegment, LogSlice
+from dohle.storage.segment.segment import LogSegment
+from dohle.storage.segment.segment_file import LogSlice
 from dohle.storage.segment.segments import Segments
 from dohle.storage.segment.transaction_index import AbortedTransaction
 
@@ -30,12 +31,12 @@ def read_segments(
     for segment in found:
         if segment.base_offset >= bound:
             break
-        head = segment.find(start_offset)
+        head = segment.reader.find(start_offset)
         if head is None:
             continue
         limit = head.size if min_one_batch and head.size > max_bytes else max_bytes
         end = segment.size if bound >= log_end_offset else _end_position(segment, bound)
-        piece = segment.slice(head, limit, end)
+        piece = segment.reader.slice(head, limit, end)
         if piece.size == 0:
             break
         aborted = None
@@ -48,7 +49,7 @@ def read_segments(
 
 def _end_position(segment: LogSegment, bound: int) -> int:
     """Return where in a segment the first batch begins that a reader may not see."""
-    head = segment.find(bound)
+    head = segment.reader.find(bound)
     return segment.size if head is None else head.position
 
 
@@ -56,7 +57,7 @@ def _offset_behind(
     segments: Segments, segment: LogSegment, piece: LogSlice, log_end_offset: int
 ) -> int:
     """Return an offset that the slice does not reach, as near as the index can tell."""
-    upper = segment.offset_index.first_offset_at_or_after(piece.position + piece.size)
+    upper = segment.indexes.offset.first_offset_at_or_after(piece.position + piece.size)
     if upper is not None:
         return upper
     following = segments.from_offset(segment.base_offset)[1:]
@@ -69,7 +70,7 @@ def aborted_transactions(
     """Return the aborted transactions with records in ``[start_offset, upper)``."""
     found: list[AbortedTransaction] = []
     for segment in segments.from_offset(start_offset):
-        entries, complete = segment.txn_index.collect_aborted(start_offset, upper)
+        entries, complete = segment.indexes.txn.collect_aborted(start_offset, upper)
         found.extend(entries)
         if complete:
             break

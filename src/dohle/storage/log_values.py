@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from dohle.storage.segment.segment import LogSlice
+from dohle.storage.segment.segment_file import LogSlice
 from dohle.storage.segment.transaction_index import AbortedTransaction
 
 

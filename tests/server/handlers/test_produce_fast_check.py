@@ -240,12 +240,17 @@ class Side:
         log = self.partition.log
         active = log.segments.active
         indexes = [
-            (one.offset_index.entries(), one.time_index.entries(), one.max_timestamp, one.size)
+            (
+                one.indexes.offset.entries(),
+                one.indexes.time.entries(),
+                one.indexes.max_timestamp,
+                one.size,
+            )
             for one in log.segments
         ]
-        since = (active._bytes_since_index_entry, active._first_batch_timestamp)
+        since = (active.indexes.bytes_since_entry, active.first_batch_timestamp)
         flush = (log.flush_due_ms, log.flush_wanted_up_to)
-        return (*state_of(log), indexes, [bytes(one) for one in active._unwritten], since, flush)
+        return (*state_of(log), indexes, active.log_file.unwritten, since, flush)
 
 
 def batch_for(step: Produce, log_state: Partition) -> bytes:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from dohle.storage.config import LogConfig
 from dohle.storage.files import OsFile, OsFileSystem
 from dohle.storage.log import Log
-from dohle.storage.segment.segment import RESERVED_BYTES
+from dohle.storage.segment.segment_file import RESERVED_BYTES
 from tests.storage.logs import Node, batch
 
 MB = 1_000_000
@@ -88,7 +88,7 @@ def test_what_was_reserved_is_given_back_when_the_segment_is_closed(tmp_path: Pa
     node.log.roll()
     assert NotingFile.cuts[0] == size
     assert os.stat(segment.path).st_size == size
-    assert [head.size for head in segment.heads()] == [size // 10] * 10
+    assert [head.size for head in segment.reader.heads()] == [size // 10] * 10
     node.stop()
 
 

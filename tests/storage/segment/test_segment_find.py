@@ -42,9 +42,9 @@ def first_that_reaches(heads: list[BatchHead], offset: int) -> BatchHead | None:
 @given(shapes=BATCHES)
 def test_every_offset_is_found_in_the_batch_that_holds_it(shapes: list[tuple[int, int]]) -> None:
     segment = log_of(Node(), shapes).segments.active
-    heads = list(segment.heads())
+    heads = list(segment.reader.heads())
     for offset in range(heads[-1].last_offset + 2):
-        assert segment.find(offset) == first_that_reaches(heads, offset)
+        assert segment.reader.find(offset) == first_that_reaches(heads, offset)
 
 
 @property_test(15)
@@ -52,9 +52,9 @@ def test_every_offset_is_found_in_the_batch_that_holds_it(shapes: list[tuple[int
 def test_nothing_is_found_in_what_was_cut_off(shapes: list[tuple[int, int]], cut: int) -> None:
     segment = log_of(Node(), shapes).segments.active
     segment.truncate_to(cut)
-    heads = list(segment.heads())
+    heads = list(segment.reader.heads())
     for offset in range(70):
-        assert segment.find(offset) == first_that_reaches(heads, offset)
+        assert segment.reader.find(offset) == first_that_reaches(heads, offset)
 
 
 @property_test(30)
@@ -111,7 +111,7 @@ def test_a_large_batch_is_found_with_one_small_read(tmp_path: Path) -> None:
     segment = log_of(node, [(3, LARGE)] * 20).segments.active
     WatchedFile.reads.clear()
     for offset in range(3, 60):
-        head = segment.find(offset)
+        head = segment.reader.find(offset)
         assert head is not None
         assert head.base_offset == offset // 3 * 3
     assert WatchedFile.reads == [HEADER_SIZE] * 57

@@ -32,7 +32,7 @@ from dohle.protocol.messages.offset_for_leader_epoch import (
 )
 from dohle.server.partitions.lookup import local_partition
 from dohle.storage.log import Log
-from dohle.storage.segment.segment import TimestampedOffset
+from dohle.storage.segment.reader import TimestampedOffset
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer

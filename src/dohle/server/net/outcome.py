@@ -9,7 +9,7 @@ from typing import Any
 from dohle.protocol.codec.unsigned_varint import RecordsElsewhere
 from dohle.protocol.schema import Response
 from dohle.storage.files import File
-from dohle.storage.segment.segment import LogSlice
+from dohle.storage.segment.segment_file import LogSlice
 
 
 class FileRecords(RecordsElsewhere):

@@ -35,7 +35,7 @@ from dohle.server.net.outcome import FileRecords
 from dohle.server.partitions.lookup import local_partition
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.log_values import FetchData, Isolation
-from dohle.storage.segment.segment import LogSlice
+from dohle.storage.segment.segment_file import LogSlice
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer

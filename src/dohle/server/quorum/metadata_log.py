@@ -136,7 +136,7 @@ class MetadataLog:
 
     def _replay_from(self, offset: int) -> None:
         for segment in self.log.segments.from_offset(offset):
-            for _, batch in segment.batches():
+            for _, batch in segment.reader.batches():
                 if batch.last_offset < offset:
                     continue
                 records: list[MetadataRecord] = []

@@ -45,6 +45,7 @@ from dohle.storage.segment.file_names import (
     segment_file_name,
 )
 from dohle.storage.segment.index import CorruptIndex
+from dohle.storage.segment.recovery import recover_segment
 from dohle.storage.segment.segment import LogSegment
 from dohle.storage.segment.segments import Segments
 
@@ -186,7 +187,7 @@ class _Loader:
         ]
         if new:
             start = min(segment.base_offset for segment in new)
-            end = max(segment.next_offset() for segment in new)
+            end = max(segment.reader.next_offset() for segment in new)
             for segment in new:
                 segment.close()
             for name in sorted(names):
@@ -226,7 +227,7 @@ class _Loader:
                 problem = f"there is no {suffix} file"
         if segment_file_name(base_offset, TXN_INDEX_SUFFIX) in names:
             try:
-                segment.txn_index.sanity_check()
+                segment.indexes.txn.sanity_check()
             except CorruptIndex as error:
                 problem = str(error)
         if problem is not None:
@@ -240,13 +241,13 @@ class _Loader:
         Its offset index gets its name when all else is on the disk: a crash on the way leaves it
         missing, and the next start begins again.
         """
-        index = segment.offset_index
+        index = segment.indexes.offset
         path, index.path = index.path, index.path + ".tmp"
         if self._fs.exists(path):
             self._fs.remove(path)
             self._fs.sync_dir(self._directory)
         self._recover_segment(segment)
-        segment.sync_indexes()
+        segment.indexes.sync()
         self._fs.rename(index.path, path)
         index.path = path
         self._fs.sync_dir(self._directory)
@@ -282,14 +283,14 @@ class _Loader:
             return 0
         active = self.segments.active
         try:
-            return active.next_offset()
+            return active.reader.next_offset()
         except CorruptBatch as error:
             # A clean stop was promised, but the file says otherwise.
             logger.warning(
                 "%s: scanning segment %d: %s", self._partition, active.base_offset, error
             )
             self._recover_segment(active)
-            return active.next_offset()
+            return active.reader.next_offset()
 
     def _recover_from(self, recovery_point: int) -> None:
         unflushed = list(self.segments.from_offset(recovery_point))
@@ -306,7 +307,7 @@ class _Loader:
                 self._drop(unflushed[number:])
                 return
             truncated = self._recover_segment(segment)
-            previous, previous_end = segment, segment.next_offset()
+            previous, previous_end = segment, segment.reader.next_offset()
             if truncated and unflushed[number + 1 :]:
                 logger.warning("%s: removing segments behind the cut", self._partition)
                 self._drop(unflushed[number + 1 :])
@@ -337,10 +338,10 @@ class _Loader:
         def replay(batch: RecordBatch) -> None:
             aborted = state.replay(batch)
             if aborted is not None:
-                segment.txn_index.append(aborted)
+                segment.indexes.txn.append(aborted)
 
         # The next segment's scan, and the start itself, go on from this snapshot.
-        state.map_end_offset, has_gaps = segment.recover(latest, epochs.assign, replay)
+        state.map_end_offset, has_gaps = recover_segment(segment, latest, epochs.assign, replay)
         self._has_gaps |= has_gaps
         state.take_snapshot(sync=False)
         return segment.size < size

@@ -143,7 +143,7 @@ class ReplicaMove:
         transaction index grows with every abort: a little of that is left for the last step.
         """
         pieces = []
-        for index in (segment.offset_index, segment.time_index):
+        for index in (segment.indexes.offset, segment.indexes.time):
             if is_closed or not index.is_loaded:
                 name = file_name(index.path)
                 if is_closed or self._fs.stat(index.path).size != self._position_of(name, segment):
@@ -158,7 +158,7 @@ class ReplicaMove:
 
     def _aborted(self, segment: LogSegment) -> Piece | None:
         """Return what the copy lacks of a segment's transaction index."""
-        path = segment.txn_index.path
+        path = segment.indexes.txn.path
         if not self._fs.exists(path):
             return None
         size, position = self._fs.stat(path).size, self._position_of(file_name(path), segment)
@@ -228,7 +228,7 @@ class ReplicaMove:
         if must_sync:
             synced_up_to = log.log_end_offset
         with self.target.guarding(f"taking {log.partition} over"):
-            for index in (active.offset_index, active.time_index):
+            for index in (active.indexes.offset, active.indexes.time):
                 if index.is_loaded:
                     make_empty(self._fs, join(self.folder, file_name(index.path)))
             folder = self.target.take_over(log, self.source)

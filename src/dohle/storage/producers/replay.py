@@ -44,11 +44,11 @@ def rebuild_producer_state(
 
 
 def _replay(state: ProducerState, segment: LogSegment, start: int, end_offset: int) -> None:
-    head = segment.find(start)
+    head = segment.reader.find(start)
     if head is None:
         return
     try:
-        for _, batch in segment.batches(head.position):
+        for _, batch in segment.reader.batches(head.position):
             if batch.last_offset >= end_offset:
                 break
             if isinstance(batch, RecordBatch):

@@ -33,9 +33,9 @@ class CorruptIndex(Exception):
 
 
 class IndexHolder(Protocol):
-    """A segment, as far as the memory of its indexes goes."""
+    """The indexes of a segment, as far as their memory goes."""
 
-    def unload_indexes(self) -> None:
+    def unload(self) -> None:
         """Give the memory back; the next lookup reads the files again."""
 
 
@@ -51,7 +51,7 @@ class IndexMemory:
         return len(self._loaded)
 
     def loaded(self, holder: IndexHolder, size: int) -> None:
-        """Take note of a segment whose indexes were read, and make room for them."""
+        """Take note of indexes that were read, and make room for them."""
         self.forget(holder)
         # Even an empty one costs its objects; so their number is bounded too.
         size = max(size, _INDEX_MEMORY_LEAST)
@@ -60,10 +60,10 @@ class IndexMemory:
         while self.bytes > self._bytes_max and len(self._loaded) > 1:
             oldest = next(iter(self._loaded))
             self.forget(oldest)
-            oldest.unload_indexes()
+            oldest.unload()
 
     def forget(self, holder: IndexHolder) -> None:
-        """Count a segment's indexes no more."""
+        """Stop counting a segment's indexes."""
         self.bytes -= self._loaded.pop(holder, 0)
 
 

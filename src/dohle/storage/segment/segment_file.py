@@ -1,0 +1,127 @@
+"""The ``.log`` file of a segment: batches exactly as they came over the wire.
+
+Appended bytes may stay unwritten for a while, so that many appends cost one system call. Nobody who
+asks for ``file`` notices: what is unwritten is written first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dohle.storage.files import Buffer, File, FileSystem
+
+# A file that has reached this size, and is written in large pieces, has as much reserved on the
+# disk ahead of it: writing is a tenth cheaper if the file system finds its blocks at once.
+RESERVED_BYTES = 8 * 1024 * 1024
+_RESERVING_WRITE_BYTES_MIN = 256 * 1024
+
+
+class LogSlice(NamedTuple):
+    """A range of a segment file that begins with a batch; the last batch in it may be cut off."""
+
+    file: File
+    position: int
+    size: int
+    base_offset: int
+
+    def read(self) -> bytes:
+        """Copy the bytes out; the network path hands the slice to sendfile instead."""
+        return self.file.read_at(self.position, self.size)
+
+
+class SegmentFile:
+    """The file and the bytes that are still to be written to its end."""
+
+    def __init__(self, fs: FileSystem, path: str, size: int) -> None:
+        self._fs = fs
+        self.path = path
+        #: With what is unwritten, and without preallocated room.
+        self.size = size
+        self._file: File | None = None
+        self._unwritten: list[Buffer] = []
+        self._unwritten_at = 0
+        self._reserved_end = RESERVED_BYTES
+
+    def create(self, preallocated_bytes: int) -> None:
+        """Make the file, empty, with room for so many bytes."""
+        self._file = file = self._fs.open(self.path, write=True, create=True)
+        file.truncate(0)
+        if preallocated_bytes:
+            file.allocate(preallocated_bytes)
+
+    @property
+    def file(self) -> File:
+        """The file, with everything written; opened when it is first needed."""
+        if self._file is None:
+            self._file = self._fs.open(self.path, write=True)
+        if self._unwritten:
+            self.write_appends()
+        return self._file
+
+    @property
+    def unwritten(self) -> list[bytes]:
+        """Copies of what ``write_appends`` would write."""
+        return [bytes(data) for data in self._unwritten]
+
+    @property
+    def mtime_ms(self) -> int:
+        """When the file was last written to."""
+        return self._fs.stat(self.path).mtime_ms
+
+    def append(self, data: Buffer) -> int:
+        """Write bytes at the end; return where they begin."""
+        position = self.size
+        self.file.write_at(position, data)
+        self.size = position + len(data)
+        return position
+
+    def defer_write(self, data: Buffer) -> int:
+        """Take bytes in at the end, unwritten; return where they begin.
+
+        They must stay as they are until ``write_appends``.
+        """
+        position = self.size
+        if not self._unwritten:
+            self._unwritten_at = position
+        self._unwritten.append(data)
+        self.size = position + len(data)
+        return position
+
+    def write_appends(self) -> None:
+        """Write what is unwritten, with one system call."""
+        if not self._unwritten:
+            return
+        unwritten, self._unwritten = self._unwritten, []
+        position = self._unwritten_at
+        if self._file is None:
+            self._file = self._fs.open(self.path, write=True)
+        if self.size > self._reserved_end and self.size - position >= _RESERVING_WRITE_BYTES_MIN:
+            self._file.reserve(position, self.size - position + RESERVED_BYTES)
+            self._reserved_end = self.size + RESERVED_BYTES
+        if len(unwritten) == 1:
+            self._file.write_at(position, unwritten[0])
+        else:
+            self._file.write_all_at(position, unwritten)
+
+    def cut(self, size: int) -> None:
+        """Cut the file, durably: bytes that were taken back must not return after a crash."""
+        self.file.truncate(size)
+        self.file.sync()
+        self.size = size
+        self._reserved_end = RESERVED_BYTES
+
+    def release_reserved(self) -> None:
+        """Write what is unwritten, and give back the room behind the end."""
+        self.write_appends()
+        if self._file is not None and (
+            self._reserved_end > max(self.size, RESERVED_BYTES) or self._file.size() > self.size
+        ):
+            self._file.truncate(self.size)
+            self._reserved_end = RESERVED_BYTES
+
+    def close(self) -> None:
+        """Let go of the descriptor; a later use opens the file again.
+
+        It is closed with the last slice that is being sent from it: see ``OsFile``.
+        """
+        self._file = None
