@@ -110,7 +110,7 @@ class Cluster:
         return decision.reply
 
     def bootstrap(self, level: int = LATEST_LEVEL) -> None:
-        self.write(activation_records(self.image, default_bootstrap_records(level)))
+        self.write(activation_records(self.image, self.context, default_bootstrap_records(level)))
 
     def register(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         decision = register_broker(self.image, request, self.context, next_offset=self.next_offset)

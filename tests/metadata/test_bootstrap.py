@@ -1,15 +1,17 @@
 import pytest
 
 from dohle.metadata.bootstrap import activation_records, default_bootstrap_records
+from dohle.metadata.decision import VersionedRecord
 from dohle.metadata.image import EMPTY_IMAGE
 from dohle.protocol.messages.records.cluster_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     TopicRecord,
 )
-from tests.metadata.cluster import Cluster, uuid
+from tests.metadata.cluster import Cluster, context, uuid
 
 LEVEL_29 = FeatureLevelRecord(name="metadata.version", feature_level=29)
 GROUPS = FeatureLevelRecord(name="group.version", feature_level=1)
@@ -18,7 +20,7 @@ TRANSACTIONS = FeatureLevelRecord(name="transaction.version", feature_level=2)
 
 def test_a_new_cluster_begins_with_its_features_in_a_transaction() -> None:
     cluster = Cluster()
-    assert cluster.write(activation_records(cluster.image)) == [
+    assert cluster.write(activation_records(cluster.image, cluster.context)) == [
         BeginTransactionRecord(name="Bootstrap records"),
         LEVEL_29,
         GROUPS,
@@ -35,12 +37,24 @@ def test_a_new_cluster_begins_with_its_features_in_a_transaction() -> None:
 def test_a_cluster_that_is_there_needs_nothing() -> None:
     cluster = Cluster()
     cluster.bootstrap()
-    assert activation_records(cluster.image) == ()
+    assert activation_records(cluster.image, cluster.context) == ()
 
 
 def test_a_level_without_transactions_is_written_bare() -> None:
-    records = activation_records(EMPTY_IMAGE, default_bootstrap_records(12))
+    records = activation_records(EMPTY_IMAGE, context(), default_bootstrap_records(12))
     assert [each.record for each in records] == [LEVEL_29.replace(feature_level=12)]
+
+
+def test_with_elr_the_minimum_of_in_sync_replicas_is_in_the_log_from_the_beginning() -> None:
+    elr = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
+    cluster = Cluster(context({"min.insync.replicas": "2"}))
+    bootstrap = (*default_bootstrap_records(), VersionedRecord(elr, 0))
+    batch = cluster.write(activation_records(cluster.image, cluster.context, bootstrap))
+    assert batch[-2:] == [
+        ConfigRecord(resource_type=4, name="min.insync.replicas", value="2"),
+        EndTransactionRecord(),
+    ]
+    assert cluster.image.cluster_config() == {"min.insync.replicas": "2"}
 
 
 @pytest.mark.parametrize(("level", "names"), [(21, 1), (22, 2), (23, 2), (24, 3)])
@@ -54,7 +68,7 @@ def test_features_are_finalized_from_the_metadata_version_on_that_brought_them(
 def test_a_bootstrap_that_was_cut_short_is_aborted_and_begun_again() -> None:
     cluster = Cluster()
     cluster.replay(BeginTransactionRecord(name="Bootstrap records"), LEVEL_29)
-    batch = cluster.write(activation_records(cluster.image))
+    batch = cluster.write(activation_records(cluster.image, cluster.context))
     assert [type(record) for record in batch] == [
         AbortTransactionRecord,
         BeginTransactionRecord,
@@ -70,7 +84,7 @@ def test_a_transaction_that_a_former_controller_left_open_is_aborted() -> None:
     cluster = Cluster()
     cluster.bootstrap()
     cluster.replay(BeginTransactionRecord(), TopicRecord(topic_id=uuid(500)))
-    assert cluster.write(activation_records(cluster.image)) == [
+    assert cluster.write(activation_records(cluster.image, cluster.context)) == [
         AbortTransactionRecord(reason="Controller failover")
     ]
     assert cluster.image.transaction is None
@@ -78,4 +92,4 @@ def test_a_transaction_that_a_former_controller_left_open_is_aborted() -> None:
 
 def test_bootstrap_records_must_say_the_metadata_version() -> None:
     with pytest.raises(ValueError, match=r"which metadata\.version"):
-        activation_records(EMPTY_IMAGE, ())
+        activation_records(EMPTY_IMAGE, context(), ())

@@ -9,7 +9,6 @@ from dohle.metadata.brokers import (
     broker_heartbeat,
     fence_broker,
     register_broker,
-    shut_down_broker,
     unfence_broker,
     unregister_broker,
 )
@@ -185,6 +184,23 @@ def with_elr() -> Cluster:
     return made
 
 
+def test_elections_do_not_depend_on_the_properties_of_the_controller() -> None:
+    elected = []
+    for minimum in ("1", "3"):
+        made = cluster(3, {"min.insync.replicas": minimum})
+        made.replay(
+            FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
+            ConfigRecord(resource_type=4, name="min.insync.replicas", value="2"),
+        )
+        made.create_topic("jays", 1, 3)
+        first, second, _ = made.topic("jays").partitions[0].replicas
+        made.write(fence_broker(made.image, first, made.context))
+        made.write(fence_broker(made.image, second, made.context))
+        partition = made.topic("jays").partitions[0]
+        elected.append((len(partition.isr), len(partition.elr)))
+    assert elected == [(1, 1), (1, 1)]
+
+
 def test_with_elr_those_who_leave_below_the_minimum_stay_eligible() -> None:
     made = with_elr()
     first, second, third = made.topic("jays").partitions[0].replicas
@@ -277,16 +293,6 @@ def test_a_controlled_shutdown_that_goes_on_writes_only_what_is_left_to_do() -> 
         PartitionChangeRecord,
     ]
     assert begin_controlled_shutdown(made.image, 1, made.context) == ()
-
-
-def test_a_broker_that_has_stopped_is_left_fenced_and_leads_nothing() -> None:
-    made = cluster(2)
-    made.create_topic("jays", 4, 2)
-    made.write(shut_down_broker(made.image, 1, made.context))
-    registration = made.image.brokers[BrokerId(1)]
-    assert (registration.fenced, registration.in_controlled_shutdown) == (True, True)
-    assert leaders(made) == [2] * 4
-    assert shut_down_broker(made.image, 1, made.context) == ()
 
 
 def test_a_broker_that_shuts_down_leads_nothing_until_it_registers_again() -> None:

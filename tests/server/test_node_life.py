@@ -7,7 +7,6 @@ import errno
 import shutil
 import socket
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,13 @@ import pytest
 from dohle.cli.commands.storage_format import Formatter
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, Uuid
-from dohle.metadata.controller import delete_topics
 from dohle.metadata.decision import VersionedRecord
 from dohle.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from dohle.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from dohle.protocol.messages.records.cluster_metadata import RemoveTopicRecord
 from dohle.records.batch import batches
@@ -231,12 +233,12 @@ def test_nothing_is_decided_behind_a_change_that_cannot_be_replayed(tmp_path: Pa
             await create_topic(wire, "before")
             unknown = VersionedRecord(RemoveTopicRecord(topic_id=Uuid(b"0123456789abcdef")), 0)
             with pytest.raises(KafkaError) as refused:
-                await node.controller.write(lambda image, context: [unknown])
+                await node.controller.write([unknown])
             assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-            end_offset = node.controller.log.log.log_end_offset
+            end_offset = node.controller.quorum.next_offset
             assert await create_code(wire, "after") == ErrorCode.KAFKA_STORAGE_ERROR
             assert topics_of(node) == {"before"}
-            assert node.controller.log.log.log_end_offset == end_offset
+            assert node.controller.quorum.next_offset == end_offset
             assert len(fatal) == 1
 
     asyncio.run(run())
@@ -418,24 +420,15 @@ def test_behind_the_last_command_of_a_stop_none_is_carried_out(tmp_path: Path) -
     async def run() -> None:
         async with running_node(tmp_path) as node, await Wire.connect(node) as wire:
             await create_topic(wire, "t")
-            codes: list[int] = []
-
-            async def remove() -> None:
-                with suppress(KafkaError):
-                    request = delete("t")
-                    reply = await node.controller.submit(
-                        lambda image, context: delete_topics(image, request, context, version=6)
-                    )
-                    codes.append(reply.responses[0].error_code)
-
             async with node.controller._turn:
-                stopping = asyncio.ensure_future(node.stop())
+                closing = asyncio.ensure_future(node.controller.close())
                 await until(lambda: bool(node.controller._turn._waiters))
-                late = asyncio.ensure_future(remove())
+                late = asyncio.ensure_future(
+                    node.controller.send(delete("t"), DeleteTopicsResponse, 6)
+                )
                 await until(lambda: len(node.controller._turn._waiters or ()) == 2)
-            await stopping
-            await late
-            assert codes == []
+            await closing
+            assert (await late).responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         async with running_node(tmp_path) as node:
             assert topics_of(node) == {"t"}
 

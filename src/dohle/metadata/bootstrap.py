@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dohle.metadata.context import MIN_INSYNC_REPLICAS, ControllerContext
 from dohle.metadata.decision import VersionedRecord
-from dohle.metadata.image import ClusterImage
+from dohle.metadata.image import CLUSTER_DEFAULT, ClusterImage
 from dohle.metadata.metadata_version import (
+    ELR_VERSION,
     GROUP_VERSION,
     LATEST_LEVEL,
     METADATA_VERSION,
@@ -22,6 +24,7 @@ from dohle.metadata.metadata_version import (
 from dohle.protocol.messages.records.cluster_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
 )
@@ -57,7 +60,9 @@ def default_bootstrap_records(metadata_version: int = LATEST_LEVEL) -> tuple[Ver
 
 
 def activation_records(
-    image: ClusterImage, bootstrap: Sequence[VersionedRecord] | None = None
+    image: ClusterImage,
+    context: ControllerContext,
+    bootstrap: Sequence[VersionedRecord] | None = None,
 ) -> tuple[VersionedRecord, ...]:
     """Return what to write before anything else; nothing if the log is in order."""
     is_open = image.transaction is not None
@@ -73,11 +78,37 @@ def activation_records(
             )
         return records
     begin = VersionedRecord(BeginTransactionRecord(name=_TRANSACTION_NAME), 0)
-    return (*abort, begin, *records, VersionedRecord(EndTransactionRecord(), 0))
+    end = VersionedRecord(EndTransactionRecord(), 0)
+    return (*abort, begin, *records, *_elr_records(records, context), end)
 
 
 def _metadata_version_of(records: Sequence[VersionedRecord]) -> int:
+    level = _level_of(records, METADATA_VERSION)
+    if level is None:
+        raise ValueError("the bootstrap records do not say which metadata.version the cluster has")
+    return level
+
+
+def _level_of(records: Sequence[VersionedRecord], feature: str) -> int | None:
     for each in records:
-        if isinstance(each.record, FeatureLevelRecord) and each.record.name == METADATA_VERSION:
+        if isinstance(each.record, FeatureLevelRecord) and each.record.name == feature:
             return each.record.feature_level
-    raise ValueError("the bootstrap records do not say which metadata.version the cluster has")
+    return None
+
+
+def _elr_records(
+    records: Sequence[VersionedRecord], context: ControllerContext
+) -> tuple[VersionedRecord, ...]:
+    """Put the minimum of in-sync replicas into the log if eligible leaders depend on it.
+
+    Every controller must find the same one there, whatever its own configuration says.
+    """
+    if not _level_of(records, ELR_VERSION):
+        return ()
+    record = ConfigRecord(
+        resource_type=CLUSTER_DEFAULT.type,
+        resource_name=CLUSTER_DEFAULT.name,
+        name=MIN_INSYNC_REPLICAS,
+        value=str(context.config.get_int(MIN_INSYNC_REPLICAS)),
+    )
+    return (VersionedRecord(record, 0),)

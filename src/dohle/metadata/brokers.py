@@ -136,16 +136,6 @@ def begin_controlled_shutdown(
     return (change, *elections)
 
 
-def shut_down_broker(image: ClusterImage, broker_id: int, context: ControllerContext) -> Records:
-    """Let a broker go at once that serves nobody any more.
-
-    It is fenced, so that who comes next, maybe an Apache Kafka, finds nobody alive by its id.
-    """
-    broker = _registered(image, broker_id)
-    leaving = begin_controlled_shutdown(image, broker_id, context)
-    return leaving if broker.fenced else (*leaving, _change(broker, 0, fenced=FENCE))
-
-
 def unregister_broker(
     image: ClusterImage, request: UnregisterBrokerRequest, context: ControllerContext
 ) -> Decision[UnregisterBrokerResponse]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dohle.core.config.static import BrokerConfig
+from dohle.core.config.topic import TOPIC_CONFIGS
 from dohle.core.ids import BrokerId, TopicName
 from dohle.core.seams import Rng
 from dohle.metadata.image import ClusterImage
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
+_MIN_INSYNC_REPLICAS_DEFAULT = TOPIC_CONFIGS[MIN_INSYNC_REPLICAS].default_text or "1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +31,12 @@ class ControllerContext:
         return self.config.node_id
 
     def min_insync_replicas(self, image: ClusterImage, topic: TopicName) -> int:
-        """Return how many replicas of a topic must be in sync."""
-        altered = self._altered(image, topic, MIN_INSYNC_REPLICAS)
-        return int(altered) if altered else self.config.get_int(MIN_INSYNC_REPLICAS)
+        """Return how many replicas of a topic must be in sync.
+
+        The controller needs it for eligible leader replicas alone. Where these are on, the log has
+        a value for the cluster (see ``bootstrap`` and ``configs``), so all controllers agree.
+        """
+        return int(self._altered(image, topic, MIN_INSYNC_REPLICAS) or _MIN_INSYNC_REPLICAS_DEFAULT)
 
     def allows_unclean_election(self, image: ClusterImage, topic: TopicName) -> bool:
         """Tell whether a replica that is not in sync may lead a partition of the topic."""
@@ -39,7 +44,11 @@ class ControllerContext:
         return altered is not None and altered.lower() == "true"
 
     def _altered(self, image: ClusterImage, topic: TopicName, name: str) -> str | None:
-        # Both of these are called the same at the topic and at the broker.
+        """Return what the log says. Both configs are called the same at the topic and the broker.
+
+        A broker's own is, as in Kafka, that of the active controller's id. What the controller's
+        properties file says does not count: it would be another after every failover.
+        """
         levels = (
             image.topic_config(topic),
             image.broker_config(self.node_id),

@@ -13,7 +13,6 @@ from dohle.metadata.brokers import (
     broker_heartbeat,
     fence_broker,
     register_broker,
-    shut_down_broker,
     unfence_broker,
     unregister_broker,
 )
@@ -50,7 +49,6 @@ __all__ = [
     "incremental_alter_configs",
     "register_broker",
     "registration_features",
-    "shut_down_broker",
     "unfence_broker",
     "unregister_broker",
     "unsupported_features",

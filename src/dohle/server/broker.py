@@ -21,13 +21,13 @@ from dohle.metadata.image import ClusterImage, ResourceType, TopicImage
 from dohle.protocol.apis import ApiKey
 from dohle.replication.fetch_sessions import FetchSessionCache
 from dohle.replication.purgatory import Purgatory
+from dohle.server.channel import ControllerChannel, ImageSource
 from dohle.server.coordinators.setup import Coordinators
 from dohle.server.net.dispatch import Handler
 from dohle.server.net.slices import Slices
 from dohle.server.partitions.delayed_fetch import DelayedFetch
 from dohle.server.partitions.partitions import Partition, Partitions
 from dohle.server.partitions.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
-from dohle.server.quorum.controller import Controller
 from dohle.server.transactions.markers import TxnMarkers
 from dohle.server.transactions.producer_ids import ProducerIds
 from dohle.server.transactions.verification import LocalCoordinators, TxnVerification
@@ -47,7 +47,8 @@ class BrokerServer:
         *,
         host: Host,
         logs: LogManager,
-        controller: Controller,
+        images: ImageSource,
+        channel: ControllerChannel,
         handlers: Mapping[ApiKey, Handler],
     ) -> None:
         self.loop = loop
@@ -58,18 +59,20 @@ class BrokerServer:
         self.clock = host.clock
         self.rng = host.rng
         self.logs = logs
-        self.controller = controller
+        self.images = images
+        self.channel = channel
         self.handlers = handlers
         self.partitions = Partitions(config.node_id, logs)
         self.moves = ReplicaMoves(
             logs,
             self.partitions,
-            controller,
+            images,
+            channel,
             config.node_id,
             host,
             bytes_per_second=lambda: self.broker_values().get_int(MOVE_BYTES_PER_SECOND),
         )
-        self.producer_ids = ProducerIds(controller, config.node_id)
+        self.producer_ids = ProducerIds(images, channel, config.node_id)
         self.fetch_sessions = FetchSessionCache(
             slots=config.get_int("max.incremental.fetch.session.cache.slots"), rng=host.rng
         )
@@ -87,8 +90,8 @@ class BrokerServer:
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as of the last committed record."""
-        return self.controller.image
+        """The cluster as of the last committed record that this broker has read."""
+        return self.images.image
 
     def topic_name(self, topic_id: Uuid) -> TopicName | None:
         """Return the name of the topic with this id."""

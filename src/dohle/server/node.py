@@ -18,32 +18,20 @@ from dohle.core.config.definition import ConfigValues
 from dohle.core.config.listeners import Listener
 from dohle.core.config.static import BrokerConfig
 from dohle.core.config.topic import effective_topic_config
-from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import TopicName, TopicPartition, Uuid
+from dohle.core.errors import KafkaError
+from dohle.core.ids import TopicName, TopicPartition
 from dohle.core.uuid import is_reserved, random_uuid, uuid_to_text
 from dohle.metadata.context import ControllerContext
-from dohle.metadata.controller import (
-    activation_records,
-    register_broker,
-    shut_down_broker,
-    unfence_broker,
-)
-from dohle.metadata.features import registration_features, unsupported_features
-from dohle.protocol.messages.broker_registration import (
-    BrokerRegistrationRequest,
-)
-from dohle.protocol.messages.broker_registration import (
-    Listener as RegisteredListener,
-)
 from dohle.server.broker import BrokerServer
 from dohle.server.host import NodeHost, SystemNodeHost
+from dohle.server.lifecycle import BrokerLifecycle
 from dohle.server.net.dispatch import Dispatcher
 from dohle.server.net.listener import ConnectionLimits, ListeningSocket
 from dohle.server.partitions.partitions import log_config
-from dohle.server.quorum.controller import Controller
-from dohle.server.quorum.metadata_log import MetadataLog
+from dohle.server.quorum.server import ControllerServer
 from dohle.server.registry import all_handlers
 from dohle.storage.config import LogConfig, LogManagerConfig
+from dohle.storage.directory.clean_shutdown import read_broker_epoch
 from dohle.storage.directory.directory import LogDirectory
 from dohle.storage.directory.manager import DueFlush, Identity, LogManager
 from dohle.storage.directory.meta_properties import InvalidMetaProperties, load_ensemble
@@ -51,7 +39,6 @@ from dohle.storage.moves.places import Assignment
 
 logger = logging.getLogger("dohle.server")
 
-_PLAINTEXT = 0
 _MAINTENANCE_MS_MAX = 1_000
 
 
@@ -86,7 +73,7 @@ class Node:
         try:
             identity = Identity(self.cluster_id, self.config.node_id)
             self.logs.attach(self.config.log_dirs, identity, self._metadata_path())
-            self._start_controller()
+            await self._start_controller()
             self._start_broker()
             self._bind()
             await self._register()
@@ -110,26 +97,19 @@ class Node:
         found = load_ensemble(self._fs, paths).cluster_id
         return found or uuid_to_text(random_uuid(self._rng))
 
-    def _start_controller(self) -> None:
-        metadata_log = MetadataLog(
-            self._fs, self._metadata_directory(), self.config.node_id, self.config, self._clock
-        )
-        problems = unsupported_features(metadata_log.image)
-        if problems:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "; ".join(problems))
-        context = ControllerContext(self.config, self.cluster_id, self._rng)
-        records = activation_records(metadata_log.image, metadata_log.bootstrap_records())
-        if records:
-            metadata_log.write_now(records)
-        self.controller = Controller(
+    async def _start_controller(self) -> None:
+        self._quorum = ControllerServer(
             self._loop,
-            metadata_log,
-            context,
+            self._fs,
+            self._metadata_directory(),
+            ControllerContext(self.config, self.cluster_id, self._rng),
             self._clock,
             run_in_thread=self._host.run_in_thread,
-            publish=lambda image, delta: self.broker.publish(image, delta),
             on_fatal=self._on_fatal,
         )
+        await self._quorum.start()
+        self.controller = self._quorum.controller
+        self.images = self._quorum.images
 
     def _metadata_directory(self) -> LogDirectory:
         directory = self.logs.metadata_directory
@@ -158,10 +138,13 @@ class Node:
             self.cluster_id,
             host=self._host,
             logs=self.logs,
-            controller=self.controller,
+            images=self.images,
+            channel=self.controller,
             handlers=handlers,
         )
+        self.images.subscribe(self.broker.publish)
         self._refuse_missing_directories()
+        self._previous_epoch = self._find_previous_epoch()
         self.logs.load(self._log_config_of, self._assignment_of)
         self._set_strays_aside()
         self.broker.load()
@@ -174,7 +157,7 @@ class Node:
         """
         named = {
             partition.directory_of(self.config.node_id)
-            for topic in self.controller.image.topics.values()
+            for topic in self.images.image.topics.values()
             for partition in topic.partitions.values()
             if self.config.node_id in partition.replicas
         }
@@ -188,18 +171,26 @@ class Node:
                 "what was on it, format the new one (dohle storage format --ignore-formatted)."
             )
 
+    def _find_previous_epoch(self) -> int:
+        """Return the epoch of the life before if all directories tell that it ended cleanly."""
+        if self.logs.offline_directories:
+            return -1
+        told = {read_broker_epoch(self._fs, directory.path) for directory in self.logs.directories}
+        epoch = told.pop() if len(told) == 1 else None
+        return -1 if epoch is None else epoch
+
     def _log_config_of(self, partition: TopicPartition) -> LogConfig:
         return log_config(self._topic_values(partition.topic))
 
     def _assignment_of(self, partition: TopicPartition) -> Assignment | None:
-        topic = self.controller.image.topic(partition.topic)
+        topic = self.images.image.topic(partition.topic)
         found = None if topic is None else topic.partitions.get(partition.partition)
         if topic is None or found is None or self.config.node_id not in found.replicas:
             return None
         return Assignment(topic.id, found.directory_of(self.config.node_id))
 
     def _topic_values(self, name: TopicName) -> ConfigValues:
-        image = self.controller.image
+        image = self.images.image
         return effective_topic_config(
             image.topic_config(name),
             self.config,
@@ -209,7 +200,7 @@ class Node:
 
     def _set_strays_aside(self) -> None:
         """Keep, but do not serve, logs that the image does not give to this broker."""
-        image = self.controller.image
+        image = self.images.image
         for log in list(self.logs):
             topic = image.topic(log.partition.topic)
             partition = None if topic is None else topic.partitions.get(log.partition.partition)
@@ -252,36 +243,12 @@ class Node:
         return found
 
     async def _register(self) -> None:
-        directory_ids: tuple[Uuid, ...] = tuple(
-            directory.directory_id for directory in self.logs.online_directories
+        self._lifecycle = BrokerLifecycle(
+            self.config, self.cluster_id, random_uuid(self._rng), self.images, self.controller
         )
-        request = BrokerRegistrationRequest(
-            broker_id=self.config.node_id,
-            cluster_id=self.cluster_id,
-            incarnation_id=random_uuid(self._rng),
-            listeners=tuple(
-                RegisteredListener(
-                    name=listener.name,
-                    host=listener.host,
-                    port=listener.port,
-                    security_protocol=_PLAINTEXT,
-                )
-                for listener in self._advertised()
-            ),
-            features=registration_features(self.controller.image),
-            rack=self.config.rack,
-            log_dirs=directory_ids,
-        )
-        reply = await self.controller.submit(
-            lambda image, context: register_broker(
-                image, request, context, next_offset=self.controller.log.log.log_end_offset
-            )
-        )
-        if reply.error_code:
-            raise RuntimeError(f"this broker cannot be registered: error {reply.error_code}")
-        await self.controller.write(
-            lambda image, context: unfence_broker(image, self.config.node_id, context)
-        )
+        directory_ids = [directory.directory_id for directory in self.logs.online_directories]
+        await self._lifecycle.register(self._advertised(), directory_ids, self._previous_epoch)
+        await self._lifecycle.unfence()
 
     @property
     def bootstrap(self) -> str:
@@ -301,7 +268,7 @@ class Node:
                 task = self._loop.create_task(self._flush(flush))
                 self._flushes.add(task)
                 task.add_done_callback(self._flushes.discard)
-            self.controller.maybe_snapshot()
+            self._quorum.snapshotter.write_if_due()
         except Exception:
             # Whatever it was: flushes, retention and checkpoints must go on.
             logger.exception("maintenance failed")
@@ -332,19 +299,15 @@ class Node:
         self.broker.coordinators.close()
         for listener in self.listeners:
             listener.close()
-        node_id = self.config.node_id
-        registration = self.controller.image.brokers.get(node_id)
         try:
-            await self.controller.write(
-                lambda image, context: shut_down_broker(image, node_id, context), is_last=True
-            )
-            self.controller.log.close()
+            await self._lifecycle.shut_down()
+            await self._quorum.stop()
         except KafkaError as error:
             logger.error("the metadata log could not be closed cleanly: %s", error)
         finally:
             self.controller.stop()
-            self._close_logs(-1 if registration is None else registration.epoch)
-        logger.info("node %d has stopped", node_id)
+            self._close_logs(self._lifecycle.broker_epoch)
+        logger.info("node %d has stopped", self.config.node_id)
 
     def _close_logs(self, broker_epoch: int) -> None:
         values = self.broker.broker_values()

@@ -46,7 +46,7 @@ def test_only_the_first_directory_says_how_a_cluster_begins(
     assert main(["storage", "format", "--data", str(one), "--data", str(two)]) == 0
     capsys.readouterr()
     checkpoint = one / "bootstrap.checkpoint"
-    assert read_snapshot(OsFileSystem(), str(checkpoint)).records
+    assert read_snapshot(OsFileSystem(), str(checkpoint))
     records = records_of(capsys, checkpoint)
     assert {record["value"]["name"] for record in records} == {"FeatureLevelRecord"}
     features = [record["value"]["data"]["name"] for record in records]

@@ -86,7 +86,7 @@ def test_the_quorum_of_one_is_described_at_every_version(tmp_path: Path, version
         answer = await wire.send(_quorum_request("__cluster_metadata", 0), version)
         (partition,) = answer.topics[0].partitions
         assert (answer.error_code, partition.error_code) == (0, 0)
-        assert (partition.leader_id, partition.leader_epoch) == (1, node.controller.log.epoch)
+        assert (partition.leader_id, partition.leader_epoch) == (1, node.controller.image.epoch)
         assert partition.high_watermark == node.controller.image.offset + 1
         (voter,) = partition.current_voters
         assert (voter.replica_id, voter.log_end_offset) == (1, partition.high_watermark)
@@ -100,11 +100,11 @@ def test_the_quorum_of_one_is_described_at_every_version(tmp_path: Path, version
     on_node(tmp_path, scenario)
 
 
-def test_the_quorum_tells_where_controllers_listen(tmp_path: Path) -> None:
+def test_the_quorum_names_no_address_at_which_nobody_listens(tmp_path: Path) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         answer = await wire.send(_quorum_request("__cluster_metadata", 0))
-        (listener,) = answer.nodes[0].listeners
-        assert (listener.name, listener.host, listener.port) == ("CONTROLLER", "localhost", 9093)
+        assert [(one.node_id, one.listeners) for one in answer.nodes] == [(1, ())]
+        assert [listening.listener.name for listening in node.listeners] == ["PLAINTEXT"]
 
     on_node(
         tmp_path,

@@ -98,7 +98,7 @@ def test_clients_are_told_that_transactions_v2_are_on(tmp_path: Path) -> None:
 def test_without_the_feature_records_are_of_the_first_version(tmp_path: Path) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         feature = FeatureLevelRecord(name="transaction.version", feature_level=0)
-        await node.controller.write(lambda image, context: [VersionedRecord(feature, 0)])
+        await node.controller.write([VersionedRecord(feature, 0)])
         producer = await producer_of(wire)
         assert await add(wire, producer, ("a", 0)) == {("a", 0): ErrorCode.NONE}
         answer = await end(wire, producer, version=5)

@@ -32,7 +32,7 @@ from dohle.protocol.messages.offset_commit import (
 )
 from dohle.records.batch import ATTRIBUTES_AT, batches
 from dohle.server.coordinators.offset_commit_answers import commit_answer
-from dohle.server.coordinators.topics import CONSUMER_OFFSETS
+from dohle.server.internal_topics import CONSUMER_OFFSETS
 from dohle.server.node import Node
 from dohle.server.shortcuts.commit import CommitShortcut, learn_commit
 from dohle.storage.log_values import Isolation

@@ -22,7 +22,7 @@ from dohle.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from dohle.records.batch import batches
-from dohle.server.coordinators.topics import CONSUMER_OFFSETS
+from dohle.server.internal_topics import CONSUMER_OFFSETS
 from dohle.server.node import Node
 from dohle.server.partitions.partitions import Partition
 from dohle.server.transactions.markers import Marker, MarkerWriter

@@ -18,7 +18,7 @@ from dohle.protocol.messages.incremental_alter_configs import (
 )
 from dohle.protocol.messages.produce import ProduceRequest, ProduceResponse
 from dohle.records.compression.codecs import Codec
-from dohle.server.coordinators.topics import TRANSACTION_STATE
+from dohle.server.internal_topics import TRANSACTION_STATE
 from dohle.server.node import Node
 from dohle.server.transactions.verification import (
     ClientSupport,

@@ -12,7 +12,7 @@ import pytest
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName
 from dohle.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from dohle.server.coordinators.topics import TRANSACTION_STATE
+from dohle.server.internal_topics import TRANSACTION_STATE
 from dohle.server.node import Node
 from dohle.txn.state import TransactionState, completed
 from tests.server.faults import WatchedFileSystem, until

@@ -50,7 +50,7 @@ from dohle.records.batch import batches
 from dohle.records.builder import BatchBuilder
 from dohle.records.compression.codecs import Codec
 from dohle.records.control import parse_control
-from dohle.server.coordinators.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from dohle.server.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from dohle.server.node import Node
 from dohle.storage.files import FileSystem
 from dohle.storage.log import Log
@@ -70,7 +70,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 async def start_transactions(node: Node) -> None:
     """Have everything that clients find when they have found their coordinator."""
     feature = FeatureLevelRecord(name="transaction.version", feature_level=2)
-    await node.controller.write(lambda image, context: [VersionedRecord(feature, 0)])
+    await node.controller.write([VersionedRecord(feature, 0)])
     for topic in (TRANSACTION_STATE, CONSUMER_OFFSETS):
         await node.broker.coordinators.internal_topics.ensure(topic)
 
@@ -273,7 +273,7 @@ async def lead(node: Node, topic: str, index: int = 0, *, is_led: bool) -> None:
         topic_id=image.id,
         leader=node.config.node_id if is_led else BrokerId(-1),
     )
-    await node.controller.write(lambda image, context: [VersionedRecord(record, 0)])
+    await node.controller.write([VersionedRecord(record, 0)])
 
 
 def fetch_request(

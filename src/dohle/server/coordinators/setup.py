@@ -14,7 +14,7 @@ from dohle.metadata.delta import Delta
 from dohle.protocol.apis import Coordinator
 from dohle.records.compression.codecs import Codec
 from dohle.server.coordinators.runtime import CoordinatorRuntime
-from dohle.server.coordinators.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, InternalTopics
+from dohle.server.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE, InternalTopics
 from dohle.txn.context import TransactionContext
 from dohle.txn.coordinator import TransactionCoordinator
 from dohle.txn.settings import TransactionSettings
@@ -68,7 +68,7 @@ class Coordinators:
         """Prepare; ``act`` carries out what transactions ask for."""
         self._broker = broker
         config = broker.config
-        self.internal_topics = InternalTopics(broker)
+        self.internal_topics = InternalTopics(broker.loop, config, broker.images, broker.channel)
         self._group_settings = _group_settings(broker)
         self._transaction_settings: TransactionSettings | None = None
         self._topics = ImageTopics(broker)

@@ -30,7 +30,6 @@ from dohle.core.config.describe import (
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
 from dohle.metadata.configs import altered_response, incrementally_altered_response
-from dohle.metadata.controller import alter_configs, incremental_alter_configs
 from dohle.metadata.decision import NO_ERROR, ApiError
 from dohle.metadata.image import ResourceType
 from dohle.metadata.topic_names import topic_name_error
@@ -198,9 +197,7 @@ async def handle_alter_configs(
 
     async def submit(resources: tuple[legacy.AlterConfigsResource, ...]) -> list[_AnyResult]:
         left = request.replace(resources=resources)
-        reply = await broker.controller.submit(
-            lambda image, controller: alter_configs(image, left, controller)
-        )
+        reply = await broker.channel.send(left, legacy.AlterConfigsResponse, context.version)
         return list(reply.responses)
 
     errors = await _alter(request.resources, prepare, submit)
@@ -224,8 +221,8 @@ async def handle_incremental_alter_configs(
 
     async def submit(resources: tuple[incremental.AlterConfigsResource, ...]) -> list[_AnyResult]:
         left = request.replace(resources=resources)
-        reply = await broker.controller.submit(
-            lambda image, controller: incremental_alter_configs(image, left, controller)
+        reply = await broker.channel.send(
+            left, incremental.IncrementalAlterConfigsResponse, context.version
         )
         return list(reply.responses)
 
@@ -251,11 +248,8 @@ async def _alter(
             done[key] = ApiError.of(error)
     left = tuple(resource for resource in resources if _key(resource) not in done)
     if left:
-        try:
-            for result in await submit(left):
-                done[_key(result)] = ApiError(ErrorCode(result.error_code), result.error_message)
-        except KafkaError as failure:
-            done |= {_key(resource): ApiError.of(failure) for resource in left}
+        for result in await submit(left):
+            done[_key(result)] = ApiError(ErrorCode(result.error_code), result.error_message)
     return [done[_key(resource)] for resource in resources]
 
 

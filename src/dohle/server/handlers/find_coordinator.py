@@ -25,7 +25,7 @@ from dohle.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from dohle.server.coordinators.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from dohle.server.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from dohle.server.net.dispatch import Handler, serves
 
 if TYPE_CHECKING:

@@ -80,7 +80,7 @@ def _result(
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=shown)
     try:
         with directory.guarding("looking for free space"):
-            total, usable = broker.controller.log.log.fs.free_bytes(path)
+            total, usable = directory.context.fs.free_bytes(path)
     except KafkaError as error:
         logger.warning("%s cannot be described: %s", shown, error)
         return DescribeLogDirsResult(error_code=error.code, log_dir=shown)

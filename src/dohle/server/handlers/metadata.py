@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
 from dohle.metadata import queries
-from dohle.metadata.controller import create_topics
 from dohle.metadata.topic_names import is_internal
-from dohle.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from dohle.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from dohle.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -97,8 +100,8 @@ async def _create_and_answer(
     topics = tuple(
         CreatableTopic(name=name, num_partitions=-1, replication_factor=-1) for name in names
     )
-    create = CreateTopicsRequest(topics=topics)
-    await broker.controller.submit(lambda image, control: create_topics(image, create, control))
+    # Whatever is not created is not in the image, and its error is there for the client to see.
+    await broker.channel.send(CreateTopicsRequest(topics=topics), CreateTopicsResponse)
     return _with_operations(request, _answer(broker, context, request).response)
 
 

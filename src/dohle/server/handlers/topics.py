@@ -16,26 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dohle.core.errors import KafkaError
-from dohle.metadata.controller import create_partitions, create_topics, delete_topics
-from dohle.metadata.decision import ApiError
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
 )
-from dohle.protocol.messages.create_topics import (
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from dohle.protocol.messages.delete_topics import (
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
+from dohle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from dohle.server.net.dispatch import Handler, serves
 
 if TYPE_CHECKING:
@@ -47,68 +34,21 @@ async def handle_create_topics(
     broker: BrokerServer, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     """Create topics."""
-    try:
-        return await broker.controller.submit(
-            lambda image, controller: create_topics(image, request, controller),
-            request.timeout_ms,
-        )
-    except KafkaError as failure:
-        error = ApiError.of(failure)
-        return CreateTopicsResponse(
-            topics=tuple(
-                CreatableTopicResult(
-                    name=topic.name, error_code=error.code, error_message=error.message
-                )
-                for topic in request.topics
-            )
-        )
+    return await broker.channel.send(request, CreateTopicsResponse, context.version)
 
 
 async def handle_delete_topics(
     broker: BrokerServer, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     """Delete topics."""
-    version = context.version
-    try:
-        return await broker.controller.submit(
-            lambda image, controller: delete_topics(image, request, controller, version=version),
-            request.timeout_ms,
-        )
-    except KafkaError as failure:
-        error = ApiError.of(failure)
-        named = (*(DeleteTopicState(name=name) for name in request.topic_names), *request.topics)
-        return DeleteTopicsResponse(
-            responses=tuple(
-                DeletableTopicResult(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    error_code=error.code,
-                    error_message=error.message,
-                )
-                for topic in named
-            )
-        )
+    return await broker.channel.send(request, DeleteTopicsResponse, context.version)
 
 
 async def handle_create_partitions(
     broker: BrokerServer, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Add partitions to topics."""
-    try:
-        return await broker.controller.submit(
-            lambda image, controller: create_partitions(image, request, controller),
-            request.timeout_ms,
-        )
-    except KafkaError as failure:
-        error = ApiError.of(failure)
-        return CreatePartitionsResponse(
-            results=tuple(
-                CreatePartitionsTopicResult(
-                    name=topic.name, error_code=error.code, error_message=error.message
-                )
-                for topic in request.topics
-            )
-        )
+    return await broker.channel.send(request, CreatePartitionsResponse, context.version)
 
 
 HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (

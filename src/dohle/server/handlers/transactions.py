@@ -50,7 +50,7 @@ from dohle.protocol.messages.init_producer_id import (
 from dohle.protocol.schema import Response
 from dohle.records.batch import NO_PRODUCER_EPOCH
 from dohle.server.coordinators.errors import coordinator_error_code
-from dohle.server.coordinators.topics import CONSUMER_OFFSETS
+from dohle.server.internal_topics import CONSUMER_OFFSETS
 from dohle.server.net.dispatch import Handler, serves
 from dohle.txn.coordinator import TransactionCoordinator
 from dohle.txn.errors import ProducerIdNeeded

@@ -16,17 +16,12 @@ import os.path
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.host import Host
 from dohle.core.ids import BrokerId, TopicPartition, Uuid
 from dohle.core.uuid import ZERO_UUID, is_reserved
-from dohle.metadata.context import ControllerContext
-from dohle.metadata.controller import assign_replicas_to_dirs
-from dohle.metadata.decision import Decision
-from dohle.metadata.image import ClusterImage
 from dohle.metadata.metadata_version import supports_directories
 from dohle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -35,8 +30,8 @@ from dohle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequestTopicData,
     AssignReplicasToDirsResponse,
 )
+from dohle.server.channel import ControllerChannel, ImageSource
 from dohle.server.partitions.partitions import Partitions
-from dohle.server.quorum.controller import Controller
 from dohle.storage.directory.directory import LogDirectory
 from dohle.storage.directory.manager import LogManager
 from dohle.storage.directory.partition_dirs import NAME_LENGTH_MAX, future_dir_name
@@ -53,7 +48,7 @@ MOVE_BYTES_PER_SECOND = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 _JOB_BYTES_MAX = 4 << 20
 _JOB_BYTES_MIN = 64 << 10
-_ASSIGNMENTS_PER_COMMAND_MAX = 2_000
+_ASSIGNMENTS_PER_REQUEST_MAX = 2_000
 #: After so long the rate is looked at again.
 _PACE_S = 1.0
 
@@ -82,7 +77,8 @@ class ReplicaMoves:
         self,
         logs: LogManager,
         partitions: Partitions,
-        controller: Controller,
+        images: ImageSource,
+        channel: ControllerChannel,
         node_id: BrokerId,
         host: Host,
         *,
@@ -90,7 +86,8 @@ class ReplicaMoves:
     ) -> None:
         self._logs = logs
         self._partitions = partitions
-        self._controller = controller
+        self._images = images
+        self._channel = channel
         self._node_id = node_id
         self._bytes_per_second = bytes_per_second
         self._running: dict[TopicPartition, _Running] = {}
@@ -147,7 +144,7 @@ class ReplicaMoves:
         return directory
 
     def _refusal(self, key: TopicPartition) -> KafkaError:
-        image = self._controller.image.partition(*key)
+        image = self._images.image.partition(*key)
         if image is None:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {key}")
         if self._node_id in image.replicas and key not in self._partitions.being_made:
@@ -162,7 +159,7 @@ class ReplicaMoves:
                 ErrorCode.KAFKA_STORAGE_ERROR, "a future replica may be in an offline directory"
             )
         if not self._knows_directories:
-            level = self._controller.image.metadata_version
+            level = self._images.image.metadata_version
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"metadata.version {level} knows no directories of replicas",
@@ -296,71 +293,72 @@ class ReplicaMoves:
     def assign(self, keys: Iterable[TopicPartition], *, in_doubt: bool = False) -> None:
         """Have the metadata log say where these replicas are, where it says something else.
 
-        ``in_doubt`` is for replicas of which a command on its way says something else.
+        ``in_doubt`` is for replicas of which a request on its way says something else.
         """
         if not self._knows_directories or self._is_stopping:
             return
-        image = self._controller.image
-        untold = [key for key in keys if in_doubt or self._untold(key, image) is not None]
+        untold = [key for key in keys if in_doubt or self._is_untold(key)]
         if untold:
-            self._spawn(self._assign_all(untold))
+            self._spawn(self._assign_all(untold, in_doubt=in_doubt))
 
     @property
     def _knows_directories(self) -> bool:
-        level = self._controller.image.metadata_version
+        level = self._images.image.metadata_version
         return level is not None and supports_directories(level)
 
-    def _untold(self, key: TopicPartition, image: ClusterImage) -> _Place | None:
-        """Return where a replica is, if the image says something else."""
+    def _place(self, key: TopicPartition) -> _Place | None:
+        """Return where a replica is, unless it is gone or its move tells of the target itself."""
         partition, directory = self._partitions.get(*key), self._logs.directory_of(key)
-        running, told = self._running.get(key), image.partition(*key)
-        if partition is None or directory is None or told is None:
+        running = self._running.get(key)
+        if partition is None or directory is None:
             return None
         if running is not None and running.is_assigned:
-            # It tells of the target itself.
-            return None
-        if told.directory_of(self._node_id) == directory.directory_id:
             return None
         return _Place(partition.topic_id, directory.directory_id)
 
-    async def _assign_all(self, keys: Sequence[TopicPartition]) -> None:
-        def untold(some: Sequence[TopicPartition], image: ClusterImage) -> _Places:
-            # As it is when the command's turn has come: replicas may have moved since.
-            found = {key: self._untold(key, image) for key in some}
-            return {key: place for key, place in found.items() if place is not None}
+    def _is_untold(self, key: TopicPartition) -> bool:
+        place, told = self._place(key), self._images.image.partition(*key)
+        if place is None or told is None:
+            return False
+        return told.directory_of(self._node_id) != place.directory_id
 
-        try:
-            for start in range(0, len(keys), _ASSIGNMENTS_PER_COMMAND_MAX):
-                some = keys[start : start + _ASSIGNMENTS_PER_COMMAND_MAX]
-                await self._submit(partial(untold, some))
-        except KafkaError as error:
-            logger.warning("the directories of replicas could not be told: %s", error)
+    async def _assign_all(self, keys: Sequence[TopicPartition], *, in_doubt: bool) -> None:
+        for start in range(0, len(keys), _ASSIGNMENTS_PER_REQUEST_MAX):
+            # As it is when the request is sent: who moves a replica after that tells so after that.
+            places: dict[TopicPartition, _Place] = {}
+            for key in keys[start : start + _ASSIGNMENTS_PER_REQUEST_MAX]:
+                place = self._place(key) if in_doubt or self._is_untold(key) else None
+                if place is not None:
+                    places[key] = place
+            if not places:
+                continue
+            # What the controller says of single replicas does not matter: those have gone.
+            code = (await self._tell(places)).error_code
+            if code:
+                logger.warning(
+                    "the controller was not told in which directories replicas are: %s",
+                    ErrorCode(code).name,
+                )
+                return
 
     async def _assign(self, key: TopicPartition, place: _Place) -> None:
-        codes = await self._submit(lambda image: {key: place})
-        if failed := [code for code in codes if code]:
-            raise KafkaError(ErrorCode(failed[0]), "the directory could not be assigned")
-
-    async def _submit(self, places: Callable[[ClusterImage], _Places]) -> list[int]:
-        """Have the controller note where replicas are; return the error codes."""
-
-        def decide(
-            image: ClusterImage, context: ControllerContext
-        ) -> Decision[AssignReplicasToDirsResponse]:
-            broker = image.broker(self._node_id)
-            request = AssignReplicasToDirsRequest(
-                broker_id=self._node_id,
-                broker_epoch=-1 if broker is None else broker.epoch,
-                directories=_directories(places(image)),
-            )
-            return assign_replicas_to_dirs(image, request, context)
-
-        reply = await self._controller.submit(decide)
+        reply = await self._tell({key: place})
         codes = [reply.error_code]
         for directory in reply.directories:
             for topic in directory.topics:
                 codes += [partition.error_code for partition in topic.partitions]
-        return codes
+        if failed := [code for code in codes if code]:
+            raise KafkaError(ErrorCode(failed[0]), "the directory could not be assigned")
+
+    async def _tell(self, places: _Places) -> AssignReplicasToDirsResponse:
+        """Have the controller note where replicas are."""
+        broker = self._images.image.broker(self._node_id)
+        request = AssignReplicasToDirsRequest(
+            broker_id=self._node_id,
+            broker_epoch=-1 if broker is None else broker.epoch,
+            directories=_directories(places),
+        )
+        return await self._channel.send(request, AssignReplicasToDirsResponse)
 
 
 def _directories(places: _Places) -> tuple[AssignReplicasToDirsRequestDirectoryData, ...]:

@@ -1,27 +1,30 @@
-"""Running the controller: decide, write, sync, replay, publish, answer; one command at a time.
+"""Running the controller: decide, have it committed, answer; one command at a time.
 
-A command is a pure function of the image (``dohle.metadata.controller``). What it decides is
-written as one batch; when that is on the disk it is replayed into the image, the broker is told
-what changed, and only then is the command answered. The sync happens in a thread, so that a slow
-disk does not hold up produce and fetch.
+A request is decided by a pure function of the image (``commands``). What it decides goes to the
+quorum as one batch; when that is committed, the image has it and everybody on this node has been
+told, the request is answered.
 """
 
 from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, Lock, shield, sleep, timeout
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.seams import Clock
+from dohle.metadata.bootstrap import activation_records
 from dohle.metadata.context import ControllerContext
-from dohle.metadata.decision import Decision, VersionedRecord
-from dohle.metadata.delta import Delta
+from dohle.metadata.decision import ApiError, VersionedRecord
+from dohle.metadata.heartbeats import BrokerHeartbeats
 from dohle.metadata.image import ClusterImage
-from dohle.protocol.schema import Response
-from dohle.server.quorum.metadata_log import MetadataLog
+from dohle.protocol.messages.describe_quorum import DescribeQuorumRequest
+from dohle.protocol.schema import Request, Response
+from dohle.server.channel import ImageSource
+from dohle.server.quorum.commands import COMMANDS, Command, Turn
+from dohle.server.quorum.describe import describe_quorum
+from dohle.server.quorum.quorum import Quorum
 
 logger = logging.getLogger("dohle.server")
 
@@ -29,88 +32,83 @@ R = TypeVar("R", bound=Response)
 
 
 class Controller:
-    """The active controller of a quorum of one."""
+    """The active controller, and the channel to it from within its process."""
 
     def __init__(
         self,
         loop: AbstractEventLoop,
-        log: MetadataLog,
+        quorum: Quorum,
+        images: ImageSource,
         context: ControllerContext,
-        clock: Clock,
         *,
-        run_in_thread: Callable[[Callable[[], None]], Awaitable[None]],
-        publish: Callable[[ClusterImage, Delta], Awaitable[None]],
         on_fatal: Callable[[str], None],
     ) -> None:
         self.context = context
-        self.log = log
+        self.quorum = quorum
         self._loop = loop
-        self._clock = clock
-        self._run_in_thread = run_in_thread
-        self._publish = publish
+        self._images = images
         self._on_fatal = on_fatal
+        self._heartbeats = BrokerHeartbeats()
         self._turn = Lock()
         self._failure: str | None = None
 
     @property
     def image(self) -> ClusterImage:
         """The cluster as of the last committed record."""
-        return self.log.image
+        return self._images.image
 
-    async def submit(
-        self,
-        decide: Callable[[ClusterImage, ControllerContext], Decision[R]],
-        timeout_ms: int | None = None,
-    ) -> R:
-        """Run a command; its reply comes when what it decided is committed and has taken effect.
+    async def activate(self, bootstrap: Sequence[VersionedRecord] | None) -> None:
+        """Put the log in order before anything else is decided."""
+        await self.write(activation_records(self.image, self.context, bootstrap))
+
+    async def send(self, request: Request, answer: type[R], version: int | None = None) -> R:
+        """Carry out a request, and respond when what it decided is committed.
 
         If its turn does not come in time it is not carried out: REQUEST_TIMED_OUT. Once begun it is
         brought to its end, however long that takes.
         """
-        return await shield(self._loop.create_task(self._submit(decide, timeout_ms)))
+        if version is None:
+            version = request.VERSIONS.highest
+        if isinstance(request, DescribeQuorumRequest):
+            # It is about the log as it is now, and does not wait for those who change it.
+            response: Response = describe_quorum(self.quorum.progress(), request, version)
+        else:
+            command = COMMANDS[type(request)]
+            # Behind the shield: once it is written, nobody may interrupt what follows.
+            response = await shield(
+                self._loop.create_task(self._carry_out(command, request, version))
+            )
+        assert isinstance(response, answer), "a command responds to its own request"
+        return response
 
-    async def _submit(
-        self,
-        decide: Callable[[ClusterImage, ControllerContext], Decision[R]],
-        timeout_ms: int | None,
-    ) -> R:
-        # Behind the shield: between writing and replaying nobody may interrupt it.
-        async with self._in_turn(timeout_ms):
-            self._ensure_usable()
-            decision = decide(self.image, self.context)
-            if decision.records:
-                # A decision about many partitions takes its time; so does writing it down.
-                await sleep(0)
-                await self._commit(decision.records)
-            return decision.reply
-
-    async def write(
-        self,
-        decide: Callable[[ClusterImage, ControllerContext], Sequence[VersionedRecord]],
-        *,
-        is_last: bool = False,
-    ) -> None:
-        """Commit what the node itself decides, upon the image as it is when its turn has come.
-
-        Behind the last no command has its turn any more: the metadata log can be closed.
-        """
-        await shield(self._loop.create_task(self._write(decide, is_last=is_last)))
-
-    async def _write(
-        self,
-        decide: Callable[[ClusterImage, ControllerContext], Sequence[VersionedRecord]],
-        *,
-        is_last: bool,
-    ) -> None:
-        async with self._turn:
-            try:
+    async def _carry_out(self, command: Command, request: Request, version: int) -> Response:
+        try:
+            async with self._in_turn(command.timeout_ms(request)):
                 self._ensure_usable()
-                records = decide(self.image, self.context)
-                if records:
-                    await self._commit(records)
-            finally:
-                if is_last:
-                    self.stop()
+                turn = Turn(
+                    self.image, self.context, self._heartbeats, version, self.quorum.next_offset
+                )
+                decision = command.decide(turn, request)
+                if decision.records:
+                    # A decision about many partitions takes its time; so does writing it down.
+                    await sleep(0)
+                    await self._commit(decision.records)
+                if decision.reason is not None:
+                    logger.warning("%s is refused: %s", type(request).__name__, decision.reason)
+                response: Response = decision.reply
+                return response
+        except KafkaError as error:
+            return command.failed(request, ApiError.of(error))
+
+    async def write(self, records: Sequence[VersionedRecord]) -> None:
+        """Have records committed that no request asks for, in their turn."""
+        await shield(self._loop.create_task(self._write(records)))
+
+    async def _write(self, records: Sequence[VersionedRecord]) -> None:
+        async with self._turn:
+            self._ensure_usable()
+            if records:
+                await self._commit(records)
 
     @asynccontextmanager
     async def _in_turn(self, timeout_ms: int | None) -> AsyncIterator[None]:
@@ -129,6 +127,15 @@ class Controller:
         finally:
             self._turn.release()
 
+    async def close(self) -> None:
+        """Take no further commands, and return when none is being carried out.
+
+        A KafkaError says that the log cannot be relied on, and must not be closed as if it could.
+        """
+        async with self._turn:
+            self._ensure_usable()
+            self.stop()
+
     def stop(self) -> None:
         """Take no further commands."""
         self._failure = "this node is stopping"
@@ -139,12 +146,7 @@ class Controller:
 
     async def _commit(self, records: Sequence[VersionedRecord]) -> None:
         try:
-            self.log.append(records)
-            job = self.log.prepare_flush()
-            if job is not None:
-                await self._run_in_thread(job.run)
-            delta = self.log.commit(job, records)
-            await self._publish(self.image, delta)
+            await self.quorum.append(records)
         except Exception as error:
             # What is on the disk, or whether it can be replayed, is not known: only a start from
             # there can tell. Nothing may be decided on top of it.
@@ -152,12 +154,3 @@ class Controller:
             self._failure = f"the metadata log cannot be used any more: {error}"
             self._on_fatal(self._failure)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error
-        self.maybe_snapshot()
-
-    def maybe_snapshot(self) -> None:
-        """Write a snapshot if it is time for one; without it the log is longer, and no worse."""
-        if self.log.snapshot_due(self._clock.now_ms()):
-            try:
-                self.log.write_snapshot()
-            except (OSError, KafkaError) as error:
-                logger.error("a metadata snapshot could not be written: %s", error)

@@ -10,7 +10,7 @@ for nothing. ``bootstrap.checkpoint`` has the same format.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dohle.metadata.decision import VersionedRecord
@@ -44,16 +44,9 @@ class SnapshotId(NamedTuple):
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
-class Snapshot(NamedTuple):
-    """What a snapshot file holds."""
-
-    records: list[VersionedRecord]
-    last_contained_log_timestamp: int
-
-
-def snapshot_ids(names: Iterable[str]) -> list[SnapshotId]:
-    """Return the snapshots among a folder's names, oldest first."""
-    found = [_NAME.fullmatch(name) for name in names]
+def list_snapshots(fs: FileSystem, folder: str) -> list[SnapshotId]:
+    """Return the snapshots in a folder, oldest first."""
+    found = [_NAME.fullmatch(entry.name) for entry in fs.list_dir(folder)]
     return sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)
 
 
@@ -91,37 +84,32 @@ def _control(
     return build_control_batch([(type, value)], timestamp, offset, epoch)
 
 
-def read_snapshot(fs: FileSystem, path: str) -> Snapshot:
-    """Read a snapshot; CorruptBatch if it is damaged or has no footer."""
-    records: list[VersionedRecord] = []
-    timestamp, ended = 0, False
-    for type, value in _read_records(fs, path):
-        if type is None:
-            version = metadata_record_head(value).version
-            records.append(VersionedRecord(decode_metadata_record(value), version))
-        elif type is ControlRecordType.SNAPSHOT_HEADER:
-            header = SnapshotHeaderRecord.from_bytes(0, value)
-            timestamp = header.last_contained_log_timestamp
-        elif type is ControlRecordType.SNAPSHOT_FOOTER:
-            ended = True
-    if not ended:
-        raise CorruptBatch(f"{path} has no footer: it is not complete")
-    return Snapshot(records, timestamp)
-
-
-def _read_records(fs: FileSystem, path: str) -> Iterator[tuple[ControlRecordType | None, bytes]]:
+def read_batches(fs: FileSystem, path: str) -> Iterator[list[VersionedRecord]]:
+    """Read a snapshot batch by batch; CorruptBatch if it is damaged or has no footer."""
     file = fs.open(path)
+    ended = False
     try:
         for _, batch in scan_batches(file, 0, file.size()):
             batch.ensure_valid()
-            for record in batch:
-                if batch.is_control:
-                    type, value = parse_control(record)
-                    yield type, value or b""
-                elif record.value is not None:
-                    yield None, record.value
+            if batch.is_control:
+                types = [parse_control(record)[0] for record in batch]
+                ended = ended or ControlRecordType.SNAPSHOT_FOOTER in types
+            else:
+                values = (record.value for record in batch)
+                yield [_decoded(value) for value in values if value is not None]
     finally:
         file.close()
+    if not ended:
+        raise CorruptBatch(f"{path} has no footer: it is not complete")
+
+
+def _decoded(value: bytes) -> VersionedRecord:
+    return VersionedRecord(decode_metadata_record(value), metadata_record_head(value).version)
+
+
+def read_snapshot(fs: FileSystem, path: str) -> list[VersionedRecord]:
+    """Read a whole snapshot; CorruptBatch if it is damaged or has no footer."""
+    return [record for batch in read_batches(fs, path) for record in batch]
 
 
 def snapshot_path(folder: str, snapshot: SnapshotId) -> str:

@@ -28,7 +28,7 @@ from dohle.coordination.effects import TransactionalProducer
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicPartition
 from dohle.records.control import build_txn_marker
-from dohle.server.coordinators.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from dohle.server.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from dohle.server.partitions.lookup import led_partition
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.producers.append import AppendOrigin

@@ -6,16 +6,19 @@ from asyncio import Lock
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, ProducerId
-from dohle.metadata.controller import allocate_producer_ids
-from dohle.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from dohle.server.quorum.controller import Controller
+from dohle.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from dohle.server.channel import ControllerChannel, ImageSource
 
 
 class ProducerIds:
     """The block this broker has, and the next when it is used up."""
 
-    def __init__(self, controller: Controller, node_id: BrokerId) -> None:
-        self._controller = controller
+    def __init__(self, images: ImageSource, channel: ControllerChannel, node_id: BrokerId) -> None:
+        self._images = images
+        self._channel = channel
         self._node_id = node_id
         self._next = 0
         self._end = 0
@@ -30,16 +33,13 @@ class ProducerIds:
             return ProducerId(self._next - 1)
 
     async def _allocate(self) -> None:
-        image = self._controller.image
-        registration = image.brokers.get(self._node_id)
+        registration = self._images.image.brokers.get(self._node_id)
         if registration is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker is not registered yet")
         request = AllocateProducerIdsRequest(
             broker_id=self._node_id, broker_epoch=registration.epoch
         )
-        reply = await self._controller.submit(
-            lambda image, _: allocate_producer_ids(image, request)
-        )
+        reply = await self._channel.send(request, AllocateProducerIdsResponse)
         if reply.error_code:
             raise KafkaError(ErrorCode(reply.error_code), "no producer ids could be allocated")
         self._next = reply.producer_id_start

@@ -28,7 +28,7 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicPartition, TransactionalId
 from dohle.protocol.schema import Records
 from dohle.records.batch import HEADER_SIZE, MAGIC, NO_SEQUENCE, TRANSACTIONAL_FLAG
-from dohle.server.coordinators.topics import CONSUMER_OFFSETS
+from dohle.server.internal_topics import CONSUMER_OFFSETS
 from dohle.server.partitions.lookup import led_partition
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import logging
-from asyncio import Future
-from typing import TYPE_CHECKING, Final
+from asyncio import AbstractEventLoop, Future
+from typing import Final
 
+from dohle.core.config.static import BrokerConfig
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
-from dohle.metadata.controller import create_topics
 from dohle.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-
-if TYPE_CHECKING:
-    from dohle.server.broker import BrokerServer
+from dohle.server.channel import ControllerChannel, ImageSource
 
 logger = logging.getLogger("dohle.server")
 
@@ -28,14 +26,23 @@ TRANSACTION_STATE: Final = TopicName("__transaction_state")
 class InternalTopics:
     """Creates them; whoever asks while that is going on waits for the same answer."""
 
-    def __init__(self, broker: BrokerServer) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        config: BrokerConfig,
+        images: ImageSource,
+        channel: ControllerChannel,
+    ) -> None:
+        self._loop = loop
+        self._config = config
+        self._images = images
+        self._channel = channel
         self._creating: dict[TopicName, Future[CreateTopicsResponse]] = {}
 
     def has(self, name: TopicName) -> bool:
         """Tell whether the topic is there, with all that coordinates by it."""
         # The image has it before its partitions are made.
-        return self._broker.image.topic(name) is not None and name not in self._creating
+        return self._images.image.topic(name) is not None and name not in self._creating
 
     async def ensure(self, name: TopicName) -> None:
         """Return when the topic is there; COORDINATOR_NOT_AVAILABLE if it cannot be."""
@@ -44,11 +51,7 @@ class InternalTopics:
         future = self._creating.get(name)
         if future is None:
             request = CreateTopicsRequest(topics=(self._wanted(name),))
-            future = self._broker.loop.create_task(
-                self._broker.controller.submit(
-                    lambda image, context: create_topics(image, request, context)
-                )
-            )
+            future = self._loop.create_task(self._channel.send(request, CreateTopicsResponse))
             self._creating[name] = future
             future.add_done_callback(lambda _: self._creating.pop(name, None))
         reply = await future
@@ -61,7 +64,7 @@ class InternalTopics:
             )
 
     def _wanted(self, name: TopicName) -> CreatableTopic:
-        config = self._broker.config
+        config = self._config
         if name == CONSUMER_OFFSETS:
             prefix = "offsets.topic"
             configs = {"compression.type": "producer"}

@@ -1,0 +1,144 @@
+"""What a request to the controller is answered with if it fails as a whole.
+
+The error stands where clients look for it: at every item of the request if the response has no
+place for an error of its own.
+"""
+
+from __future__ import annotations
+
+from dohle.metadata.configs import altered_response, incrementally_altered_response
+from dohle.metadata.decision import ApiError
+from dohle.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from dohle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from dohle.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from dohle.protocol.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from dohle.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from dohle.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from dohle.protocol.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from dohle.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from dohle.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from dohle.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from dohle.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+
+def failed_create_topics(request: CreateTopicsRequest, error: ApiError) -> CreateTopicsResponse:
+    """Tell the error of every topic."""
+    return CreateTopicsResponse(
+        topics=tuple(
+            CreatableTopicResult(
+                name=topic.name, error_code=error.code, error_message=error.message
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def failed_delete_topics(request: DeleteTopicsRequest, error: ApiError) -> DeleteTopicsResponse:
+    """Tell the error of every topic, by whatever it was named."""
+    named = (*(DeleteTopicState(name=name) for name in request.topic_names), *request.topics)
+    return DeleteTopicsResponse(
+        responses=tuple(
+            DeletableTopicResult(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                error_code=error.code,
+                error_message=error.message,
+            )
+            for topic in named
+        )
+    )
+
+
+def failed_create_partitions(
+    request: CreatePartitionsRequest, error: ApiError
+) -> CreatePartitionsResponse:
+    """Tell the error of every topic."""
+    return CreatePartitionsResponse(
+        results=tuple(
+            CreatePartitionsTopicResult(
+                name=topic.name, error_code=error.code, error_message=error.message
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def failed_alter_configs(request: AlterConfigsRequest, error: ApiError) -> AlterConfigsResponse:
+    """Tell the error of every resource."""
+    return altered_response(request, [error] * len(request.resources))
+
+
+def failed_incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, error: ApiError
+) -> IncrementalAlterConfigsResponse:
+    """Tell the error of every resource."""
+    return incrementally_altered_response(request, [error] * len(request.resources))
+
+
+def failed_update_features(_: UpdateFeaturesRequest, error: ApiError) -> UpdateFeaturesResponse:
+    """Tell the error."""
+    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+
+
+def failed_unregister_broker(
+    _: UnregisterBrokerRequest, error: ApiError
+) -> UnregisterBrokerResponse:
+    """Tell the error."""
+    return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
+
+
+def failed_broker_registration(
+    _: BrokerRegistrationRequest, error: ApiError
+) -> BrokerRegistrationResponse:
+    """Tell the error."""
+    return BrokerRegistrationResponse(error_code=error.code)
+
+
+def failed_broker_heartbeat(_: BrokerHeartbeatRequest, error: ApiError) -> BrokerHeartbeatResponse:
+    """Tell the error."""
+    return BrokerHeartbeatResponse(error_code=error.code)
+
+
+def failed_allocate_producer_ids(
+    _: AllocateProducerIdsRequest, error: ApiError
+) -> AllocateProducerIdsResponse:
+    """Tell the error."""
+    return AllocateProducerIdsResponse(error_code=error.code)
+
+
+def failed_assign_replicas_to_dirs(
+    _: AssignReplicasToDirsRequest, error: ApiError
+) -> AssignReplicasToDirsResponse:
+    """Tell the error."""
+    return AssignReplicasToDirsResponse(error_code=error.code)

@@ -1,0 +1,179 @@
+"""Which request to the controller is decided by which command.
+
+Each entry has the pure command (``dohle.metadata``), the response of a request that fails as a
+whole, and for how long the request may wait for its turn. As in Kafka its ``timeout_ms`` says so
+for changes of topics only: UpdateFeatures has one too, but nobody looks at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dohle.metadata import controller, error_responses
+from dohle.metadata.context import ControllerContext
+from dohle.metadata.decision import ApiError, Decision
+from dohle.metadata.heartbeats import BrokerHeartbeats
+from dohle.metadata.image import ClusterImage
+from dohle.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from dohle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from dohle.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from dohle.protocol.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from dohle.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from dohle.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
+from dohle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from dohle.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from dohle.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from dohle.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from dohle.protocol.schema import Request, Response
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a command is decided upon, when its turn has come."""
+
+    image: ClusterImage
+    context: ControllerContext
+    heartbeats: BrokerHeartbeats
+    #: The version the request came in.
+    version: int
+    #: The offset of the next record that is written.
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How a request is dealt with."""
+
+    decide: Callable[[Turn, Any], Decision[Any]]
+    failed: Callable[[Any, ApiError], Response]
+    #: For how long a request may wait for its turn; None if there is no limit.
+    timeout_ms: Callable[[Any], int | None] = lambda _: None
+
+
+def _create_topics(turn: Turn, request: CreateTopicsRequest) -> Decision[CreateTopicsResponse]:
+    return controller.create_topics(turn.image, request, turn.context)
+
+
+def _delete_topics(turn: Turn, request: DeleteTopicsRequest) -> Decision[DeleteTopicsResponse]:
+    return controller.delete_topics(turn.image, request, turn.context, version=turn.version)
+
+
+def _create_partitions(
+    turn: Turn, request: CreatePartitionsRequest
+) -> Decision[CreatePartitionsResponse]:
+    return controller.create_partitions(turn.image, request, turn.context)
+
+
+def _alter_configs(turn: Turn, request: AlterConfigsRequest) -> Decision[AlterConfigsResponse]:
+    return controller.alter_configs(turn.image, request, turn.context)
+
+
+def _incremental_alter_configs(
+    turn: Turn, request: IncrementalAlterConfigsRequest
+) -> Decision[IncrementalAlterConfigsResponse]:
+    return controller.incremental_alter_configs(turn.image, request, turn.context)
+
+
+def _update_features(
+    turn: Turn, request: UpdateFeaturesRequest
+) -> Decision[UpdateFeaturesResponse]:
+    return controller.update_features(turn.image, request, turn.context, version=turn.version)
+
+
+def _register_broker(
+    turn: Turn, request: BrokerRegistrationRequest
+) -> Decision[BrokerRegistrationResponse]:
+    return controller.register_broker(
+        turn.image, request, turn.context, next_offset=turn.next_offset
+    )
+
+
+def _broker_heartbeat(
+    turn: Turn, request: BrokerHeartbeatRequest
+) -> Decision[BrokerHeartbeatResponse]:
+    image, heartbeats = turn.image, turn.heartbeats
+    heartbeats.note(image, request)
+    return controller.broker_heartbeat(
+        image,
+        request,
+        turn.context,
+        controlled_shutdown_offset=heartbeats.controlled_shutdown_offset(image, request.broker_id),
+        lowest_active_offset=heartbeats.lowest_active_offset(image),
+    )
+
+
+def _unregister_broker(
+    turn: Turn, request: UnregisterBrokerRequest
+) -> Decision[UnregisterBrokerResponse]:
+    return controller.unregister_broker(turn.image, request, turn.context)
+
+
+def _allocate_producer_ids(
+    turn: Turn, request: AllocateProducerIdsRequest
+) -> Decision[AllocateProducerIdsResponse]:
+    return controller.allocate_producer_ids(turn.image, request)
+
+
+def _assign_replicas_to_dirs(
+    turn: Turn, request: AssignReplicasToDirsRequest
+) -> Decision[AssignReplicasToDirsResponse]:
+    return controller.assign_replicas_to_dirs(turn.image, request, turn.context)
+
+
+def _timeout_ms(
+    request: CreateTopicsRequest | DeleteTopicsRequest | CreatePartitionsRequest,
+) -> int:
+    return request.timeout_ms
+
+
+COMMANDS: Mapping[type[Request], Command] = {
+    CreateTopicsRequest: Command(
+        _create_topics, error_responses.failed_create_topics, timeout_ms=_timeout_ms
+    ),
+    DeleteTopicsRequest: Command(
+        _delete_topics, error_responses.failed_delete_topics, timeout_ms=_timeout_ms
+    ),
+    CreatePartitionsRequest: Command(
+        _create_partitions, error_responses.failed_create_partitions, timeout_ms=_timeout_ms
+    ),
+    AlterConfigsRequest: Command(_alter_configs, error_responses.failed_alter_configs),
+    IncrementalAlterConfigsRequest: Command(
+        _incremental_alter_configs, error_responses.failed_incremental_alter_configs
+    ),
+    UpdateFeaturesRequest: Command(_update_features, error_responses.failed_update_features),
+    BrokerRegistrationRequest: Command(
+        _register_broker, error_responses.failed_broker_registration
+    ),
+    BrokerHeartbeatRequest: Command(_broker_heartbeat, error_responses.failed_broker_heartbeat),
+    UnregisterBrokerRequest: Command(_unregister_broker, error_responses.failed_unregister_broker),
+    AllocateProducerIdsRequest: Command(
+        _allocate_producer_ids, error_responses.failed_allocate_producer_ids
+    ),
+    AssignReplicasToDirsRequest: Command(
+        _assign_replicas_to_dirs, error_responses.failed_assign_replicas_to_dirs
+    ),
+}

@@ -1,0 +1,81 @@
+"""DescribeQuorum as the leader of the quorum answers it.
+
+Any partition but that of the metadata log: UNKNOWN_TOPIC_OR_PARTITION for every partition of the
+request. From v2 on the response tells where the voters listen. Nobody listens for other
+controllers yet, so there is no address to tell, whatever ``listeners`` says.
+"""
+
+from __future__ import annotations
+
+from dohle.core.errors import ErrorCode
+from dohle.core.uuid import ZERO_UUID
+from dohle.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+    Node,
+    ReplicaState,
+)
+from dohle.server.quorum.metadata_log import METADATA_PARTITION
+from dohle.server.quorum.quorum import QuorumProgress
+
+_TELLS_NODES = 2
+
+
+def describe_quorum(
+    progress: QuorumProgress, request: DescribeQuorumRequest, version: int
+) -> DescribeQuorumResponse:
+    """Tell how the controllers are doing."""
+    asked = [
+        (topic.topic_name, one.partition_index)
+        for topic in request.topics
+        for one in topic.partitions
+    ]
+    if asked != [METADATA_PARTITION] or len(request.topics) != 1:
+        return _not_the_quorum(request)
+    partition = DescribeQuorumResponsePartitionData(
+        partition_index=METADATA_PARTITION.partition,
+        error_message="",
+        leader_id=progress.leader_id,
+        leader_epoch=progress.epoch,
+        high_watermark=progress.high_watermark,
+        current_voters=tuple(
+            ReplicaState(
+                replica_id=voter.id,
+                # At kraft.version 0 voters are known by their ids alone.
+                replica_directory_id=ZERO_UUID,
+                log_end_offset=voter.log_end_offset,
+                last_fetch_timestamp=voter.last_fetch_ms,
+                last_caught_up_timestamp=voter.last_caught_up_ms,
+            )
+            for voter in progress.voters
+        ),
+    )
+    topic = DescribeQuorumResponseTopicData(
+        topic_name=METADATA_PARTITION.topic, partitions=(partition,)
+    )
+    nodes = tuple(Node(node_id=voter.id) for voter in progress.voters)
+    return DescribeQuorumResponse(
+        error_message="", topics=(topic,), nodes=nodes if version >= _TELLS_NODES else ()
+    )
+
+
+def _not_the_quorum(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(
+        error_message="",
+        topics=tuple(
+            DescribeQuorumResponseTopicData(
+                topic_name=topic.topic_name,
+                partitions=tuple(
+                    DescribeQuorumResponsePartitionData(
+                        partition_index=one.partition_index,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        error_message=f"the quorum is that of {METADATA_PARTITION} alone",
+                    )
+                    for one in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )

@@ -1,0 +1,78 @@
+"""From the metadata log to the image: at start from the newest snapshot on, then batch by batch.
+
+Every node that has the log has one of these, whether its controller leads or not. Whoever wants to
+hear of changes is told of each, one after another, and a change has taken effect on this node when
+all have returned.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+
+from dohle.metadata.delta import Delta
+from dohle.metadata.image import EMPTY_IMAGE, ClusterImage
+from dohle.metadata.replay import apply
+from dohle.protocol.schema import MetadataRecord
+from dohle.records.batch import CorruptBatch
+from dohle.server.channel import ImageListener
+from dohle.server.net.slices import Slices
+from dohle.server.quorum.metadata_log import CorruptMetadataLog, MetadataBatch, MetadataLog
+from dohle.server.quorum.snapshots import SnapshotId, list_snapshots, read_batches, snapshot_path
+from dohle.storage.files import FileSystem
+
+
+class ImageLoader:
+    """Keeps the image of this node."""
+
+    def __init__(self, loop: AbstractEventLoop, fs: FileSystem, log: MetadataLog) -> None:
+        self._loop = loop
+        self._fs = fs
+        self._log = log
+        self._listeners: list[ImageListener] = []
+        self.image: ClusterImage = EMPTY_IMAGE
+        #: The size of all batches read, those of snapshots excepted.
+        self.bytes_read = 0
+
+    def subscribe(self, listener: ImageListener) -> None:
+        """Tell the listener of every change from now on."""
+        self._listeners.append(listener)
+
+    async def load(self) -> None:
+        """Read what is on the disk, giving the loop back in between."""
+        offset = self._log.log.log_start_offset
+        snapshots = list_snapshots(self._fs, self._log.folder)
+        slices = Slices(self._loop)
+        if snapshots:
+            await self._load_snapshot(snapshots[-1], slices)
+            offset = max(offset, snapshots[-1].end_offset)
+        elif offset > 0:
+            raise CorruptMetadataLog(
+                f"{self._log.folder} begins at offset {offset} and has no snapshot of what was "
+                "before: copy the newest one (*.checkpoint) there from another node or a backup"
+            )
+        for batch in self._log.batches(offset):
+            self._replay(batch)
+            await slices.give_way()
+
+    async def _load_snapshot(self, snapshot: SnapshotId, slices: Slices) -> None:
+        path = snapshot_path(self._log.folder, snapshot)
+        try:
+            for versioned in read_batches(self._fs, path):
+                records: list[MetadataRecord] = [record for record, _ in versioned]
+                last_offset = snapshot.end_offset - 1
+                self.image, _ = apply(self.image, records, last_offset, snapshot.epoch)
+                await slices.give_way()
+        except CorruptBatch as error:
+            raise CorruptMetadataLog(f"{path}: {error.args[0]}") from error
+
+    async def take_in(self, batch: MetadataBatch) -> None:
+        """Replay a batch that is committed, and return when that has taken effect here."""
+        delta = self._replay(batch)
+        image = self.image
+        for listener in self._listeners:
+            await listener(image, delta)
+
+    def _replay(self, batch: MetadataBatch) -> Delta:
+        self.image, delta = apply(self.image, batch.records, batch.last_offset, batch.epoch)
+        self.bytes_read += batch.size
+        return delta

@@ -1,0 +1,77 @@
+"""The controller's side of a node, put together: log, image, snapshots, quorum and controller.
+
+At start the newest snapshot and the records behind it give the image. Then the node leads its
+quorum, and the controller puts the log in order before anybody may ask it for something.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.seams import Clock
+from dohle.metadata.context import ControllerContext
+from dohle.metadata.decision import VersionedRecord
+from dohle.metadata.features import unsupported_features
+from dohle.server.quorum.controller import Controller
+from dohle.server.quorum.image_loader import ImageLoader
+from dohle.server.quorum.metadata_log import MetadataLog
+from dohle.server.quorum.quorum import QuorumOfOne, RunInThread
+from dohle.server.quorum.snapshots import BOOTSTRAP_CHECKPOINT, read_snapshot
+from dohle.server.quorum.snapshotter import Snapshotter
+from dohle.storage.directory.directory import LogDirectory
+from dohle.storage.files import FileSystem, join
+
+
+class ControllerServer:
+    """What a node has of the quorum. ``await start()``, and in the end ``await stop()``."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        fs: FileSystem,
+        directory: LogDirectory,
+        context: ControllerContext,
+        clock: Clock,
+        *,
+        run_in_thread: RunInThread,
+        on_fatal: Callable[[str], None],
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self.log = MetadataLog(fs, directory, context.config, clock)
+        self.images = ImageLoader(loop, fs, self.log)
+        self.snapshotter = Snapshotter(
+            loop, fs, self.log, self.images, context.config, clock, run_in_thread=run_in_thread
+        )
+        self._quorum = QuorumOfOne(
+            fs,
+            self.log,
+            context.node_id,
+            clock,
+            run_in_thread=run_in_thread,
+            on_committed=self.images.take_in,
+        )
+        self.controller = Controller(loop, self._quorum, self.images, context, on_fatal=on_fatal)
+
+    async def start(self) -> None:
+        """Load the image, lead the quorum and activate the controller."""
+        await self.images.load()
+        problems = unsupported_features(self.images.image)
+        if problems:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "; ".join(problems))
+        await self._quorum.lead(self.images.image.epoch)
+        await self.controller.activate(self._bootstrap_records())
+        self.images.subscribe(self.snapshotter.on_image)
+
+    def _bootstrap_records(self) -> list[VersionedRecord] | None:
+        """Return the records that a formatter left for a new cluster, if any."""
+        path = join(self._directory.path, BOOTSTRAP_CHECKPOINT)
+        return read_snapshot(self._fs, path) if self._fs.exists(path) else None
+
+    async def stop(self) -> None:
+        """Carry out no further command, and close the log cleanly."""
+        await self.controller.close()
+        await self.snapshotter.stop()
+        self.log.close()

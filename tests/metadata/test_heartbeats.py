@@ -1,0 +1,124 @@
+"""What heartbeats alone tell the controller, and how a broker goes."""
+
+from __future__ import annotations
+
+from dohle.core.ids import BrokerId
+from dohle.metadata.brokers import broker_heartbeat, fence_broker
+from dohle.metadata.heartbeats import BrokerHeartbeats
+from dohle.protocol.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from tests.metadata.cluster import Cluster, cluster, registration
+
+
+class Brokers:
+    """The brokers of a cluster, as they send heartbeats."""
+
+    def __init__(self, made: Cluster) -> None:
+        self.made = made
+        self.heartbeats = BrokerHeartbeats()
+
+    def heartbeat(
+        self, broker_id: int, *, read: int | None = None, want_shut_down: bool = False
+    ) -> BrokerHeartbeatResponse:
+        made = self.made
+        request = BrokerHeartbeatRequest(
+            broker_id=BrokerId(broker_id),
+            broker_epoch=made.image.brokers[BrokerId(broker_id)].epoch,
+            current_metadata_offset=made.image.offset if read is None else read,
+            want_shut_down=want_shut_down,
+        )
+        self.heartbeats.note(made.image, request)
+        offset = self.heartbeats.controlled_shutdown_offset(made.image, broker_id)
+        return made.commit(
+            broker_heartbeat(
+                made.image,
+                request,
+                made.context,
+                controlled_shutdown_offset=offset,
+                lowest_active_offset=self.heartbeats.lowest_active_offset(made.image),
+            )
+        )
+
+
+def leaders(made: Cluster) -> list[int]:
+    return [partition.leader for partition in made.topic("jays").partitions.values()]
+
+
+def test_a_broker_may_go_when_all_others_know_that_it_does_not_lead_any_more() -> None:
+    made = cluster(3)
+    made.create_topic("jays", 4, 3)
+    brokers = Brokers(made)
+    for broker_id in (1, 2, 3):
+        brokers.heartbeat(broker_id)
+    before = made.image.offset
+    assert not brokers.heartbeat(1, want_shut_down=True).should_shut_down
+    assert 1 not in leaders(made)
+    shutdown = made.image.offset
+    brokers.heartbeat(2, read=shutdown)
+    brokers.heartbeat(3, read=before)
+    assert not brokers.heartbeat(1, want_shut_down=True).should_shut_down
+    brokers.heartbeat(3, read=shutdown)
+    assert brokers.heartbeat(1, want_shut_down=True).should_shut_down
+    registered = made.image.brokers[BrokerId(1)]
+    assert (registered.fenced, registered.in_controlled_shutdown) == (True, True)
+
+
+def test_what_is_written_after_a_shutdown_began_does_not_hold_it_up() -> None:
+    made = cluster(2)
+    made.create_topic("jays", 2, 2)
+    brokers = Brokers(made)
+    brokers.heartbeat(1, want_shut_down=True)
+    shutdown = made.image.offset
+    assert not brokers.heartbeat(1, want_shut_down=True).should_shut_down
+    made.create_topic("magpies", 1, 1)
+    brokers.heartbeat(2, read=shutdown)
+    assert brokers.heartbeat(1, want_shut_down=True).should_shut_down
+
+
+def test_nobody_waits_for_a_broker_that_is_fenced() -> None:
+    made = cluster(2)
+    made.create_topic("jays", 2, 2)
+    brokers = Brokers(made)
+    brokers.heartbeat(2, read=0)
+    made.write(fence_broker(made.image, 2, made.context))
+    brokers.heartbeat(1, want_shut_down=True)
+    assert brokers.heartbeat(1, want_shut_down=True).should_shut_down
+
+
+def test_the_only_broker_goes_in_two_steps_and_is_left_fenced() -> None:
+    made = cluster()
+    made.create_topic("jays")
+    brokers = Brokers(made)
+    assert not brokers.heartbeat(1, want_shut_down=True).should_shut_down
+    assert brokers.heartbeat(1, want_shut_down=True).should_shut_down
+    assert made.image.brokers[BrokerId(1)].fenced
+    assert leaders(made) == [-1]
+
+
+def test_a_new_life_of_a_broker_has_read_nothing_and_is_not_leaving() -> None:
+    made = cluster(2)
+    made.create_topic("jays", 2, 2)
+    brokers = Brokers(made)
+    brokers.heartbeat(2)
+    brokers.heartbeat(1, want_shut_down=True)
+    brokers.heartbeat(1, want_shut_down=True)
+    assert brokers.heartbeats.controlled_shutdown_offset(made.image, 1) is not None
+    made.register(registration(1, incarnation=2))
+    assert brokers.heartbeats.controlled_shutdown_offset(made.image, 1) is None
+    assert not brokers.heartbeat(1).is_fenced
+    made.register(registration(2, incarnation=2))
+    brokers.heartbeat(1)
+    assert brokers.heartbeats.lowest_active_offset(made.image) == made.image.offset
+
+
+def test_a_heartbeat_of_a_former_life_is_not_taken_in() -> None:
+    made = cluster(2)
+    brokers = Brokers(made)
+    brokers.heartbeat(1)
+    brokers.heartbeat(2)
+    lowest = brokers.heartbeats.lowest_active_offset(made.image)
+    stale = BrokerHeartbeatRequest(broker_id=BrokerId(2), broker_epoch=0, current_metadata_offset=0)
+    brokers.heartbeats.note(made.image, stale)
+    assert brokers.heartbeats.lowest_active_offset(made.image) == lowest
