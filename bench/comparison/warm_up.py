@@ -62,7 +62,11 @@ class WarmUp:
         return self.phase is Phase.SETTLED
 
     def __str__(self) -> str:
-        return f"{self.seconds:.0f} s{'' if self.is_settled else ' (not settled)'}"
+        if self.is_settled:
+            return f"{self.seconds:.0f} s"
+        last = self.rates[-WINDOWS:]
+        apart = f": {1 - min(last) / max(last):.0%} apart" if last and max(last) > 0 else ""
+        return f"{self.seconds:.0f} s (not settled{apart})"
 
 
 def has_settled(rates: Sequence[float]) -> bool:

@@ -102,7 +102,7 @@ def test_a_restless_server_is_given_up() -> None:
     found = Simulated(*([4.0] * 2 + [5.0] * 2) * 20).warm_up()
     assert found.phase is Phase.GIVEN_UP
     assert 120 <= found.seconds < 126
-    assert str(found).endswith("(not settled)")
+    assert str(found).endswith(" s (not settled: 20% apart)")
 
 
 def test_windows_hold_whole_cycles_so_that_unlike_loads_do_not_look_restless() -> None:
