@@ -9,6 +9,10 @@ import os
 
 from hypothesis import settings
 
+from tests.interrupts import let_children_be_interrupted
+
+let_children_be_interrupted()
+
 settings.register_profile(
     "dohle", deadline=None, derandomize="DOHLE_EXPLORE" not in os.environ, database=None
 )

@@ -8,7 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -126,6 +127,22 @@ class Started:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+@contextmanager
+def at_work(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command as a process of its own, with pipes; it is ended if it has not ended by itself."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dohle", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def dohle(

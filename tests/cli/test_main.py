@@ -12,6 +12,7 @@ import pytest
 from dohle import __version__
 from dohle.cli.main import build_parser, main
 from tests.cli.dump.files import SEGMENT, batch, orders, write_segment
+from tests.cli.running import at_work
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -235,34 +236,25 @@ def test_a_file_that_may_not_be_read_is_an_error_and_the_others_are_shown(
 
 def test_a_closed_pipe_ends_the_command_without_a_word(tmp_path: Path) -> None:
     path = long_log(tmp_path)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dohle", "log", "dump", str(path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with process.stdout, process.stderr:
+    with at_work("log", "dump", str(path)) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
         assert process.stdout.readline().startswith(b"Dumping")
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.wait(timeout=60) == 141
+        assert process.wait(timeout=60) == 141
 
 
 def test_an_interrupt_ends_the_command_without_a_word(tmp_path: Path) -> None:
     path = long_log(tmp_path)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dohle", "log", "dump", str(path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    # Once this has arrived the command is at work, and will wait for its pipe to be read.
-    assert os.read(process.stdout.fileno(), 7) == b"Dumping"
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert errors == b""
-    assert process.returncode == 130
+    with at_work("log", "dump", str(path)) as process:
+        assert process.stdout is not None
+        # Once this has arrived the command is at work, and will wait for its pipe to be read.
+        assert os.read(process.stdout.fileno(), 7) == b"Dumping"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert errors == b""
+        assert process.returncode == 130
 
 
 def test_values_that_the_terminal_cannot_show_do_not_end_a_dump(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import DEADLINE_S, Command, lines
+from tests.cli.running import DEADLINE_S, Command, at_work, lines
 
 
 @pytest.fixture
@@ -37,21 +36,12 @@ def offsets(command: Command, group: str) -> list[int]:
 
 
 @contextmanager
-def member(bootstrap: str, topic: str) -> Iterator[subprocess.Popen[str]]:
+def member(bootstrap: str, topic: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that consumes as a member of the topic's group, from its first record on."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dohle", "-b", bootstrap, "consume", topic, "--group", topic],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    with at_work("-b", bootstrap, "consume", topic, "--group", topic) as process:
         assert process.stdout is not None
         assert process.stdout.readline()
         yield process
-    finally:
-        process.kill()
-        process.communicate(timeout=DEADLINE_S)
 
 
 def test_a_group_reads_on_where_it_was(command: Command, topic: str) -> None:

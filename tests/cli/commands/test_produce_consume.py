@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 
 import pytest
 
 from dohle.client import Cluster, Producer, run
 from dohle.testing.broker import Broker
-from tests.cli.running import DEADLINE_S, Command, dohle, lines
+from tests.cli.running import DEADLINE_S, Command, at_work, dohle, lines
 
 
 def test_lines_go_in_and_come_out(command: Command) -> None:
@@ -188,56 +186,42 @@ def test_bytes_pass_unchanged_through_pipes(bootstrap: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, sent, b"")
 
 
-def start_consumer(bootstrap: str, topic: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "dohle", "-b", bootstrap, "consume", topic],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
 def test_records_are_printed_as_they_come_until_an_interrupt(
     bootstrap: str, command: Command
 ) -> None:
     command.out("produce", "endless", stdin=b"first\n")
-    process = start_consumer(bootstrap, "endless")
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"first\n"
-    command.out("produce", "endless", stdin=b"second\n")
-    assert process.stdout.readline() == b"second\n"
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=DEADLINE_S)
-    assert (process.returncode, out, err) == (130, b"", b"")
+    with at_work("-b", bootstrap, "consume", "endless") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"first\n"
+        command.out("produce", "endless", stdin=b"second\n")
+        assert process.stdout.readline() == b"second\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        assert (process.returncode, out, err) == (130, b"", b"")
 
 
 def test_a_closed_pipe_ends_reading_without_a_word(bootstrap: str, command: Command) -> None:
     command.out("produce", "long", stdin=lines(f"{number:0100}" for number in range(5000)))
-    process = start_consumer(bootstrap, "long")
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with process.stdout, process.stderr:
+    with at_work("-b", bootstrap, "consume", "long") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
         assert process.stdout.readline() == b"%0100d\n" % 0
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.wait(DEADLINE_S) == 141
+        assert process.wait(DEADLINE_S) == 141
 
 
 def test_an_interrupt_while_waiting_for_input_ends_without_a_word(
     bootstrap: str, command: Command
 ) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dohle", "-b", bootstrap, "--json", "produce", "typed"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b"typed\n")
-    process.stdin.flush()
-    # A line is sent when it is there, not when the input ends.
-    assert b'"offset": 0' in process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=DEADLINE_S)
-    assert (process.returncode, out, err) == (130, b"", b"")
+    with at_work("-b", bootstrap, "--json", "produce", "typed") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"typed\n")
+        process.stdin.flush()
+        # A line is sent when it is there, not when the input ends.
+        assert b'"offset": 0' in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        assert (process.returncode, out, err) == (130, b"", b"")
     assert command.out("consume", "typed", "-e") == "typed\n"
