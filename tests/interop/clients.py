@@ -290,6 +290,7 @@ class KafkaPython:
             auto_offset_reset=how.reset,
             isolation_level="read_committed" if how.committed else "read_uncommitted",
             fetch_max_wait_ms=how.wait_ms_max,
+            request_timeout_ms=how.wait_ms_max + 30_000,
             max_partition_fetch_bytes=how.bytes_max,
         )
         found: list[Received] = []

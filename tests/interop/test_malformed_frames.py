@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
-from time import monotonic
 
 import pytest
 
@@ -43,7 +42,6 @@ class WellBehaved:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.rounds = 0
-        self.slowest_s = 0.0
         self.failure: BaseException | None = None
 
     def __enter__(self) -> WellBehaved:
@@ -60,9 +58,7 @@ class WellBehaved:
             for number in count():
                 if self._stopping.is_set():
                     return
-                began = monotonic()
                 self._work(number)
-                self.slowest_s = max(self.slowest_s, monotonic() - began)
                 self.rounds += 1
         except BaseException as error:
             self.failure = error
@@ -142,7 +138,6 @@ def test_malformed_frames_disturb_nobody(process: BrokerProcess) -> None:
     assert fed >= 10_000
     assert client.failure is None
     assert rounds > 100
-    assert client.slowest_s < 5
     assert process.failures == []
     assert memory_growth < MEMORY_GROWTH_BYTES_MAX
     assert process.stop() == 0
