@@ -65,7 +65,6 @@ def test_every_header_field_is_seen() -> None:
     assert batch.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert batch.is_transactional
     assert batch.is_control
-    assert batch.has_delete_horizon
     assert batch.last_offset_delta == 9
     assert batch.last_offset == 1009
     assert batch.next_offset == 1010

@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from dohle.records.errors import InvalidRecord
 from dohle.records.varint import (
-    encode_unsigned_varint,
     encode_varint,
-    read_unsigned_varint,
     read_varint,
     read_varlong,
 )
@@ -53,17 +51,11 @@ def test_varlongs_round_trip(value: int) -> None:
     assert read_varlong(data, 0) == (value, len(data))
 
 
-@given(value=st.integers(0, 2**32 - 1))
-def test_unsigned_varints_round_trip(value: int) -> None:
-    data = encode_unsigned_varint(value)
-    assert read_unsigned_varint(data, 0) == (value, len(data))
-
-
 @given(value=st.integers(-(2**31), 2**31 - 1))
 def test_a_truncated_varint_is_refused(value: int) -> None:
     data = encode_varint(value)
     for end in range(len(data)):
-        for read in (read_varint, read_varlong, read_unsigned_varint):
+        for read in (read_varint, read_varlong):
             with pytest.raises(InvalidRecord, match="runs past"):
                 read(data[:end], 0)
 

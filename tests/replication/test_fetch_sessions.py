@@ -303,17 +303,6 @@ def test_an_id_is_not_looked_up_again_once_it_is_known_or_forgotten() -> None:
     assert asked == []
 
 
-def test_a_throttled_fetcher_gets_an_empty_answer_and_keeps_its_session() -> None:
-    node = Node()
-    full = node.open(fetch(A0))
-    assert (full.throttled().session_id, node.cache.session_count) == (0, 0)
-    session_id = node.new_session(A0)
-    first = node.open(fetch(session_id=session_id, epoch=1))
-    assert first.throttled() == FetchReply(ErrorCode.NONE, session_id, [])
-    node.open(fetch(session_id=session_id, epoch=2))
-    assert first.throttled().error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
-
-
 # Room for sessions
 
 

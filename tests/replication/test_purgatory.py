@@ -70,24 +70,10 @@ def test_a_key_named_twice_counts_once() -> None:
 def test_cancelling_takes_a_request_out_of_everything_once() -> None:
     purgatory = Purgatory[str, str]()
     delayed = purgatory.watch("fetch", ["a", "b"], 5)
-    assert purgatory.is_watched("a")
     assert purgatory.cancel(delayed)
     assert not purgatory.cancel(delayed)
-    assert not purgatory.is_watched("a")
     assert purgatory.watched_count == len(purgatory) == 0
     assert purgatory.expire(100) == []
-
-
-def test_the_requests_of_a_closed_connection_go_with_it() -> None:
-    purgatory = Purgatory[str, str]()
-    purgatory.watch("mine", ["a"], 5, owner="me")
-    purgatory.watch("yours", ["a"], 5, owner="you")
-    purgatory.watch("mine too", ["b"], 5, owner="me")
-    purgatory.watch("nobody's", ["b"], 5)
-    assert requests(purgatory.cancel_owner("me")) == ["mine", "mine too"]
-    assert purgatory.cancel_owner("me") == []
-    assert requests(purgatory.expire(5)) == ["yours", "nobody's"]
-    assert purgatory.cancel_owner("you") == []
 
 
 def test_a_request_can_be_parked_again_with_its_old_deadline() -> None:
@@ -117,12 +103,11 @@ class Plain:
     keys: set[int]
     deadline_ms: int
     missing: int
-    owner: int
 
 
 actions = st.lists(
     st.tuples(
-        st.sampled_from(["park", "park", "progress", "change", "expire", "close", "cancel"]),
+        st.sampled_from(["park", "park", "progress", "change", "expire", "cancel"]),
         st.integers(0, 4),
         st.integers(0, 30),
     ),
@@ -144,11 +129,9 @@ def test_requests_come_out_as_from_a_plain_list(
         found: list[Delayed[int, int]] = []
         if action == "park":
             keys = {rng.randrange(5) for _ in range(amount % 4)}
-            plain = Plain(number, keys, now_ms + amount, rng.randrange(1, 40), key)
+            plain = Plain(number, keys, now_ms + amount, rng.randrange(1, 40))
             model.append(plain)
-            delayed[number] = purgatory.watch(
-                number, keys, plain.deadline_ms, needed=plain.missing, owner=key
-            )
+            delayed[number] = purgatory.watch(number, keys, plain.deadline_ms, needed=plain.missing)
         elif action == "progress":
             for plain in model:
                 plain.missing -= amount if key in plain.keys else 0
@@ -162,9 +145,6 @@ def test_requests_come_out_as_from_a_plain_list(
             due = [plain for plain in model if plain.deadline_ms <= now_ms]
             due.sort(key=lambda plain: plain.deadline_ms)
             found = purgatory.expire(now_ms)
-        elif action == "close":
-            due = [plain for plain in model if plain.owner == key]
-            found = purgatory.cancel_owner(key)
         elif delayed:
             choice = rng.choice(sorted(delayed))
             due = [plain for plain in model if plain.number == choice]

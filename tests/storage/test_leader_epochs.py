@@ -38,7 +38,6 @@ def test_a_new_partition_gets_an_empty_file() -> None:
     epochs = LeaderEpochs.load(fs, FOLDER)
     assert epochs.entries == []
     assert epochs.latest_epoch is None
-    assert epochs.latest_entry is None
     assert epochs.earliest_entry is None
     assert fs.files() == {PATH: b""}
 
@@ -129,26 +128,9 @@ def test_without_entries_no_epoch_has_an_end() -> None:
 
 def test_neighbours_of_an_epoch_are_found() -> None:
     epochs = epochs_of((2, 10), (4, 20), (7, 30))
-    assert [epochs.previous_epoch(epoch) for epoch in (1, 2, 3, 4, 7, 9)] == [
-        None,
-        None,
-        2,
-        2,
-        4,
-        7,
-    ]
     assert [epochs.next_epoch(epoch) for epoch in (1, 2, 3, 6, 7)] == [2, 4, 4, 7, None]
-    assert epochs.previous_entry(7) == EpochEntry(4, 20)
-    assert [epochs.entry_for(epoch) for epoch in (2, 3, 9)] == [EpochEntry(2, 10), None, None]
     assert epochs.earliest_entry == EpochEntry(2, 10)
-    assert epochs.latest_entry == EpochEntry(7, 30)
     assert len(epochs) == 3
-
-
-def test_an_offset_belongs_to_the_epoch_that_began_before_it() -> None:
-    epochs = epochs_of((2, 10), (4, 20))
-    offsets = (0, 9, 10, 19, 20, 99)
-    assert [epochs.epoch_for_offset(offset) for offset in offsets] == [None, None, 2, 2, 4, 4]
 
 
 def test_cutting_the_end_is_on_the_disk_at_once() -> None:
@@ -210,14 +192,6 @@ def test_clearing_leaves_a_file_without_entries() -> None:
     epochs.clear()
     assert fs.read(PATH) == b"0\n0\n"
     assert epochs.entries == []
-
-
-def test_a_range_has_the_entries_of_a_log_of_only_these_offsets() -> None:
-    epochs = epochs_of((0, 0), (1, 10), (2, 20), (3, 30))
-    assert epochs.entries_in_range(12, 30) == [EpochEntry(1, 12), EpochEntry(2, 20)]
-    assert epochs.entries_in_range(-1, 10) == [EpochEntry(0, 0)]
-    assert epochs.entries_in_range(35, 30) == []
-    assert len(epochs) == 4
 
 
 def test_the_file_is_written_under_the_new_name_of_its_folder() -> None:
@@ -326,9 +300,6 @@ def test_any_history_equals_a_plain_list(history: list[tuple[str, int, int]]) ->
             else:
                 expected = (below[-1][0] if below else asked, above[0][1])
             assert epochs.end_offset_for(asked, 41) == expected
-        for asked in range(41):
-            before = [e[0] for e in model if e[1] <= asked]
-            assert epochs.epoch_for_offset(asked) == (before[-1] if before else None)
 
 
 @given(st.lists(changes, max_size=8), st.integers(0, 1 << 32))

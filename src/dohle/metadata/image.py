@@ -183,10 +183,6 @@ class ClusterImage:
         """Return the registration of a broker."""
         return self.brokers.get(BrokerId(broker_id))
 
-    def alive_brokers(self) -> list[BrokerRegistration]:
-        """Return the brokers that are not fenced."""
-        return [broker for broker in self.brokers.values() if not broker.fenced]
-
     def config(self, resource: ConfigResource) -> Mapping[str, str]:
         """Return what was altered for a resource; defaults are not in the image."""
         return self.configs.get(resource, _NO_CONFIGS)

@@ -271,11 +271,6 @@ class RecordBatch:
         return self.attributes & CONTROL_FLAG != 0
 
     @property
-    def has_delete_horizon(self) -> bool:
-        """Whether the cleaner has set a time after which its tombstones are removed."""
-        return self.attributes & DELETE_HORIZON_FLAG != 0
-
-    @property
     def delete_horizon_ms(self) -> int | None:
         """The time after which its tombstones are removed, stored as the base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None

@@ -297,14 +297,6 @@ def build_empty_batch(
     return batch
 
 
-def record_size_max(key: bytes | None, value: bytes | None, headers: Iterable[Header] = ()) -> int:
-    """Return the largest size that a record can take in any batch, before compression."""
-    size = RECORD_OVERHEAD_MAX + len(encode_headers(headers))
-    for field in (key, value):
-        size += len(_NULL) if field is None else len(encode_varint(len(field))) + len(field)
-    return size
-
-
 def encode_headers(headers: Iterable[Header]) -> bytes:
     """Encode a record's headers with their count. Like Java, write ``?`` for a lone surrogate."""
     parts = [b""]

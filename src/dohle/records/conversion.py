@@ -26,11 +26,6 @@ from dohle.records.record import TimestampType
 _MAGIC_AT = 16
 
 
-def magic_of(records: memoryview | bytes) -> int | None:
-    """Return the format of the first batch or message; ``None`` if there is too little data."""
-    return records[_MAGIC_AT] if len(records) > _MAGIC_AT else None
-
-
 def to_v2(
     message_set: memoryview | bytes,
     *,

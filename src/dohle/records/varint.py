@@ -35,11 +35,6 @@ def encode_varint(value: int) -> bytes:
     return _SHORT[zigzag] if zigzag < 2048 else _unsigned(zigzag)
 
 
-def encode_unsigned_varint(value: int) -> bytes:
-    """Encode a value that is never negative, without zig-zag."""
-    return _SHORT[value] if value < 2048 else _unsigned(value)
-
-
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """Read a signed 32-bit value."""
     try:
@@ -57,11 +52,6 @@ def read_varlong(data: bytes, position: int) -> tuple[int, int]:
     """Read a signed 64-bit value."""
     raw, position = _read_unsigned(data, position, 64)
     return (raw >> 1) ^ -(raw & 1), position
-
-
-def read_unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Read an unsigned 32-bit value."""
-    return _read_unsigned(data, position, 32)
 
 
 def _read_unsigned(data: bytes, position: int, bits: int) -> tuple[int, int]:

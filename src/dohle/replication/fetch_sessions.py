@@ -159,10 +159,6 @@ class FetchContext:
         """Take what was found for the partitions, and return what is to be sent of it."""
         return FetchReply(self.error, NO_SESSION_ID, list(results))
 
-    def throttled(self) -> FetchReply:
-        """Return the empty answer to a fetcher that is over its quota; nothing changes."""
-        return FetchReply(self.error, NO_SESSION_ID, [])
-
 
 class FullFetchContext(FetchContext):
     """A fetch that names all its partitions and would like a session."""
@@ -234,13 +230,6 @@ class IncrementalFetchContext(FetchContext):
             if session.partitions.pop(key, None) is not None:
                 session.partitions[key] = partition
         return FetchReply(ErrorCode.NONE, session.id, found)
-
-    def throttled(self) -> FetchReply:
-        """Return the empty answer, within the session."""
-        session = self._session
-        if session.epoch != self._epoch:
-            return FetchReply(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, [])
-        return FetchReply(ErrorCode.NONE, session.id, [])
 
 
 class FetchSessionCache:

@@ -26,22 +26,14 @@ _STALE_MIN = 64
 class Delayed(Generic[K, R]):
     """A request while it waits."""
 
-    __slots__ = ("deadline_ms", "is_waiting", "keys", "missing", "owner", "request")
+    __slots__ = ("deadline_ms", "is_waiting", "keys", "missing", "request")
 
-    def __init__(
-        self,
-        request: R,
-        keys: tuple[K, ...],
-        deadline_ms: int,
-        missing: int,
-        owner: Hashable | None,
-    ) -> None:
+    def __init__(self, request: R, keys: tuple[K, ...], deadline_ms: int, missing: int) -> None:
         self.request = request
         self.keys = keys
         self.deadline_ms = deadline_ms
         #: What has to come before it is worth looking at the request again.
         self.missing = missing
-        self.owner = owner
         self.is_waiting = True
 
 
@@ -51,7 +43,6 @@ class Purgatory(Generic[K, R]):
     def __init__(self) -> None:
         # Dicts serve as sets that keep their order: who came first is looked at first.
         self._watchers: dict[K, dict[Delayed[K, R], None]] = {}
-        self._by_owner: dict[Hashable, dict[Delayed[K, R], None]] = {}
         self._deadlines: list[tuple[int, int, Delayed[K, R]]] = []
         self._numbers = count()
         self._count = 0
@@ -70,16 +61,10 @@ class Purgatory(Generic[K, R]):
         return self._deadlines[0][0] if self._deadlines else None
 
     def watch(
-        self,
-        request: R,
-        keys: Iterable[K],
-        deadline_ms: int,
-        *,
-        needed: int = 1,
-        owner: Hashable | None = None,
+        self, request: R, keys: Iterable[K], deadline_ms: int, *, needed: int = 1
     ) -> Delayed[K, R]:
         """Let a request wait for ``needed`` of whatever the keys' progress is counted in."""
-        delayed = Delayed[K, R](request, tuple(dict.fromkeys(keys)), deadline_ms, needed, owner)
+        delayed = Delayed[K, R](request, tuple(dict.fromkeys(keys)), deadline_ms, needed)
         watchers = self._watchers
         for key in delayed.keys:
             found = watchers.get(key)
@@ -87,15 +72,9 @@ class Purgatory(Generic[K, R]):
                 watchers[key] = {delayed: None}
             else:
                 found[delayed] = None
-        if owner is not None:
-            self._by_owner.setdefault(owner, {})[delayed] = None
         self._count += 1
         heappush(self._deadlines, (deadline_ms, next(self._numbers), delayed))
         return delayed
-
-    def is_watched(self, key: K) -> bool:
-        """Tell whether progress of the key interests anyone."""
-        return key in self._watchers
 
     def progress(self, key: K, amount: int | None = None) -> list[Delayed[K, R]]:
         """Take out the requests that may have enough now, the longest waiting first.
@@ -135,19 +114,10 @@ class Purgatory(Generic[K, R]):
         self._take_out(delayed)
         return True
 
-    def cancel_owner(self, owner: Hashable) -> list[Delayed[K, R]]:
-        """Take out all requests of an owner: a connection that was closed."""
-        due = list(self._by_owner.get(owner, ()))
-        for delayed in due:
-            self._take_out(delayed)
-        return due
-
     def _take_out(self, delayed: Delayed[K, R]) -> None:
         delayed.is_waiting = False
         self._count -= 1
         _discard(self._watchers, delayed.keys, delayed)
-        if delayed.owner is not None:
-            _discard(self._by_owner, (delayed.owner,), delayed)
         if len(self._deadlines) > 2 * self._count + _STALE_MIN:
             self._deadlines = [entry for entry in self._deadlines if entry[2].is_waiting]
             heapify(self._deadlines)

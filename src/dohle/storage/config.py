@@ -50,4 +50,3 @@ class LogManagerConfig:
     producer_id_expiration_check_interval_ms: int = 600_000
     producer_id_expiration_ms: int = _DAY_MS
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
-    transaction_max_timeout_ms: int = 900_000

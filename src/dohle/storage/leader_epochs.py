@@ -102,11 +102,6 @@ class LeaderEpochs:
         return self._epochs[-1] if self._epochs else None
 
     @property
-    def latest_entry(self) -> EpochEntry | None:
-        """The newest entry."""
-        return EpochEntry(self._epochs[-1], self._starts[-1]) if self._epochs else None
-
-    @property
     def earliest_entry(self) -> EpochEntry | None:
         """The oldest entry."""
         return EpochEntry(self._epochs[0], self._starts[0]) if self._epochs else None
@@ -159,42 +154,10 @@ class LeaderEpochs:
         floor = epochs[higher - 1] if higher else requested_epoch
         return EpochEndOffset(floor, self._starts[higher])
 
-    def epoch_for_offset(self, offset: int) -> int | None:
-        """Return the epoch in which the record at ``offset`` was written, if it is known."""
-        index = bisect_right(self._starts, offset)
-        return self._epochs[index - 1] if index else None
-
-    def entry_for(self, epoch: int) -> EpochEntry | None:
-        """Return the entry of exactly this epoch."""
-        index = bisect_left(self._epochs, epoch)
-        if index < len(self._epochs) and self._epochs[index] == epoch:
-            return EpochEntry(epoch, self._starts[index])
-        return None
-
-    def previous_entry(self, epoch: int) -> EpochEntry | None:
-        """Return the newest entry with a smaller epoch."""
-        index = bisect_left(self._epochs, epoch)
-        return EpochEntry(self._epochs[index - 1], self._starts[index - 1]) if index else None
-
-    def previous_epoch(self, epoch: int) -> int | None:
-        """Return the newest smaller epoch that has an entry."""
-        entry = self.previous_entry(epoch)
-        return None if entry is None else entry.epoch
-
     def next_epoch(self, epoch: int) -> int | None:
         """Return the oldest larger epoch that has an entry."""
         index = bisect_right(self._epochs, epoch)
         return self._epochs[index] if index < len(self._epochs) else None
-
-    def entries_in_range(self, start_offset: int, end_offset: int) -> list[EpochEntry]:
-        """Return the entries as they would be for a log of only these offsets (end exclusive)."""
-        epochs, starts = self._epochs, self._starts
-        if start_offset >= 0:
-            epochs, starts = _cut_start(epochs, starts, start_offset)
-        if end_offset >= 0:
-            kept = bisect_left(starts, end_offset)
-            epochs, starts = epochs[:kept], starts[:kept]
-        return list(map(EpochEntry, epochs, starts))
 
     def truncate_from_end(self, end_offset: int) -> bool:
         """Drop the epochs that begin at or above the log's new end; return whether there were any.

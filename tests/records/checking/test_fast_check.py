@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dohle.core.ids import ProducerId
 from dohle.records.builder import BatchBuilder
 from dohle.records.checking.fast_check import allows_fast_check, fast_check
-from dohle.records.checking.validation import Depth, ValidationRules, produced_batch, validate_batch
+from dohle.records.checking.validation import ValidationRules, produced_batch, validate_batch
 from dohle.records.compression.codecs import Codec
 
 NOW_MS = 1_700_000_000_000
@@ -104,7 +104,6 @@ def test_a_producer_without_a_sequence_is_left_to_the_general_way() -> None:
         (replace(RULES, codec=Codec.ZSTD), False),
         (replace(RULES, compacted=True), False),
         (replace(RULES, log_append_time=True), False),
-        (replace(RULES, depth=Depth.FRAMES), False),
     ],
 )
 def test_rules_that_ask_for_more_know_no_plain_batch(rules: ValidationRules, taken: bool) -> None:

@@ -15,7 +15,6 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.records.batch import HEADER_SIZE, LOG_APPEND_TIME_FLAG, RecordBatch
 from dohle.records.builder import BatchBuilder
 from dohle.records.checking.validation import (
-    Depth,
     RecordErrors,
     ValidationRules,
     produced_batch,
@@ -62,43 +61,37 @@ PLAIN = [(NOW_MS, b"a", b"1"), (NOW_MS + 5, b"b", None), (NOW_MS + 2, None, b"3"
 
 
 @pytest.mark.parametrize("codec", Codec)
-@pytest.mark.parametrize("depth", Depth)
-def test_a_sound_batch_is_taken_as_it_is(codec: Codec, depth: Depth) -> None:
+def test_a_sound_batch_is_taken_as_it_is(codec: Codec) -> None:
     data = batch_of(*PLAIN, codec=codec)
     batch = writable(data)
-    assert validate_batch(batch, ValidationRules(depth=depth), NOW_MS) is batch
+    assert validate_batch(batch, RULES, NOW_MS) is batch
     assert batch.buffer == data
 
 
-@pytest.mark.parametrize("depth", Depth)
 @pytest.mark.parametrize("codec", Codec)
-def test_keyless_records_are_refused_in_a_compacted_topic_each_by_its_index(
-    codec: Codec, depth: Depth
-) -> None:
+def test_keyless_records_are_refused_in_a_compacted_topic_each_by_its_index(codec: Codec) -> None:
     batch = writable(
         batch_of((NOW_MS, None, b"x"), (NOW_MS, b"k", b"x"), (NOW_MS, None, b"x"), codec=codec)
     )
     with pytest.raises(RecordErrors) as refused:
-        validate_batch(batch, ValidationRules(compacted=True, depth=depth), NOW_MS)
+        validate_batch(batch, ValidationRules(compacted=True), NOW_MS)
     assert refused.value.code is ErrorCode.INVALID_RECORD
     assert [index for index, _ in refused.value.record_errors] == [0, 2]
 
 
-@pytest.mark.parametrize("depth", Depth)
 @pytest.mark.parametrize("codec", Codec)
-def test_timestamps_too_far_ahead_are_refused(codec: Codec, depth: Depth) -> None:
+def test_timestamps_too_far_ahead_are_refused(codec: Codec) -> None:
     late = NOW_MS + HOUR_MS
     batch = writable(batch_of((late, b"k", b"x"), (late + 1, b"k", b"x"), codec=codec))
     with pytest.raises(RecordErrors) as refused:
-        validate_batch(batch, ValidationRules(depth=depth), NOW_MS)
+        validate_batch(batch, RULES, NOW_MS)
     assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
     assert [index for index, _ in refused.value.record_errors] == [1]
     assert str(late + 1) in refused.value.record_errors[0][1]
 
 
-@pytest.mark.parametrize("depth", Depth)
-def test_timestamps_too_far_back_are_refused_unless_there_is_none(depth: Depth) -> None:
-    rules = ValidationRules(timestamp_before_max_ms=1000, depth=depth)
+def test_timestamps_too_far_back_are_refused_unless_there_is_none() -> None:
+    rules = ValidationRules(timestamp_before_max_ms=1000)
     batch = writable(batch_of((-1, b"k", b"x"), (NOW_MS - 1000, b"k", b"x")))
     assert validate_batch(batch, rules, NOW_MS) is batch
     batch = writable(batch_of((-1, b"k", b"x"), (NOW_MS - 1001, b"k", b"x")))
@@ -138,11 +131,10 @@ def stamped(timestamp: int, codec: Codec = Codec.NONE) -> RecordBatch:
     ("log_append_time", "timestamp"),
     [(True, NOW_MS), (True, -1), (False, -1), (False, NOW_MS + 2 * HOUR_MS)],
 )
-@pytest.mark.parametrize("depth", Depth)
 def test_a_producer_does_not_set_the_time_of_the_append(
-    log_append_time: bool, timestamp: int, depth: Depth
+    log_append_time: bool, timestamp: int
 ) -> None:
-    rules = ValidationRules(log_append_time=log_append_time, depth=depth)
+    rules = ValidationRules(log_append_time=log_append_time)
     with pytest.raises(RecordErrors) as refused:
         validate_batch(stamped(timestamp), rules, NOW_MS)
     assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
@@ -150,14 +142,13 @@ def test_a_producer_does_not_set_the_time_of_the_append(
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-@pytest.mark.parametrize("depth", Depth)
-def test_a_claim_of_append_time_is_taken_for_create_time(codec: Codec, depth: Depth) -> None:
-    valid = validate_batch(stamped(NOW_MS, codec), ValidationRules(depth=depth), NOW_MS)
+def test_a_claim_of_append_time_is_taken_for_create_time(codec: Codec) -> None:
+    valid = validate_batch(stamped(NOW_MS, codec), RULES, NOW_MS)
     valid.ensure_valid()
     assert valid.timestamp_type is TimestampType.CREATE_TIME
     assert valid.max_timestamp == NOW_MS
     assert [record.timestamp for record in valid] == [NOW_MS - 5, NOW_MS - 3]
-    rules = ValidationRules(codec=Codec.GZIP, depth=depth)
+    rules = ValidationRules(codec=Codec.GZIP)
     rebuilt = validate_batch(stamped(NOW_MS, codec), rules, NOW_MS)
     assert rebuilt.timestamp_type is TimestampType.CREATE_TIME
     assert [record.timestamp for record in rebuilt] == [NOW_MS, NOW_MS]
@@ -188,12 +179,11 @@ def large(count: int) -> bytes:
     return batch_of(*[(NOW_MS, None if i == 7 else b"k", b"v" * 1000) for i in range(count)])
 
 
-@pytest.mark.parametrize("depth", Depth)
 @pytest.mark.parametrize("readonly", [False, True])
-def test_large_records_are_taken_as_they_are(depth: Depth, readonly: bool) -> None:
+def test_large_records_are_taken_as_they_are(readonly: bool) -> None:
     data = large(100)
     batch = RecordBatch(memoryview(data)) if readonly else writable(data)
-    assert validate_batch(batch, ValidationRules(depth=depth), NOW_MS) is batch
+    assert validate_batch(batch, RULES, NOW_MS) is batch
     assert batch.buffer == data
 
 
@@ -217,22 +207,13 @@ def test_a_buffer_can_be_resized_once_its_batch_is_validated() -> None:
     buffer.clear()
 
 
-def test_following_lengths_sees_wrong_offsets_by_the_last() -> None:
-    batch = writable(with_offset_deltas([0, 0, 0, 0, 0], Codec.NONE))
-    valid = validate_batch(batch, ValidationRules(depth=Depth.FRAMES), NOW_MS)
-    assert [record.offset for record in valid] == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("depth", Depth)
 @pytest.mark.parametrize("count", [1, 2, 4, 10])
-def test_a_number_of_records_other_than_the_header_says_is_refused(
-    count: int, depth: Depth
-) -> None:
+def test_a_number_of_records_other_than_the_header_says_is_refused(count: int) -> None:
     data = bytearray(batch_of(*PLAIN))
     struct.pack_into(">i", data, 23, count - 1)
     struct.pack_into(">i", data, 57, count)
     with pytest.raises(KafkaError) as refused:
-        validate_batch(writable(reseal(data)), ValidationRules(depth=depth), NOW_MS)
+        validate_batch(writable(reseal(data)), RULES, NOW_MS)
     assert refused.value.code is ErrorCode.INVALID_RECORD
 
 

@@ -47,7 +47,6 @@ def test_no_batches_change_nothing(partition: Partition) -> None:
 def test_an_append_is_remembered(partition: Partition) -> None:
     partition.append(data(10, 0, 5, epoch=2, timestamp=NOW_MS + 1))
     assert partition.entry() == (PID, 2, -1, NOW_MS + 1, -1, ((4, 14, 4, NOW_MS + 1),))
-    assert partition.entry().first_data_offset == 10
     assert partition.entry().last_data_offset == 14
     assert partition.entry().last_sequence == 4
     assert partition.entry().last_offset_delta == 4

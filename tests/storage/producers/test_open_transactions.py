@@ -234,18 +234,6 @@ def test_a_control_batch_emptied_by_compaction_says_nothing(partition: Partition
     assert partition.state.map_end_offset == 4
 
 
-def test_a_hanging_transaction_is_late(partition: Partition) -> None:
-    partition.append(data(0, 0, transactional=True, timestamp=NOW_MS))
-    partition.append(data(1, 0, pid=18, transactional=True, timestamp=NOW_MS + 1_000_000))
-    allowed_ms = partition.config.transaction_max_timeout_ms + 5 * 60 * 1000
-    assert not partition.state.has_late_transaction(NOW_MS + allowed_ms)
-    assert partition.state.has_late_transaction(NOW_MS + allowed_ms + 1)
-    partition.end(marker(2))
-    assert not partition.state.has_late_transaction(NOW_MS + allowed_ms + 1)
-    partition.end(marker(3, pid=18))
-    assert not partition.state.has_late_transaction(NOW_MS + 10 * allowed_ms)
-
-
 # Verification
 
 

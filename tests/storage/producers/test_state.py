@@ -127,7 +127,7 @@ def test_snapshots_outside_the_log_are_removed(partition: Partition) -> None:
     state = partition.open()
     state.truncate_and_reload(4, 9, NOW_MS)
     assert partition.snapshots() == [6, 8]
-    assert (state.snapshots.oldest_offset, state.snapshots.latest_offset) == (6, 8)
+    assert state.snapshots.latest_offset == 8
     assert state.map_end_offset == 8
 
 
@@ -284,12 +284,6 @@ def test_stray_snapshots_are_removed_but_for_the_newest_behind_the_last_segment(
     assert partition.state.snapshots.offsets == tuple(kept)
 
 
-def test_snapshots_below_an_offset_are_deleted(partition: Partition) -> None:
-    partition.snapshot_at(2, 4, 6)
-    partition.state.snapshots.delete_before(4)
-    assert partition.snapshots() == [4, 6]
-
-
 def test_a_snapshot_is_found_by_its_offset(partition: Partition) -> None:
     partition.snapshot_at(2)
     assert partition.state.snapshots.find(2) == f"{partition.directory}/{snapshot_name(2)}"
@@ -317,5 +311,3 @@ def test_the_state_follows_a_rename_of_its_folder(partition: Partition, tmp_path
     partition.state.snapshots.directory = partition.directory = f"{tmp_path}/new"
     partition.snapshot_at(4)
     assert partition.snapshots() == [2, 4]
-    partition.state.snapshots.delete_before(3)
-    assert partition.snapshots() == [4]

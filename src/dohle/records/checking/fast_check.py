@@ -26,7 +26,7 @@ from dohle.records.batch import (
 )
 from dohle.records.checking.compressed_scan import scan_compressed
 from dohle.records.checking.record_scan import scan_records
-from dohle.records.checking.validation import Depth, ValidationRules
+from dohle.records.checking.validation import ValidationRules
 from dohle.records.compression.codecs import Codec, codec_of
 from dohle.records.record import NO_TIMESTAMP
 
@@ -49,12 +49,7 @@ class FastCheckedBatch(NamedTuple):
 
 def allows_fast_check(rules: ValidationRules) -> bool:
     """Tell whether ``fast_check`` covers all that a topic's rules require."""
-    return (
-        not rules.compacted
-        and not rules.log_append_time
-        and rules.codec in (None, Codec.NONE)
-        and rules.depth is Depth.EVERY_RECORD
-    )
+    return not rules.compacted and not rules.log_append_time and rules.codec in (None, Codec.NONE)
 
 
 def fast_check(

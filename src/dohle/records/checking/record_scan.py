@@ -28,7 +28,6 @@ from dohle.records.varint import (
     INT64_MAX,
     INT64_MIN,
     encode_varint,
-    read_unsigned_varint,
     read_varint,
     read_varlong,
 )
@@ -212,56 +211,6 @@ def _follow_records(records: bytes | memoryview, count: int) -> tuple[int, int, 
     if position != end:
         raise InvalidRecord(f"{end - position} bytes follow the {count} records of a batch")
     return low, high, is_consecutive, has_null_key, size
-
-
-def scan_frames(records: bytes | memoryview, count: int) -> int:
-    """Follow only the records' lengths: there must be ``count``, and they must fill ``records``.
-
-    Returns where the last one starts.
-    """
-    data, begin, end = _memory(records)
-    position = start = begin
-    index = previous_size = alike = try_at = 0
-    pause = _PAUSE_MIN
-    try_last = count - _RUN_MIN
-    while index < count:
-        start = position
-        try:
-            raw = data[position]
-            position += 1
-            if raw > 0x7F:
-                raw = raw & 0x7F | data[position] << 7
-                position += 1
-                if raw > 0x3FFF:
-                    raw, width = read_unsigned_varint(
-                        bytes(data[start : start + _VARINT_SIZE_MAX]), 0
-                    )
-                    position = start + width
-        except IndexError:
-            raise InvalidRecord(f"only {index} of {count} records in {end - begin} bytes") from None
-        position += raw >> 1
-        if raw & 1 or position > end:
-            raise InvalidRecord(
-                f"a record at byte {start - begin} of {end - begin} cannot have its length"
-            )
-        index += 1
-        if position - start != previous_size:
-            previous_size = position - start
-            alike = 1
-            continue
-        alike += 1
-        if alike < _ALIKE_MIN or index < try_at or index > try_last:
-            continue
-        found = min(_RUN_MAX, count - index, (end - position) // previous_size)
-        found = _same(data, range(start, position - (raw >> 1)), previous_size, found)
-        pause = _PAUSE_MIN if found > pause else pause * 2
-        index += found
-        position += found * previous_size
-        start = position - previous_size
-        try_at = index if found == _RUN_MAX else index + pause
-    if position != end:
-        raise InvalidRecord(f"{end - position} bytes follow the {count} records of a batch")
-    return start - begin
 
 
 def _memory(records: bytes | memoryview) -> tuple[bytes | bytearray, int, int]:

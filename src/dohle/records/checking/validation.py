@@ -23,7 +23,6 @@ One rule is stricter than Kafka 4.2: wrong offset deltas are corrected in uncomp
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.records.batch import (
@@ -36,28 +35,13 @@ from dohle.records.batch import (
 )
 from dohle.records.builder import BatchBuilder
 from dohle.records.checking.compressed_scan import scan_compressed
-from dohle.records.checking.record_scan import Summary, scan_frames, scan_records
+from dohle.records.checking.record_scan import Summary, scan_records
 from dohle.records.compression.codecs import DECOMPRESSED_BYTES_MAX, Codec
 from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord
 from dohle.records.record import NO_TIMESTAMP, decode_records
 from dohle.records.varint import INT64_MAX
 
 _ZSTD_VERSION_MIN = 7
-
-
-class Depth(Enum):
-    """How closely records are checked when no rule requires more."""
-
-    EVERY_RECORD = "every_record"
-    """Every record is checked, and compressed batches are decompressed for it, as Kafka does."""
-    FRAMES = "frames"
-    """Trust what honest clients never get wrong.
-
-    Uncompressed records are followed by their lengths, so that their number and end are sure, and
-    the last, whose offset tells of the others', is decoded. Compressed ones are taken as the header
-    describes them. What can pass then: fields that do not fill their record, offset deltas that are
-    wrong but for the last, a wrong largest timestamp; and in compressed batches any records.
-    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +56,6 @@ class ValidationRules:
     codec: Codec | None = None
     level: int | None = None
     max_message_bytes: int = 1_048_588
-    depth: Depth = Depth.EVERY_RECORD
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
 
@@ -146,13 +129,6 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
         _check_header(batch)
         codec = batch.compression if batch.attributes & CODEC_MASK else Codec.NONE
         target = codec if rules.codec is None else rules.codec
-        if (
-            rules.depth is Depth.FRAMES
-            and target is codec
-            and not _header_asks_for_records(batch, rules, now_ms)
-            and (codec is not Codec.NONE or _has_good_frames(batch))
-        ):
-            return batch
         summary = _scan(batch, codec, rules)
     except KafkaError as error:
         batch.ensure_valid()
@@ -180,25 +156,6 @@ def _scan(batch: RecordBatch, codec: Codec, rules: ValidationRules) -> Summary:
     if codec is Codec.NONE:
         return scan_records(data, count, timestamp)
     return scan_compressed(codec, data, count, timestamp, rules.decompressed_bytes_max)
-
-
-def _header_asks_for_records(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> bool:
-    """Tell whether the rules need to see the records, or the header breaks a rule."""
-    if rules.compacted or batch.attributes & LOG_APPEND_TIME_FLAG:
-        return True
-    return not rules.log_append_time and (
-        rules.timestamp_before_max_ms != INT64_MAX
-        or batch.max_timestamp - now_ms > rules.timestamp_after_max_ms
-    )
-
-
-def _has_good_frames(batch: RecordBatch) -> bool:
-    """Follow the records' lengths; False if their offsets have to be corrected."""
-    count = batch.record_count
-    data = batch.records_buffer
-    last = scan_frames(data, count)
-    (record,) = decode_records(bytes(data[last:]), 1, 0, batch.base_timestamp, None)
-    return record.offset == count - 1
 
 
 def _summary_asks_for_records(

@@ -102,7 +102,6 @@ class LogManager:
         self._config = config or LogManagerConfig()
         self._producer_config = ProducerStateConfig(
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
-            transaction_max_timeout_ms=self._config.transaction_max_timeout_ms,
         )
         self._index_memory = IndexMemory() if index_memory is None else index_memory
         #: Told of a directory that has just gone offline.

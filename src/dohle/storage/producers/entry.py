@@ -66,11 +66,6 @@ class ProducerEntry(NamedTuple):
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
-    def first_data_offset(self) -> int:
-        """Return the first offset of the oldest batch remembered; -1 if there is none."""
-        return self.batches[0].first_offset if self.batches else NO_OFFSET
-
-    @property
     def last_data_offset(self) -> int:
         """Return the last offset of the newest batch; -1 if there is none."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET

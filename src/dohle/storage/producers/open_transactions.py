@@ -44,11 +44,6 @@ class OpenTransactions:
         return bool(self._unreplicated)
 
     @property
-    def oldest_producer(self) -> ProducerId | None:
-        """The producer of the oldest ongoing transaction."""
-        return next(iter(self._ongoing.values()), None)
-
-    @property
     def first_undecided_offset(self) -> int | None:
         """Where the oldest ongoing transaction began."""
         return next(iter(self._ongoing), None)

@@ -7,7 +7,7 @@ and one at the log's end after a clean stop.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Iterable, Sequence
 
 from dohle.core.ids import TopicPartition
@@ -50,11 +50,6 @@ class SnapshotFiles:
         """The newest snapshot's offset."""
         return self._offsets[-1] if self._offsets else None
 
-    @property
-    def oldest_offset(self) -> int | None:
-        """The oldest snapshot's offset."""
-        return self._offsets[0] if self._offsets else None
-
     def find(self, offset: int) -> str | None:
         """Return the path of the snapshot at an offset, if there is one."""
         return self._path(offset) if offset in self._offsets else None
@@ -92,11 +87,6 @@ class SnapshotFiles:
             strays.pop()
         for offset in strays:
             self.remove(offset)
-
-    def delete_before(self, offset: int) -> None:
-        """Remove the snapshots below an offset."""
-        for old in self._offsets[: bisect_left(self._offsets, offset)]:
-            self.remove(old)
 
     def mark_for_deletion(self, offset: int) -> str | None:
         """Rename the snapshot at an offset so that it is removed later; return its new path."""

@@ -54,9 +54,6 @@ __all__ = [
 
 logger = logging.getLogger("dohle.storage")
 
-#: How long after the longest timeout a transaction counts as late.
-_LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
-
 # Unique in the process, so that a guard drawn before a partition was opened anew proves nothing.
 _guards = itertools.count(1)
 
@@ -67,7 +64,6 @@ class ProducerStateConfig:
 
     producer_id_expiration_ms: int = 86_400_000
     transaction_partition_verification_enable: bool = True
-    transaction_max_timeout_ms: int = 900_000
 
 
 class AppendPlan(NamedTuple):
@@ -293,15 +289,6 @@ class ProducerState:
             and entry.producer_epoch == producer_epoch
             and entry.current_txn_first_offset >= 0
         )
-
-    def has_late_transaction(self, now_ms: int) -> bool:
-        """Tell whether the oldest transaction is open for longer than any may be: it hangs."""
-        producer_id = self._transactions.oldest_producer
-        if producer_id is None:
-            return False
-        last_timestamp = self._producers[producer_id].last_timestamp
-        allowed_ms = self._config.transaction_max_timeout_ms + _LATE_TRANSACTION_BUFFER_MS
-        return last_timestamp > 0 and now_ms - last_timestamp > allowed_ms
 
     def start_transaction_verification(
         self,
