@@ -1,8 +1,8 @@
-"""What the parts of the group coordinator share: the groups, the timers, and what they may ask.
+"""What the parts of the group coordinator share: the groups, the timers, and access to topics.
 
-One for each partition of ``__consumer_offsets``. The parts are the classic groups, the consumer
-groups (KIP-848) and the offsets; each has its commands, replays its own records and gets its own
-timers.
+There is one for each partition of ``__consumer_offsets``. The parts are the classic groups, the
+consumer groups (KIP-848) and the offsets; each has its commands, replays its own records and gets
+its own timers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dohle.groups.settings import GroupSettings
 
 
 class TimerKey(NamedTuple):
-    """What a deadline is for. ``part`` is whose it is: classic, consumer or offsets."""
+    """The purpose of a deadline. ``part`` is its owner: classic, consumer or offsets."""
 
     part: str
     kind: str
@@ -29,14 +29,14 @@ class TimerKey(NamedTuple):
 
 @dataclass(slots=True)
 class Turns:
-    """Lets the shards of a broker take turns with what takes long; they share one."""
+    """Lets the shards of a broker take turns with long work; they share one."""
 
-    #: Until then nobody has one.
+    #: No shard has a turn before this time.
     rest_until_ms: int = 0
 
 
 class Topics(Protocol):
-    """What the group coordinator sees of the cluster: as of the newest image."""
+    """The group coordinator's view of the cluster's topics: as of the newest image."""
 
     def id_of(self, name: str) -> Uuid | None:
         """Return a topic's id; None if there is no such topic."""
@@ -48,10 +48,10 @@ class Topics(Protocol):
         """Return how many partitions a topic has; 0 if there is no such topic."""
 
     def racks(self, name: str, partition: int) -> Sequence[str]:
-        """Return the rack of each broker that has a replica of a partition, with repeats."""
+        """Return the rack of each broker that has a replica of a partition, with duplicates."""
 
     def names(self) -> Iterable[TopicName]:
-        """Return all topics."""
+        """Return all topic names."""
 
     def version(self) -> int:
         """Return the offset of the newest image."""
@@ -63,14 +63,14 @@ def _no_configs(group_id: str) -> Mapping[str, str]:
 
 @dataclass(slots=True)
 class GroupContext:
-    """One for each shard."""
+    """The shared state of one shard."""
 
     clock: Clock
     rng: Rng
-    #: In force now; a part asks every time.
+    #: The current settings; a part asks for them every time.
     settings: Callable[[], GroupSettings]
     topics: Topics
-    #: The configs that a group has of its own.
+    #: The configs that are set for a group.
     group_configs: Callable[[str], Mapping[str, str]] = _no_configs
     groups: dict[str, Group] = field(default_factory=dict)
     timers: Timers[TimerKey] = field(default_factory=Timers)

@@ -1,8 +1,8 @@
 """The group coordinator of one partition of ``__consumer_offsets``: its parts put together.
 
 The commands are the parts' own: ``classic`` (JoinGroup and what follows), ``consumer`` (KIP-848)
-and ``offsets``. Here is what concerns all of them: replaying a record where it belongs, timers,
-what becomes of topics, and looking at groups and deleting them, whatever their protocol.
+and ``offsets``. This file has what concerns all of them: dispatching records to be replayed,
+timers, changes of topics, and listing and deleting groups of any protocol.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ class GroupCoordinator:
         self.offsets.classic = self.classic
 
     def replay(self, record: CoordinatorRecord, producer: TransactionalProducer | None) -> None:
-        """Take in a record that is in the log."""
+        """Apply a record of the log."""
         for part in (self.offsets, self.classic, self.consumer):
             if record.key.RECORD_TYPE in part.RECORD_TYPES:
                 part.replay(record, producer)
                 return
 
     def replay_end_transaction(self, producer: TransactionalProducer, *, is_commit: bool) -> None:
-        """Take in the end of a transaction in which offsets were committed."""
+        """Apply the end of a transaction that has committed offsets."""
         self.offsets.replay_end_transaction(producer, is_commit=is_commit)
 
     def on_loaded(self) -> Effects:
-        """Give every member that the log knows the time of a session to come back."""
+        """Give every member in the log one session's time to come back."""
         effects = self.classic.on_loaded()
         effects.and_then(self.consumer.on_loaded())
         return effects.and_then(self.offsets.on_loaded())
 
     def on_topics_changed(self, changed: Set[str], deleted: Set[str], created: Set[str]) -> Effects:
-        """Take in that topics were made, have changed, or are no more."""
+        """Apply the creation, change or deletion of topics."""
         effects = self.offsets.on_topics_deleted(deleted)
         return effects.and_then(self.consumer.on_topics_changed(changed, deleted, created))
 
     def next_deadline_ms(self) -> int | None:
-        """Tell when the next timer is due."""
+        """Return when the next timer is due."""
         return self.context.timers.next_deadline_ms()
 
     def expire(self) -> Effects | None:
-        """Do what is due."""
+        """Handle all timers that are due."""
         key = self.context.timers.pop_due(self.context.clock.monotonic_ms())
         if key is None:
             return None
@@ -78,9 +78,9 @@ class GroupCoordinator:
     # Groups of any protocol.
 
     def list_groups(self, states: Collection[str], types: Collection[str]) -> Iterator[ListedGroup]:
-        """Go through the groups in one of these states and of one of these types, if any is named.
+        """List the groups in one of these states and of one of these types; all if none is named.
 
-        Neither knows upper case.
+        Neither is case-sensitive.
         """
         states = {state.strip().lower() for state in states}
         types = {group_type.lower() for group_type in types}
@@ -97,7 +97,7 @@ class GroupCoordinator:
             )
 
     def describe_group(self, group_id: str, ticket: Ticket, version: int) -> Effects:
-        """Describe a classic group; any other does not exist here: Dead, and 69 from v6 on."""
+        """Describe a classic group; any other group counts as absent: Dead, and 69 from v6 on."""
         group = self.context.groups.get(group_id)
         if isinstance(group, ClassicGroup):
             return Effects().reply(ticket, _described(group))
@@ -111,7 +111,7 @@ class GroupCoordinator:
         return Effects().reply(ticket, missing)
 
     def delete_group(self, group_id: str, ticket: Ticket) -> Effects:
-        """Delete a group that has no members, with its offsets."""
+        """Delete a group without members, and its offsets."""
         group: Group | None = self.context.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")

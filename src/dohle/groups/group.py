@@ -1,4 +1,4 @@
-"""What is asked of every group, whatever its protocol. The errors are Kafka's."""
+"""What every group implements, whatever its protocol. The errors are Kafka's."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dohle.protocol.record_framing import CoordinatorRecord
 
 
 class GroupType(StrEnum):
-    """The protocol of a group, as ListGroups calls it."""
+    """The protocol of a group, by its name in ListGroups."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
 
 
 class Caller(NamedTuple):
-    """Who sends a request; a member's description shows it."""
+    """The sender of a request, as shown in a member's description."""
 
     client_id: str
     #: As Kafka writes an address: "/127.0.0.1".
     client_host: str
-    #: Of the request.
+    #: The client id of the request.
     version: int
 
 
@@ -38,7 +38,7 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str:
-        """What its members are: "consumer", mostly; "" if nobody has said."""
+        """The kind of its members: mostly "consumer"; "" if unknown."""
 
     @property
     def state_name(self) -> str:
@@ -50,17 +50,17 @@ class Group(Protocol):
 
     @property
     def empty_since_ms(self) -> int | None:
-        """When it lost its last member, by the wall clock, if it is a group with members at all.
+        """The wall-clock time at which the last member left, if the group ever had members.
 
         None while it has members, and for a group that only commits offsets (a simple group).
         """
 
     @property
     def uses_group_management(self) -> bool:
-        """Tell whether it has, or had, members: offsets of others expire by their commit time."""
+        """Tell whether it has, or had, members: otherwise offsets expire by their commit time."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Tell whether a member wants the topic; True where that is not known."""
+        """Tell whether a member subscribes to the topic; True if that is not known."""
 
     def validate_offset_commit(
         self,
@@ -71,16 +71,16 @@ class Group(Protocol):
         is_transactional: bool,
         version: int,
     ) -> None:
-        """Refuse a commit of somebody who is not, or no longer, a member."""
+        """Refuse a commit from someone who is not, or no longer, a member."""
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Refuse a fetch (v9+) of somebody who is not, or no longer, a member."""
+        """Refuse a fetch (v9+) from someone who is not, or no longer, a member."""
 
     def validate_offset_delete(self) -> None:
-        """Refuse the deletion of offsets in a group that still lives."""
+        """Refuse the deletion of offsets in a group that is still active."""
 
     def validate_delete_group(self) -> None:
         """Refuse the deletion of a group that has members."""
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """Return what deletes the group (not its offsets) from the log."""
+        """Return the records that delete the group (but not its offsets)."""

@@ -1,4 +1,4 @@
-"""The broker's settings that the group coordinator works by, under Kafka's names."""
+"""The broker settings of the group coordinator, under Kafka's names."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from dohle.core.ids import ProducerId, TopicPartition, TransactionalId
 class WriteMarkers:
     """Write the end of a transaction to all its partitions, however long that takes.
 
-    Carried out when the decision is committed. ``markers_written`` is given it back with every
-    partition that has its marker, or is no more. The coordinator epoch that a marker also carries
-    is the leader epoch of the partition that the machine runs on.
+    Carried out once the decision is committed. The driver passes it to ``markers_written`` with
+    every partition that has its marker, or no longer exists. The coordinator epoch that a marker
+    also carries is the leader epoch of the coordinator's own partition.
     """
 
     transactional_id: TransactionalId
@@ -21,7 +21,7 @@ class WriteMarkers:
     producer_epoch: int
     is_commit: bool
     partitions: frozenset[TopicPartition]
-    #: 0 or 2: by which rule the partition's leader compares the epoch (KIP-1228).
+    #: 0 or 2: the rule by which the partition's leader compares the epoch (KIP-1228).
     transaction_version: int
-    #: Tells the decision from others: with TV1 they may have the same producer and epoch.
+    #: Distinguishes the decision from others: with TV1 they may have the same producer and epoch.
     decided_ms: int

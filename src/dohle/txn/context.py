@@ -13,11 +13,11 @@ from dohle.txn.settings import TransactionSettings
 
 
 class TimerKind(Enum):
-    """What a deadline is for."""
+    """The purpose of a deadline."""
 
-    #: Look which transactions have taken too long.
+    #: Look for transactions that have timed out.
     TIMEOUT_CHECK = "timeout check"
-    #: Look which transactional ids nobody uses any more.
+    #: Look for unused transactional ids.
     EXPIRATION_CHECK = "expiration check"
     #: Abort one transaction.
     ABORT = "abort"
@@ -34,9 +34,9 @@ class TimerKey(NamedTuple):
 
 @dataclass(slots=True)
 class TransactionContext:
-    """One for each shard."""
+    """The shared state of one shard."""
 
     clock: Clock
-    #: In force now; asked for every command.
+    #: The current settings; asked for with every command.
     settings: Callable[[], TransactionSettings]
     timers: Timers[TimerKey] = field(default_factory=Timers)

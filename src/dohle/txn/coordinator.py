@@ -1,16 +1,16 @@
 """The transaction coordinator of one partition of ``__transaction_state``.
 
-A command decides and gives the record of what becomes of the transactional id; the state changes
-when the record is replayed. Kafka must turn away commands while such a record is being written;
-here the next command already sees it, and is not answered before it is committed.
+A command decides and returns the new record of the transactional id; the state changes when the
+record is replayed. Kafka must refuse commands while such a record is being written; here the next
+command already sees it, and is not answered before it is committed.
 
 Rules
-- A transaction's outcome is decided once, by its ``Prepare*`` record. From then on the same
-  markers are asked for, after every restart again, until all partitions have theirs; then
-  ``Complete*`` is written. Until then everybody is told 51.
-- A decision over no partitions is complete at once, with both records in one batch.
-- Which markers are written already is not recorded: after a restart all are written again, which
-  the partitions' leaders recognise.
+- A transaction's outcome is decided once, by its ``Prepare*`` record. From then on its markers are
+  requested, again after every restart, until all partitions have theirs; then ``Complete*`` is
+  written. Until then every request gets 51.
+- A decision without partitions is complete at once, with both records in one batch.
+- It is not recorded which markers are already written: after a restart all are written again, and
+  the partitions' leaders recognise duplicates.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from dohle.txn.transaction import (
     tombstone,
 )
 
-#: How long to wait before writing ``Complete*`` again that the log has refused.
+#: How long to wait before retrying a ``Complete*`` that the log has refused.
 _RETRY_MS = 500
-#: So many expired ids are deleted in one step.
+#: The most expired ids deleted in one step.
 _TOMBSTONES_MAX = 1_000
 
 
@@ -59,7 +59,7 @@ class TransactionCoordinator:
         self.context = context
         self._transactions: dict[str, Transaction] = {}
         self._ongoing: set[str] = set()
-        # Of what is decided: the partitions that have no marker yet.
+        # For decided transactions: the partitions without a marker so far.
         self._unmarked: dict[str, set[TopicPartition]] = {}
 
     # Commands
@@ -75,9 +75,10 @@ class TransactionCoordinator:
         enable_two_pc: bool = False,
         keep_prepared: bool = False,
     ) -> Effects:
-        """Say who a producer is from now on: the reply is an :class:`Incarnation`.
+        """Give a producer its new identity: the reply is an :class:`Incarnation`.
 
-        If its transaction is still open, that is aborted, and the reply is 51; or it is kept.
+        If its transaction is still open, that is aborted, and the reply is 51; or it is kept
+        (KIP-939).
         """
         timeout_ms = self._timeout_ms(transaction_timeout_ms, enable_two_pc, keep_prepared)
         now_ms = self.context.clock.now_ms()
@@ -97,7 +98,7 @@ class TransactionCoordinator:
         return self._write(after).reply(ticket, Incarnation(after.producer))
 
     def _timeout_ms(self, asked_ms: int, enable_two_pc: bool, keep_prepared: bool) -> int:
-        """Return how long transactions of a producer may take, or refuse what it asks for."""
+        """Return the transaction timeout of a producer, or refuse what it asks for."""
         settings = self.context.settings()
         is_allowed = settings.transaction_two_phase_commit_enable
         if enable_two_pc and not is_allowed:
@@ -108,7 +109,7 @@ class TransactionCoordinator:
         if keep_prepared and not (is_allowed and settings.transaction_version):
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                "to keep transactions needs transaction.two.phase.commit.enable and a "
+                "keeping a prepared transaction needs transaction.two.phase.commit.enable and a "
                 "transaction.version of 1 or more",
             )
         if enable_two_pc:
@@ -131,10 +132,10 @@ class TransactionCoordinator:
         *,
         client_transaction_version: int,
     ) -> Effects:
-        """Let partitions be part of the transaction, which begins with the first; reply None."""
+        """Add partitions to the transaction, which begins with the first; the reply is None."""
         transaction = self._find(transactional_id)
         if transaction.state.is_decided:
-            # Before it is looked who asks: the producer may have its next id already.
+            # Checked before the producer's identity: it may already have its next id.
             raise concurrent(transactional_id)
         _check_producer(transaction, ProducerIdAndEpoch(producer_id, producer_epoch))
         if transaction.state is TransactionState.ONGOING and transaction.partitions.issuperset(
@@ -154,7 +155,7 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
         ticket: Ticket,
     ) -> Effects:
-        """Tell which partitions are part of the producer's open transaction: an error for each."""
+        """Check which partitions are part of the producer's open transaction: an error for each."""
         transaction = self._find(transactional_id)
         _check_producer(transaction, ProducerIdAndEpoch(producer_id, producer_epoch))
         if transaction.state.is_decided:
@@ -182,7 +183,7 @@ class TransactionCoordinator:
         client_transaction_version: int,
         new_producer_id: ProducerId | None = None,
     ) -> Effects:
-        """Decide over a transaction. The reply is who the producer is then, with TV2."""
+        """Decide a transaction. With TV2 the reply is the producer's new identity."""
         self._check_version(client_transaction_version)
         transaction = self._find(transactional_id)
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
@@ -199,23 +200,23 @@ class TransactionCoordinator:
     def markers_written(
         self, markers: WriteMarkers, partitions: Collection[TopicPartition]
     ) -> Effects:
-        """Take note that partitions have their markers, or are no more."""
+        """Record that partitions have their markers, or no longer exist."""
         transaction = self._transactions.get(markers.transactional_id)
         unmarked = self._unmarked.get(markers.transactional_id)
         if transaction is None or unmarked is None or _markers(transaction) != markers:
-            # Of a decision that is carried out: a report may come twice.
+            # The decision may be carried out already: a report may come twice.
             return Effects()
         unmarked.difference_update(partitions)
         return Effects() if unmarked else self._complete(transaction)
 
-    # Looking
+    # Queries
 
     def describe(self, transactional_id: str) -> Transaction | None:
-        """Return what is known of a transactional id."""
+        """Describe a transactional id."""
         return self._transactions.get(transactional_id)
 
     def list(self, filters: TransactionFilters) -> Iterator[Transaction]:
-        """Return the transactional ids that are asked for."""
+        """Return the transactional ids that match."""
         now_ms = self.context.clock.now_ms()
         for transaction in self._transactions.values():
             if filters.select(transaction, now_ms):
@@ -224,7 +225,7 @@ class TransactionCoordinator:
     # The log
 
     def replay(self, record: CoordinatorRecord, producer: TransactionalProducer | None) -> None:
-        """Take in a record that is in the log."""
+        """Apply a record of the log."""
         if not isinstance(record.key, TransactionLogKey):
             return
         transactional_id = TransactionalId(record.key.transactional_id)
@@ -247,7 +248,7 @@ class TransactionCoordinator:
         """Nothing in this log is written in transactions."""
 
     def on_loaded(self) -> Effects:
-        """Go on with every decision that is not in all its partitions."""
+        """Continue with every decision that is not in all its partitions yet."""
         effects = Effects()
         for transactional_id, unmarked in self._unmarked.items():
             if unmarked:
@@ -260,11 +261,11 @@ class TransactionCoordinator:
     # Time
 
     def next_deadline_ms(self) -> int | None:
-        """Tell when the next timer is due."""
+        """Return when the next timer is due."""
         return self.context.timers.next_deadline_ms()
 
     def expire(self) -> Effects | None:
-        """Do what is due."""
+        """Handle all timers that are due."""
         key = self.context.timers.pop_due(self.context.clock.monotonic_ms())
         if key is None:
             return None
@@ -274,7 +275,7 @@ class TransactionCoordinator:
             case TimerKind.TIMEOUT_CHECK:
                 if self._ongoing:
                     self._set_check(key.kind)
-                # One by one, so that what the log refuses concerns a single transaction.
+                # One by one, so that a refusal by the log concerns a single transaction.
                 for transactional_id in self._ongoing:
                     if self._transactions[transactional_id].is_timed_out(now_ms):
                         self._set_timer(TimerKind.ABORT, 0, transactional_id)
@@ -327,7 +328,7 @@ class TransactionCoordinator:
         return transaction
 
     def _check_version(self, client_transaction_version: int) -> None:
-        """Refuse what the records of this cluster cannot tell."""
+        """Refuse what the records of this cluster's transaction version cannot express."""
         if client_transaction_version >= TV_2 and not self.context.settings().transaction_version:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION, "transaction.version 0 has no epoch bumps"
@@ -338,7 +339,7 @@ class TransactionCoordinator:
         return Effects(records=[step.to_record(version) for step in steps])
 
     def _fence(self, transaction: Transaction) -> Effects:
-        """Abort an open transaction against its producer's will."""
+        """Abort an open transaction and fence its producer."""
         version = self.context.settings().transaction_version
         return self._decide(fencing_abort(transaction, self.context.clock.now_ms(), version))
 
@@ -361,13 +362,13 @@ class TransactionCoordinator:
 
 
 def _check_producer(transaction: Transaction, producer: ProducerIdAndEpoch) -> None:
-    """Let only the newest producer of a transactional id take part in its transaction."""
+    """Accept only the newest producer of a transactional id."""
     if producer.producer_id not in (transaction.client.producer_id, transaction.producer_id):
         raise wrong_producer_id(transaction.transactional_id)
     if producer != transaction.client or producer.producer_epoch == EPOCH_MAX:
         raise fenced(transaction.transactional_id)
     if transaction.is_kept and transaction.state is TransactionState.ONGOING:
-        # All of it was written before; it can only be ended.
+        # Everything of it was written before; it can only be ended.
         raise wrong_state(transaction)
 
 

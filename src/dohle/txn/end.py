@@ -1,19 +1,19 @@
 """EndTxn: the decision over a transaction, by the rules of both protocols.
 
 TV1 (up to v4): the epoch must be the producer's and stays. In ``Complete*`` the same outcome is
-answered as a repetition, which cannot be told from a late duplicate.
+answered as a repetition, which cannot be distinguished from a late duplicate.
 
 TV2 (v5+, KIP-890): every end bumps the epoch, so that a request belongs to one transaction only.
 
-- The producer's epoch: a decision over the open transaction. Where none is open, an abort is
-  taken for one of nothing and a commit refused.
-- The epoch before: a repetition. In ``Complete*`` it gets the answer it had, if it asks for the
-  same outcome.
-- A transaction that is kept (KIP-939) is ended by who it is kept for. Two epochs are bumped: the
-  one it is written in, for the markers, and that of who ends it, for its next transaction.
+- The producer's epoch: a decision over the open transaction. If none is open, an abort counts as
+  one of an empty transaction and a commit is refused.
+- The previous epoch: a repetition. In ``Complete*`` it gets the same answer again, if it asks for
+  the same outcome.
+- A kept transaction (KIP-939) is ended by the incarnation it is kept for. Two epochs are bumped:
+  the one it was written in, for the markers, and that of the incarnation, for its next transaction.
 
-While markers are being written both answer 51, TV2 before it looks who asks: after an overflow of
-the epoch the producer already has its next id.
+While markers are being written both return 51, TV2 before it checks the producer: after an overflow
+of the epoch the producer already has its next id.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def end_tv2(
     *,
     is_commit: bool,
 ) -> Transaction | None:
-    """Return the decided transaction; None if it is a repetition of what is complete."""
+    """Return the decided transaction; None if the request repeats a completed one."""
     state = transaction.state
     if state.is_decided:
         raise concurrent(transaction.transactional_id)
@@ -105,7 +105,8 @@ def _is_repeated(
 ) -> bool:
     """Tell whether a request was carried out before; refuse it if that had another outcome.
 
-    A producer that was fenced with the highest epoch cannot be told of it: nobody may use that.
+    A producer that was fenced with the highest epoch gets no answer with it: no producer may use
+    that.
     """
     if not transaction.state.is_complete or transaction.producer_epoch == EPOCH_MAX:
         return False

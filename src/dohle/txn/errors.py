@@ -7,9 +7,9 @@ from dohle.txn.transaction import Transaction
 
 
 class ProducerIdNeeded(KafkaError):
-    """The command needs a producer id that was never given before; it is to be sent again with one.
+    """The command needs a new producer id; it is to be repeated with one.
 
-    Should nobody do that, a client that is told the code tries again.
+    If the driver does not do that, the client gets the code and retries.
     """
 
     def __init__(self, transactional_id: str) -> None:
@@ -19,22 +19,22 @@ class ProducerIdNeeded(KafkaError):
 
 
 def concurrent(transactional_id: str) -> KafkaError:
-    """Have the client try again, when the former transaction is complete."""
+    """Make the client retry until the previous transaction is complete."""
     return KafkaError(
         ErrorCode.CONCURRENT_TRANSACTIONS,
-        f"the former transaction of {transactional_id} is not complete yet",
+        f"the previous transaction of {transactional_id} is not complete yet",
     )
 
 
 def fenced(transactional_id: str) -> KafkaError:
-    """Turn a producer away that is not the newest of its transactional id."""
+    """Refuse a producer that is not the newest of its transactional id."""
     return KafkaError(
         ErrorCode.PRODUCER_FENCED, f"there is a newer producer with the id {transactional_id}"
     )
 
 
 def wrong_producer_id(transactional_id: str) -> KafkaError:
-    """Turn a producer away whose id does not belong to its transactional id."""
+    """Refuse a producer whose id does not belong to its transactional id."""
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         f"the producer id is not the one of {transactional_id}",

@@ -1,4 +1,4 @@
-"""ListTransactions: which transactional ids are asked for."""
+"""ListTransactions: selects transactional ids."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dohle.txn.transaction import Transaction
 
 @dataclass(frozen=True, slots=True)
 class TransactionFilters:
-    """All of them must hold; one that is not given always does."""
+    """All filters must match; one that is not given always does."""
 
     producer_ids: Collection[ProducerId] = frozenset()
-    #: None if the request filters by no state; empty if it names none that exists.
+    #: None if the request does not filter by state; empty if it names no existing state.
     states: Collection[TransactionState] | None = None
     #: Open for longer than this. As in Kafka, an id without a transaction passes.
     duration_ms: int = -1
     matches: Callable[[str], bool] | None = None
 
     def select(self, transaction: Transaction, now_ms: int) -> bool:
-        """Tell whether a transactional id is among those asked for."""
+        """Tell whether a transactional id matches."""
         if self.producer_ids and transaction.producer_id not in self.producer_ids:
             return False
         if self.states is not None and transaction.state not in self.states:

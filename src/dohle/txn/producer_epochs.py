@@ -1,16 +1,16 @@
-"""InitProducerId with a transactional id: who the producer is from now on.
+"""InitProducerId with a transactional id: the producer's new identity.
 
 Rules
-- A transaction that is open is aborted first, with an epoch that fences its producer; the client
-  is told 51 until that is complete, and asks again.
-- A producer that says who it was (v3+, KIP-360) gets the next epoch if it is still the newest, is
-  given the same answer if it asks again, and is fenced otherwise. Where a transaction is open it
-  must be that transaction's producer; Kafka only looks at the id there, so that a delayed request
-  could abort the transaction of a newer incarnation.
-- When the epochs of a producer id are used up, it is replaced by another id.
-- A producer may ask for an open transaction to be kept (KIP-939): then it stays open, under the
-  identity that has written it, and the new incarnation gets one that can do nothing but end it.
-  That may be repeated: each time whoever came before is fenced.
+- An open transaction is aborted first, with an epoch that fences its producer; the client gets 51
+  until that is complete, and retries.
+- A producer that sends its identity (v3+, KIP-360) gets the next epoch if it is still the newest,
+  gets the same answer if it asks again, and is fenced otherwise. If a transaction is open, it must
+  be that transaction's producer; Kafka only compares the id there, so that a delayed request could
+  abort the transaction of a newer incarnation.
+- When the epochs of a producer id are used up, the producer gets another id.
+- A producer may ask to keep an open transaction (KIP-939): then it stays open, under the identity
+  that has written it, and the new incarnation gets an identity that can only end it. That may be
+  repeated: each time the previous incarnation is fenced.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def new_transactional_id(
     now_ms: int,
     new_producer_id: ProducerId | None,
 ) -> Transaction:
-    """Begin with a transactional id that is not known: never used, or not for long."""
+    """Start with a transactional id that is unknown: never used, or expired."""
     if new_producer_id is None:
         raise ProducerIdNeeded(transactional_id)
     return Transaction(
@@ -57,7 +57,7 @@ def next_incarnation(
     now_ms: int,
     new_producer_id: ProducerId | None,
 ) -> Transaction | None:
-    """Return what becomes of an id that a producer wants; None if its transaction is open."""
+    """Return the id's new state for a producer; None if its transaction is open."""
     if transaction.state.is_decided:
         raise concurrent(transaction.transactional_id)
     if transaction.state is TransactionState.ONGOING:
@@ -87,7 +87,7 @@ def kept_transaction(
     *,
     is_two_phase: bool,
 ) -> Transaction:
-    """Return an open transaction as it is when a new incarnation keeps it."""
+    """Return an open transaction as kept for a new incarnation."""
     if expected not in (None, transaction.client):
         raise fenced(transaction.transactional_id)
     producer_id, epoch = transaction.client
@@ -99,7 +99,7 @@ def kept_transaction(
         transaction,
         next_producer_id=producer_id,
         next_producer_epoch=epoch + 1,
-        # What was promised to the one who began it is not taken back.
+        # The timeout that its producer was granted is not shortened.
         timeout_ms=NO_TIMEOUT_MS if is_two_phase else transaction.timeout_ms,
         last_update_ms=transaction.updated_ms(now_ms),
     )
@@ -110,7 +110,7 @@ def _next_producer(
     expected: ProducerIdAndEpoch | None,
     new_producer_id: ProducerId | None,
 ) -> tuple[ProducerIdAndEpoch, ProducerId]:
-    """Return who the producer is now, and the id of the one who may ask that again."""
+    """Return the producer's new identity, and the previous id if that may ask again."""
     producer_id, epoch = transaction.producer
     previous_producer_id = NO_PRODUCER_ID if expected is None else expected.producer_id
     if expected not in (None, transaction.producer):
@@ -118,7 +118,7 @@ def _next_producer(
             raise fenced(transaction.transactional_id)
         if epoch < EPOCH_MAX:
             return transaction.producer, previous_producer_id
-        # Its transaction timed out at its last epoch; the one that fenced it is nobody's to use.
+        # Its transaction timed out at its last epoch; no producer may use the epoch that fenced it.
     if not transaction.is_epoch_exhausted:
         return ProducerIdAndEpoch(producer_id, epoch + 1), previous_producer_id
     if new_producer_id is None:
@@ -128,7 +128,7 @@ def _next_producer(
 
 def fencing_abort(transaction: Transaction, now_ms: int, transaction_version: int) -> Transaction:
     """Abort an open transaction with an epoch that its producer does not have."""
-    # A client is never given the highest epoch, but a log may tell otherwise.
+    # A client never gets the highest epoch, but a log may contain it.
     can_bump = transaction.producer_epoch < EPOCH_MAX
     fenced_out = replace(
         transaction,
@@ -140,6 +140,6 @@ def fencing_abort(transaction: Transaction, now_ms: int, transaction_version: in
     )
     if not transaction.is_kept:
         return replace(fenced_out, next_producer_id=NO_PRODUCER_ID)
-    # Who was to end it is fenced as well.
+    # The incarnation that was to end it is fenced as well.
     epoch = min(transaction.next_producer_epoch + 1, EPOCH_MAX)
     return replace(fenced_out, next_producer_epoch=epoch)

@@ -1,4 +1,4 @@
-"""The broker's settings that the transaction coordinator works by, under Kafka's names."""
+"""The broker settings of the transaction coordinator, under Kafka's names."""
 
 from __future__ import annotations
 

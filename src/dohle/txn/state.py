@@ -9,8 +9,8 @@
       └─ (TV2) ─────────► PrepareAbort ──► CompleteAbort ─────┘
 
 ``Prepare*`` is the decision: it never changes, and ends in the ``Complete*`` of the same name when
-every partition of the transaction has its marker. With TV2 (KIP-890) an abort may also begin where
-no transaction does, since a producer may not know whether one was begun for it.
+every partition of the transaction has its marker. With TV2 (KIP-890) an abort is also possible
+without an open transaction, since a producer may not know whether one was started for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TransactionState(IntEnum):
     PREPARE_ABORT = 3
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
-    #: Kafka has these two in memory only, but knows their names as filters.
+    #: In Kafka these two exist in memory only, but are accepted as filters.
     DEAD = 6
     PREPARE_EPOCH_FENCE = 7
 
@@ -38,7 +38,7 @@ class TransactionState(IntEnum):
 
     @property
     def is_decided(self) -> bool:
-        """Tell whether the outcome stands but is not everywhere yet."""
+        """Tell whether the outcome is decided but not yet in all partitions."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
@@ -52,12 +52,12 @@ class TransactionState(IntEnum):
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
 
-#: The states by the names that ListTransactions filters by.
+#: The states by their names in ListTransactions filters.
 STATES_BY_NAME = {state.shown: state for state in TransactionState}
 
 
 def prepared(*, is_commit: bool) -> TransactionState:
-    """Return the state that stands for a decision."""
+    """Return the state of a decision."""
     return TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
 
 

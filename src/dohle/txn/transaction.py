@@ -1,17 +1,18 @@
-"""What the coordinator knows of one transactional id: a value, as one record holds it.
+"""What the coordinator knows of one transactional id: a value, stored in one record.
 
 Rules
-- Nothing is known that the record does not tell: what a command decides and what a restart finds
-  in the log are the same value.
-- Producer epochs end at 32767. A producer is never given that one, so that it can still be fenced
-  with a higher epoch; when 32766 is used up, it gets a new producer id at epoch 0.
-- ``previous_producer_id`` is written only where the producer that had the epoch before may ask
-  again: when it had its epoch bumped (KIP-360), or got another id. Kafka keeps that in memory only
-  and fences such a producer after a fail-over.
+- Everything is in the record: what a command decides and what a restart finds in the log are the
+  same value.
+- Producer epochs end at 32767. A producer never gets that one, so that it can still be fenced with
+  a higher epoch; when 32766 is used up, it gets a new producer id at epoch 0.
+- ``previous_producer_id`` is written only if the producer with the previous epoch may ask again:
+  when its epoch was bumped (KIP-360), or it got another id. Kafka keeps that in memory only and
+  fences such a producer after a fail-over.
 - A transaction may be kept for a new incarnation of its producer (KIP-939). Then there are two
-  identities: ``producer`` has written the records and its next epoch ends them; ``client`` alone
-  may say how. ``next_producer_epoch`` tells that it is so, and ``next_producer_id`` with it.
-- Version 0 of the record (``transaction.version`` 0) has no room for all that, nor for TV2.
+  identities: ``producer`` has written the records and its next epoch ends them; only ``client`` may
+  decide the outcome. ``next_producer_epoch``, and with it ``next_producer_id``, marks such a
+  transaction.
+- Version 0 of the record (``transaction.version`` 0) has no fields for that, nor for TV2.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from dohle.protocol.messages.records.transaction import (
 from dohle.protocol.record_framing import CoordinatorRecord
 from dohle.txn.state import TransactionState, completed
 
-#: The highest epoch there is; only the coordinator uses it, to fence a producer.
+#: The highest epoch; only the coordinator uses it, to fence a producer.
 EPOCH_MAX = 2**15 - 1
-#: The highest epoch that a producer is given.
+#: The highest epoch that a producer gets.
 LAST_EPOCH = EPOCH_MAX - 1
 NO_PRODUCER_EPOCH = -1
 NO_TIMESTAMP = -1
 #: From this transaction version on, a transaction's end bumps the producer's epoch (KIP-890).
 TV_2 = 2
-#: A transaction with this timeout never times out: its end is decided elsewhere.
+#: A transaction with this timeout never times out: an external coordinator decides its outcome.
 NO_TIMEOUT_MS = 2**31 - 1
 
 #: From this transaction version on, records are of version 1, which can be extended.
@@ -47,7 +48,7 @@ T = TypeVar("T", bound="Transaction")
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who a producer is: an incarnation, and with TV2 one transaction of it."""
+    """The identity of a producer: an incarnation, and with TV2 one transaction of it."""
 
     producer_id: ProducerId
     producer_epoch: int
@@ -57,7 +58,7 @@ NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class Incarnation(NamedTuple):
-    """The answer to InitProducerId: who the producer is, and whose transaction it is to end."""
+    """The answer to InitProducerId: the producer's identity, and that of the transaction to end."""
 
     producer: ProducerIdAndEpoch
     ongoing: ProducerIdAndEpoch = NO_PRODUCER
@@ -76,16 +77,16 @@ class Transaction:
     start_ms: int = NO_TIMESTAMP
     partitions: frozenset[TopicPartition] = frozenset()
     previous_producer_id: ProducerId = NO_PRODUCER_ID
-    #: Under which id the producer goes on, when the decided transaction is complete.
+    #: The producer's id once the decided transaction is complete.
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    #: And in which epoch, if the transaction is kept for it: else in the first one of the new id.
+    #: And its epoch, if the transaction is kept for it; else the first epoch of the new id.
     next_producer_epoch: int = NO_PRODUCER_EPOCH
-    #: By which protocol the newest transaction was begun or ended; 0 stands for 1 too.
+    #: The protocol by which the newest transaction was begun or ended; 0 stands for 1 too.
     client_transaction_version: int = 0
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
-        """Whose the newest transaction is."""
+        """The producer of the newest transaction."""
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
@@ -95,17 +96,17 @@ class Transaction:
 
     @property
     def client(self) -> ProducerIdAndEpoch:
-        """Who may use the transactional id."""
+        """The producer that may use the transactional id."""
         return self.next_producer if self.is_kept else self.producer
 
     @property
     def is_two_phase(self) -> bool:
-        """Tell whether its end is decided elsewhere, however long that takes (KIP-939)."""
+        """Tell whether an external coordinator decides its outcome, without a timeout (KIP-939)."""
         return self.timeout_ms == NO_TIMEOUT_MS
 
     @property
     def previous_producer(self) -> ProducerIdAndEpoch | None:
-        """Who the producer was before its epoch was bumped, if it may not know of that yet."""
+        """The producer's identity before its epoch was bumped, if it may not know of that yet."""
         if self.previous_producer_id not in (NO_PRODUCER_ID, self.producer_id):
             return ProducerIdAndEpoch(self.previous_producer_id, LAST_EPOCH)
         # That an end bumped the epoch follows from the version, which Kafka writes as well.
@@ -119,18 +120,18 @@ class Transaction:
 
     @property
     def next_producer(self) -> ProducerIdAndEpoch:
-        """Who the producer is when the decided transaction is complete."""
+        """The producer's identity once the decided transaction is complete."""
         if self.next_producer_id == NO_PRODUCER_ID:
             return self.producer
         return ProducerIdAndEpoch(self.next_producer_id, max(self.next_producer_epoch, 0))
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """Tell whether the producer needs another id, to be told from its former self."""
+        """Tell whether the producer has used up its epochs and needs another id."""
         return self.client.producer_epoch >= LAST_EPOCH
 
     def is_timed_out(self, now_ms: int) -> bool:
-        """Tell whether the transaction is open for longer than its producer allowed."""
+        """Tell whether the transaction has been open for longer than its timeout."""
         return (
             self.state is TransactionState.ONGOING
             and not self.is_two_phase
@@ -138,24 +139,24 @@ class Transaction:
         )
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Tell whether nobody has used the id for long, and nothing is left to do for it."""
+        """Tell whether the id has been unused for long, and nothing is left to do for it."""
         is_idle = self.state is TransactionState.EMPTY or self.state.is_complete
         return is_idle and self.last_update_ms <= now_ms - expiration_ms
 
-    # How it goes on. What is not named stays.
+    # State changes. Fields that are not named stay.
 
     def updated_ms(self, now_ms: int) -> int:
-        """Return the time of a change: it does not go back, though the clock may."""
+        """Return the time of a change: it never goes back, though the clock may."""
         return max(now_ms, self.last_update_ms)
 
     def decided_ms(self, now_ms: int) -> int:
-        """Return the time of a decision: no two of a transactional id have the same."""
+        """Return the time of a decision: no two decisions of a transactional id have the same."""
         return max(now_ms, self.last_update_ms + 1)
 
     def with_partitions(
         self, added: Collection[TopicPartition], now_ms: int, client_transaction_version: int
     ) -> Transaction:
-        """Begin a transaction, or add to the one that is open."""
+        """Start a transaction, or add to the one that is open."""
         return replace(
             self,
             state=TransactionState.ONGOING,
@@ -167,11 +168,11 @@ class Transaction:
         )
 
     def complete(self, now_ms: int) -> Transaction:
-        """Have the decided outcome in all partitions."""
+        """Return the transaction after all partitions have their marker."""
         if not self.state.is_decided:
             raise ValueError(f"{self.transactional_id} is in {self.state.shown}")
         producer = self.next_producer
-        # The decision over a kept transaction tells it; its own producer is long replaced.
+        # The decision over a kept transaction says so; its own producer was replaced long ago.
         previous_producer_id = self.previous_producer_id if self.is_kept else NO_PRODUCER_ID
         if not self.is_kept and producer.producer_id != self.producer_id:
             previous_producer_id = self.producer_id
@@ -187,7 +188,7 @@ class Transaction:
             last_update_ms=self.updated_ms(now_ms),
         )
 
-    # As a record
+    # Records
 
     def to_record(self, transaction_version: int) -> CoordinatorRecord:
         """Return the record of this value."""
@@ -220,7 +221,7 @@ class Transaction:
     def from_record(
         cls: type[T], transactional_id: TransactionalId, value: TransactionLogValue
     ) -> T:
-        """Read what a record tells."""
+        """Decode a record."""
         return cls(
             transactional_id=transactional_id,
             producer_id=ProducerId(value.producer_id),

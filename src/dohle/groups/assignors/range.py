@@ -1,9 +1,9 @@
 """The ``range`` assignor: each subscriber of a topic gets a contiguous range of its partitions.
 
-Every topic is divided among its subscribers in the same order of members. So where all members
-want the same topics and these have as many partitions, a member gets the same partition numbers
-of each (co-partitioning, which joins rely on). Static members come first, by instance id: a
-restarted one has another member id, but keeps its place and with it its partitions.
+Every topic is divided among its subscribers in the same order of members. So if all members
+subscribe to the same topics and these have the same number of partitions, a member gets the same
+partition numbers of each (co-partitioning, which joins rely on). Static members come first, by
+instance id: a restarted one has a new member id, but keeps its position and thus its partitions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dohle.groups.assignors.assignment import Assignment, Members, PartitionCoun
 
 
 def assign_ranges(members: Members, partition_counts: PartitionCounts) -> dict[str, Assignment]:
-    """Divide each topic into ranges whose lengths differ by one at most, the longer ones first."""
+    """Divide each topic into ranges whose lengths differ by at most one, the longer ones first."""
     subscribers: dict[Uuid, list[str]] = {}
     for member_id in sorted(members, key=lambda member_id: _place(members, member_id)):
         for topic_id in members[member_id].subscribed_topic_ids:

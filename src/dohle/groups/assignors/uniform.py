@@ -1,9 +1,9 @@
-"""The ``uniform`` assignor: as even as possible, and moving as little as possible for that.
+"""The ``uniform`` assignor: as even as possible, with as few moves as possible.
 
-Balance goes before stickiness. Members with the same subscription end up with numbers of
-partitions that differ by one at most, and only what is above a member's share is taken from it.
-Members with different subscriptions cannot always be that even; there, each topic is levelled
-among its subscribers until no single move makes the numbers more even.
+Balance takes precedence over stickiness. Members with the same subscription end up with numbers of
+partitions that differ by at most one, and a member loses only what exceeds its share. Members with
+different subscriptions cannot always be that even; there, each topic is balanced among its
+subscribers until no single move makes the numbers more even.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from dohle.groups.assignors.assignment import (
     partition_count,
 )
 
-#: Levelling one topic can unlevel another where subscriptions overlap. Each round about halves
-#: what is left, so this is far more than is needed to come close; it bounds the time.
+#: Balancing one topic can unbalance another if subscriptions overlap. Each round about halves the
+#: imbalance, so this is far more than is needed to come close; it bounds the time.
 _LEVELLING_ROUNDS_MAX = 16
 
 _UNOWNED = -1
 
 
 def assign_uniformly(members: Members, partition_counts: PartitionCounts) -> dict[str, Assignment]:
-    """Give every member about as many partitions, and as many as can be of those it had."""
+    """Give members equal numbers of partitions, as many as possible of those they had."""
     if is_homogeneous(members):
         return _assign_homogeneous(members, partition_counts)
     return _HeterogeneousAssignment(members, partition_counts).assign()
@@ -38,7 +38,7 @@ def assign_uniformly(members: Members, partition_counts: PartitionCounts) -> dic
 def _assign_homogeneous(
     members: Members, partition_counts: PartitionCounts
 ) -> dict[str, Assignment]:
-    """Each member keeps up to its share; what is free then fills those who are below theirs."""
+    """Each member keeps up to its share; then free partitions go to members below their share."""
     if not members:
         return {}
     member_ids = sorted(members)
@@ -63,11 +63,11 @@ def share_out(
     free: Mapping[Uuid, Iterable[int]],
     partitions: int,
 ) -> dict[str, Assignment]:
-    """Even out what members with the same subscription have; return those who get or lose any.
+    """Balance members with the same subscription; return those who gain or lose partitions.
 
-    They are given in the order of their ids. What they keep is valid, and nobody else's; ``free``
-    is the rest of all ``partitions``, with the topics in their order. Of members that need no
-    change nothing is looked at but their size: there may be thousands, and one more has come.
+    They are given in the order of their ids. What they keep is valid and owned by nobody else;
+    ``free`` is the rest of all ``partitions``, with the topics in order. For members that need no
+    change only the size is examined: there may be thousands, and just one has joined.
     """
     quota, extra = divmod(partitions, len(member_ids))
     changed: dict[str, Assignment] = {}
@@ -79,7 +79,7 @@ def share_out(
             for topic_id, parts in kept[member_id].items():
                 left[topic_id] |= parts - keeps.get(topic_id, frozenset())
     below = [id_ for id_ in member_ids if sizes[id_] <= quota]
-    # Whoever is above the quota has had its extra partition counted.
+    # For members above the quota, the extra partition is already counted.
     extra = max(0, extra - (len(member_ids) - len(below)))
     unassigned = iter([(topic_id, index) for topic_id in left for index in sorted(left[topic_id])])
     takers = [(id_, quota + 1) for id_ in below[:extra]]
@@ -91,7 +91,7 @@ def share_out(
 
 
 def _still_valid(assigned: Assignment, free: Mapping[Uuid, set[int]]) -> Assignment:
-    """Leave out what is not subscribed to, does not exist, or was kept by somebody else."""
+    """Leave out partitions that are not subscribed to, do not exist, or have another owner."""
     if all(topic_id in free and parts <= free[topic_id] for topic_id, parts in assigned.items()):
         return assigned
     both = {
@@ -101,7 +101,7 @@ def _still_valid(assigned: Assignment, free: Mapping[Uuid, set[int]]) -> Assignm
 
 
 def _first(assigned: Assignment, count: int) -> Assignment:
-    """Keep so many partitions, of whole topics where that is possible."""
+    """Keep this many partitions, of whole topics if possible."""
     first: dict[Uuid, frozenset[int]] = {}
     for topic_id in sorted(assigned):
         if count == 0:
@@ -125,10 +125,10 @@ def _with(assigned: Assignment, added: Sequence[tuple[Uuid, int]]) -> Assignment
 
 
 class _HeterogeneousAssignment:
-    """One assignment of a group whose members want different topics.
+    """The assignment of a group whose members subscribe to different topics.
 
-    Members are numbered in the order of their ids. A number's place in a heap is found from one
-    integer, ``size * len(members) + number``: of equally loaded members, the first one.
+    Members are numbered in the order of their ids. A heap entry is one integer, ``size *
+    len(members) + number``: among equally loaded members the first one wins.
     """
 
     def __init__(self, members: Members, partition_counts: PartitionCounts) -> None:
@@ -146,7 +146,7 @@ class _HeterogeneousAssignment:
         }
 
     def assign(self) -> dict[str, Assignment]:
-        """Keep what can be kept, give away what is free, then level."""
+        """Keep what can be kept, hand out what is free, then balance."""
         self._keep()
         # Topics with few subscribers for many partitions leave the least choice: they go first.
         topic_ids = sorted(self._owners, key=self._urgency)
@@ -175,7 +175,7 @@ class _HeterogeneousAssignment:
                         self._sizes[number] += 1
 
     def _give_away(self, topic_id: Uuid) -> None:
-        """Give each partition that has no owner to the subscriber with the fewest partitions."""
+        """Give each partition without an owner to the subscriber with the fewest partitions."""
         owners = self._owners[topic_id]
         if _UNOWNED not in owners:
             return
@@ -192,8 +192,9 @@ class _HeterogeneousAssignment:
     def _level(self, topic_id: Uuid) -> int:
         """Move partitions from subscribers with the most to those with the fewest.
 
-        Neither heap needs to hear of the other's changes: who gave away has at least as many as
-        who took, so it would take, or the other give, only when they differ by one at most.
+        The heaps need not be told of each other's changes: a member that gave one away still has at
+        least as many as the one that took it, so their roles could only swap once they differ by at
+        most one.
         """
         subscribers, sizes, width = self._subscribers[topic_id], self._sizes, len(self._sizes)
         subscriber_sizes = [sizes[number] for number in subscribers]

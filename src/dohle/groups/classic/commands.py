@@ -1,12 +1,12 @@
 """The classic groups of a shard: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-A group that follows the consumer protocol (KIP-848) may have members that still speak the classic
-one: their requests go on to the consumer groups. An empty consumer group becomes a classic one when
-somebody joins it that way.
+A group of the consumer protocol (KIP-848) may have members that still use the classic one: their
+requests are passed on to the consumer groups. An empty consumer group becomes a classic one when a
+member joins it with JoinGroup.
 
-A group is known from its record on: a command that makes one keeps it aside until the record is
-replayed. While the shard runs, the record of a group that is there makes it Stable and gives its
-members what they were assigned; when the shard is loaded, the record is all there is.
+A group exists once its record is replayed: a command that creates one keeps it aside until then.
+While the shard runs, the record of an existing group makes it Stable and gives its members their
+assignments; while the shard loads, the record is the only source.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COMMITS_COUNT = frozenset({ClassicState.STABLE, ClassicState.PREPARING_REBALANC
 
 
 class ClassicGroups:
-    """See the module."""
+    """Executes the commands of classic groups; see the module."""
 
     RECORD_TYPES = frozenset({GroupMetadataKey.RECORD_TYPE})
 
@@ -51,14 +51,15 @@ class ClassicGroups:
         self._joins = Joins(context, self._rebalances)
         self._syncs = Syncs(self._rebalances)
         self._leaves = Leaves(self._rebalances)
-        # Groups whose record has not been replayed, and why they are to rebalance then.
+        # Groups whose record has not been replayed yet, and the reason why they will then
+        # rebalance.
         self._coming: dict[str, tuple[ClassicGroup, str | None]] = {}
         self._is_loaded = False
 
     # Commands.
 
     def join_group(self, request: JoinGroupRequest, ticket: Ticket, caller: Caller) -> Effects:
-        """Let a member join; it is answered when the rebalance is through."""
+        """Let a member join; it is answered when the rebalance is complete."""
         settings = self._context.settings()
         lowest, highest = (
             settings.group_min_session_timeout_ms,
@@ -79,7 +80,7 @@ class ClassicGroups:
         return self._join_new_group(group, request, ticket, caller)
 
     def sync_group(self, request: SyncGroupRequest, ticket: Ticket) -> Effects:
-        """Tell a member its assignment, now or when the leader has sent it."""
+        """Return a member's assignment, now or when the leader has sent it."""
         group = self._group(request.group_id)
         if group.is_empty:
             raise _unknown_group(request.group_id)
@@ -88,7 +89,7 @@ class ClassicGroups:
         return self.consumer.classic_sync(request, ticket)
 
     def heartbeat(self, request: HeartbeatRequest, ticket: Ticket) -> Effects:
-        """Keep a member's session, and tell it of a rebalance."""
+        """Extend a member's session, and tell it about a rebalance."""
         group = self._group(request.group_id)
         if not isinstance(group, ClassicGroup):
             return self.consumer.classic_heartbeat(request, ticket)
@@ -115,10 +116,10 @@ class ClassicGroups:
         ]
         return effects
 
-    # What the other parts need.
+    # Used by the other parts.
 
     def get_or_create(self, group_id: str) -> ClassicGroup:
-        """Return a group for offsets that are committed without members, if need be a new one."""
+        """Return the group for offsets that are committed without members; create it if need be."""
         group = self._context.groups.get(group_id)
         if group is None:
             group = self._context.groups[group_id] = self.new_group(group_id)
@@ -129,19 +130,19 @@ class ClassicGroups:
         return group
 
     def keep_session(self, group: ClassicGroup, member_id: str) -> None:
-        """Take a commit of offsets for a heartbeat."""
+        """Treat an offset commit as a heartbeat."""
         member = group.members.get(member_id)
         if member is not None and group.state in _COMMITS_COUNT:
             self._rebalances.keep_session(group, member)
 
     def new_group(self, group_id: str) -> ClassicGroup:
-        """Return an Empty group that nobody knows of yet."""
+        """Return a new Empty group that is not registered yet."""
         return ClassicGroup(group_id, self._context.clock.now_ms())
 
     def adopt(self, group: ClassicGroup, *, rebalance_reason: str | None) -> CoordinatorRecord:
         """Return the record with which a Stable group takes its place (a downgrade).
 
-        With a reason it begins a rebalance then.
+        With a reason it then starts a rebalance.
         """
         self._coming[group.group_id] = (group, rebalance_reason)
         return group_record(
@@ -149,7 +150,7 @@ class ClassicGroups:
         )
 
     def forget_adopted(self, group_id: str) -> None:
-        """Let go of a group whose record the log has refused."""
+        """Drop a group whose record the log has refused."""
         coming = self._coming.pop(group_id, None)
         if coming is not None:
             self._rebalances.cancel_timers(coming[0])
@@ -157,7 +158,7 @@ class ClassicGroups:
     # The log and the clock.
 
     def replay(self, record: CoordinatorRecord, producer: TransactionalProducer | None) -> None:
-        """Take in the record of a group, or that it is no more."""
+        """Apply the record of a group, or its tombstone."""
         key, value = record.key, record.value
         if not isinstance(key, GroupMetadataKey):
             raise TypeError(f"{type(key).__name__} is not of a classic group")
@@ -175,7 +176,7 @@ class ClassicGroups:
             self._context.groups[key.group] = group_of(key.group, value)
 
     def on_loaded(self) -> Effects:
-        """Give every member a session; a group that has grown too large has to rebalance."""
+        """Start a session for every member; a group above the maximum size rebalances."""
         self._is_loaded = True
         effects = Effects()
         size_max = self._context.settings().group_max_size
@@ -190,7 +191,7 @@ class ClassicGroups:
         return effects
 
     def on_timer(self, key: TimerKey) -> Effects:
-        """Do what is due for a group or a member."""
+        """Handle an expired timer of a group or a member."""
         group = self._context.groups.get(key.group_id)
         if not isinstance(group, ClassicGroup):
             return Effects()
@@ -205,7 +206,7 @@ class ClassicGroups:
     def _join_new_group(
         self, former: Group | None, request: JoinGroupRequest, ticket: Ticket, caller: Caller
     ) -> Effects:
-        """Make a group, in place of an empty consumer group if there is one."""
+        """Create a group, in place of an empty consumer group if there is one."""
         group = self.new_group(request.group_id)
         effects = self._joins.join(group, request, ticket, caller)
         if former is not None:
@@ -227,7 +228,7 @@ class ClassicGroups:
         for member in group.members.values():
             self._rebalances.keep_session(group, member)
         if rebalance_reason is not None:
-            # Nobody waits in it yet, so that there is nothing to reply or to write.
+            # Nobody waits in it yet, so there is nothing to answer or to write.
             self._rebalances.prepare(group, rebalance_reason)
 
     def _delete(self, group: ClassicGroup) -> None:
@@ -237,7 +238,7 @@ class ClassicGroups:
 
 
 def _take_over(group: ClassicGroup, value: GroupMetadataValue) -> None:
-    """Let a running group be as its record says, which was written for it just now."""
+    """Bring a running group to the state of the record that was just written for it."""
     for described in value.members:
         group.members[described.member_id].assignment = described.assignment
     if group.state is ClassicState.COMPLETING_REBALANCE:

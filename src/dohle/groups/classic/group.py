@@ -1,13 +1,13 @@
-"""A classic group: its members, the protocol they agree on, and where its rebalance stands.
+"""A classic group: its members, the protocol they agree on, and the state of its rebalance.
 
-    Empty --join--> PreparingRebalance --all rejoined, or time is up--> CompletingRebalance
+    Empty --join--> PreparingRebalance --all rejoined, or timeout--> CompletingRebalance
     CompletingRebalance --the leader's assignment is written--> Stable
-    CompletingRebalance, Stable --a member comes, goes or changes--> PreparingRebalance
-    PreparingRebalance --nobody is left--> Empty        any --deleted--> Dead
+    CompletingRebalance, Stable --a member joins, leaves or changes--> PreparingRebalance
+    PreparingRebalance --no member is left--> Empty        any --deleted--> Dead
 
-What a record holds (the generation with its members and assignments) survives a restart; who waits
-for what does not. A group that only has committed offsets (a simple group) is one without a
-protocol type, in the state Empty, of which no record tells.
+What the record holds (the generation with its members and assignments) survives a restart; pending
+requests do not. A group that only has committed offsets (a simple group) has no protocol type, is
+in the state Empty, and has no record.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _PREDECESSORS = {
 
 
 class ClassicGroup:
-    """See the module. Nothing here sets timers: that is for who runs the rebalances."""
+    """See the module. Nothing here sets timers: that is up to :class:`Rebalances`."""
 
     type = GroupType.CLASSIC
 
@@ -63,32 +63,32 @@ class ClassicGroup:
         self.group_id = group_id
         self.state = ClassicState.EMPTY
         self.previous_state = ClassicState.DEAD
-        #: Since when it is in its state, by the wall clock; None if its record does not say.
+        #: The wall-clock time at which it entered its state; None if its record does not say.
         self.state_since_ms: int | None = now_ms
         self.generation = 0
         self.protocol_type = ""
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        #: In the order in which they came.
+        #: In the order in which they joined.
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
-        #: Have been given an id and are expected to join with it (KIP-394).
+        #: Members that were given an id and are expected to join with it (KIP-394).
         self.pending_joins: set[str] = set()
-        #: Have been told of the generation and have not sent SyncGroup since.
+        #: Members that were told the generation and have not sent SyncGroup since.
         self.pending_syncs: set[str] = set()
-        #: What all members want together; None if that is not known.
+        #: The topics that all members together subscribe to; None if not known.
         self.subscribed_topics: frozenset[str] | None = None
-        #: Of the first rebalance: whether somebody came since it was last put off, and how long it
-        #: was and still may be put off.
+        #: For the first rebalance: whether a member joined since it was last delayed, how long it
+        #: was delayed, and how long it still may be.
         self.has_new_member = False
         self.initial_delay_ms: int | None = None
         self.initial_delay_left_ms = 0
-        #: Why it rebalanced last.
+        #: The reason for the last rebalance.
         self.rebalance_reason = ""
         self._protocol_counts: Counter[str] = Counter()
         self._awaiting_join_count = 0
 
-    # What Group asks.
+    # The protocol of ``Group``.
 
     @property
     def state_name(self) -> str:
@@ -102,7 +102,7 @@ class ClassicGroup:
 
     @property
     def empty_since_ms(self) -> int | None:
-        """When it lost its last member."""
+        """When the last member left."""
         return self.state_since_ms if self.is_empty and self.uses_group_management else None
 
     @property
@@ -116,7 +116,7 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Tell whether a member wants the topic; True where that is not known."""
+        """Tell whether a member subscribes to the topic; True if that is not known."""
         if self.subscribed_topics is None:
             return not self.is_empty
         return topic in self.subscribed_topics
@@ -130,7 +130,7 @@ class ClassicGroup:
         is_transactional: bool,
         version: int,
     ) -> None:
-        """Refuse a commit of somebody who is not, or no longer, a member."""
+        """Refuse a commit from someone who is not, or no longer, a member."""
         generation = generation_id_or_member_epoch
         if generation < 0 and self.is_empty:
             return
@@ -148,20 +148,20 @@ class ClassicGroup:
             )
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Refuse nothing: whoever asks may see a classic group's offsets."""
+        """Allow every fetch: anyone may see a classic group's offsets."""
 
     def validate_offset_delete(self) -> None:
-        """Refuse the deletion of offsets while members may be using them unknown to us."""
+        """Refuse to delete offsets that members may be using without our knowledge."""
         if not self.is_empty and not self.uses_consumer_protocol:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} has members")
 
     def validate_delete_group(self) -> None:
-        """Refuse the deletion of a group that has members."""
+        """Refuse to delete a group that has members."""
         if not self.is_empty:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} has members")
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """Return what deletes the group from the log."""
+        """Return the records that delete the group."""
         return [CoordinatorRecord(GroupMetadataKey(group=self.group_id))]
 
     # Members.
@@ -173,16 +173,16 @@ class ClassicGroup:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Tell whether nobody is missing from a rebalance."""
+        """Tell whether all members have rejoined."""
         return self._awaiting_join_count == len(self.members) and not self.pending_joins
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long a rebalance waits: as long as its slowest member asks for."""
+        """How long a rebalance waits: the longest timeout of its members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> None:
-        """Refuse who is not a member, or whose place another process has taken."""
+        """Refuse anyone who is not a member, or whose instance id another process has taken."""
         if group_instance_id is not None:
             current = self.static_members.get(group_instance_id)
             if current is not None and current != member_id:
@@ -202,7 +202,7 @@ class ClassicGroup:
             )
 
     def validate_generation(self, generation: int) -> None:
-        """Refuse who speaks of another generation."""
+        """Refuse a request of another generation."""
         if generation != self.generation:
             raise KafkaError(
                 ErrorCode.ILLEGAL_GENERATION,
@@ -210,7 +210,7 @@ class ClassicGroup:
             )
 
     def supports_protocols(self, protocol_type: str, protocols: Collection[Protocol]) -> bool:
-        """Tell whether a member that offers this has one protocol in common with all others."""
+        """Tell whether a member that offers these shares a protocol with all other members."""
         if self.is_empty:
             return bool(protocol_type) and bool(protocols)
         return protocol_type == self.protocol_type and any(
@@ -218,7 +218,7 @@ class ClassicGroup:
         )
 
     def add(self, member: ClassicMember) -> None:
-        """Take a member in; its tickets are set already."""
+        """Add a member, whose tickets are already set."""
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
         if not self.members:
@@ -231,7 +231,7 @@ class ClassicGroup:
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> list[Reply]:
-        """Let a member go, or one that is pending; what it waits for is answered."""
+        """Remove a member or a pending one, and answer its waiting requests."""
         replies: list[Reply] = []
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -253,7 +253,7 @@ class ClassicGroup:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Take over what a member tells when it joins again."""
+        """Apply what a member sends when it joins again."""
         self._count_protocols(member, -1)
         member.protocols = protocols
         self._count_protocols(member, 1)
@@ -261,7 +261,7 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
 
     def replace_static_member(self, old_id: str, new_id: str) -> list[Reply]:
-        """Give a static member's place to a process that joins anew; the old one is told."""
+        """Give a static member's place to a process with a new id; the old one is fenced."""
         member = self.members.pop(old_id)
         fenced = ErrorCode.FENCED_INSTANCE_ID
         replies = self.answer_join(member, JoinGroupResponse(member_id=old_id, error_code=fenced))
@@ -278,10 +278,10 @@ class ClassicGroup:
             self.pending_syncs.add(new_id)
         return replies
 
-    # Who waits.
+    # Waiting requests.
 
     def await_join(self, member: ClassicMember, ticket: Ticket) -> list[Reply]:
-        """Let a member wait for the rebalance; a request that it sent before is answered."""
+        """Let a member wait for the rebalance; an earlier waiting request of it is answered."""
         replies = self.answer_join(
             member, JoinGroupResponse(member_id=member.member_id, error_code=_REBALANCING)
         )
@@ -290,13 +290,13 @@ class ClassicGroup:
         return replies
 
     def await_sync(self, member: ClassicMember, ticket: Ticket) -> list[Reply]:
-        """Let a member wait for its assignment; a request that it sent before is answered."""
+        """Let a member wait for its assignment; an earlier waiting request of it is answered."""
         replies = self.answer_sync(member, SyncGroupResponse(error_code=_REBALANCING))
         member.sync_ticket = ticket
         return replies
 
     def answer_join(self, member: ClassicMember, response: JoinGroupResponse) -> list[Reply]:
-        """Answer the JoinGroup that a member waits for, if it does."""
+        """Answer a member's waiting JoinGroup, if there is one."""
         ticket, member.join_ticket = member.join_ticket, None
         if ticket is None:
             return []
@@ -304,12 +304,12 @@ class ClassicGroup:
         return [Reply(ticket, response)]
 
     def answer_sync(self, member: ClassicMember, response: SyncGroupResponse) -> list[Reply]:
-        """Answer the SyncGroup that a member waits for, if it does."""
+        """Answer a member's waiting SyncGroup, if there is one."""
         ticket, member.sync_ticket = member.sync_ticket, None
         return [] if ticket is None else [Reply(ticket, response)]
 
     def answer_all(self, code: ErrorCode) -> list[Reply]:
-        """Answer everybody who waits with an error."""
+        """Answer all waiting requests with an error."""
         replies: list[Reply] = []
         for member in self.members.values():
             replies += self.answer_join(
@@ -322,7 +322,7 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        """Tell whether a rebalance may begin."""
+        """Tell whether a rebalance may start."""
         return self.state in _PREDECESSORS[ClassicState.PREPARING_REBALANCE]
 
     def move_to(self, state: ClassicState, now_ms: int | None) -> None:
@@ -333,7 +333,7 @@ class ClassicGroup:
         self.state_since_ms = now_ms
 
     def elect_joined_leader(self) -> bool:
-        """Let a member lead that has rejoined: the leader, if it has. False if nobody has."""
+        """Make a rejoined member the leader, preferably the current one; False if there is none."""
         leader = self.members.get(self.leader_id) if self.leader_id is not None else None
         if leader is not None and leader.is_awaiting_join:
             return True
@@ -344,14 +344,14 @@ class ClassicGroup:
         return False
 
     def select_protocol(self) -> str:
-        """Return the protocol that most members like best, of those that all of them know."""
+        """Return the protocol most members prefer, among those that all of them support."""
         count = len(self.members)
         candidates = {name for name, known in self._protocol_counts.items() if known == count}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=votes.__getitem__)
 
     def begin_generation(self, now_ms: int) -> None:
-        """Go on to the next generation, of the members that are there."""
+        """Start the next generation with the current members."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.compute_subscribed_topics()
@@ -361,13 +361,13 @@ class ClassicGroup:
         )
 
     def stabilize(self) -> None:
-        """Be Stable with the members that were added, who have their assignments."""
+        """Become Stable with the added members, who have their assignments."""
         self.protocol_name = self.select_protocol()
         self.compute_subscribed_topics()
         self.state = ClassicState.STABLE
 
     def compute_subscribed_topics(self) -> None:
-        """Find out what the members want together, if they are consumers and can be read."""
+        """Compute the topics of all members, if they are consumers with readable subscriptions."""
         self.subscribed_topics = None
         if not self.uses_consumer_protocol:
             return
@@ -380,7 +380,7 @@ class ClassicGroup:
         self.subscribed_topics = frozenset(topics)
 
     def member_list(self) -> tuple[JoinGroupResponseMember, ...]:
-        """Return what the leader has to know of the members."""
+        """Return what the leader needs to know about the members."""
         return tuple(
             JoinGroupResponseMember(
                 member_id=member.member_id,
@@ -393,7 +393,7 @@ class ClassicGroup:
     def join_response(
         self, member_id: str, *, leader_id: str | None = None, skip_assignment: bool = False
     ) -> JoinGroupResponse:
-        """Tell a member of the generation; only the leader gets to know the others."""
+        """Return the JoinGroup response for a member; only the leader's lists the other members."""
         leader_id = leader_id or self.leader_id or ""
         return JoinGroupResponse(
             generation_id=self.generation,

@@ -1,15 +1,15 @@
 """JoinGroup (11) to a classic group.
 
-- Without a member id, from v4 on: 79 with an id that is expected to join within the session
-  timeout (KIP-394). Before v4, and for static members, it joins at once.
+- Without a member id, from v4 on: 79 with an id that must join within the session timeout
+  (KIP-394). Before v4, and for static members, it joins at once.
 - A static member without a member id takes the place of the one with its instance id, which is
-  fenced (82 for whatever it waits for). In a Stable group whose protocol stays the same nobody is
-  bothered: the group is written with the new id. The answer to v9+ tells the leader to assign
-  nothing (KIP-814); to older versions it names the old leader, so that nobody assigns.
-- A group that is full lets nobody in: 81. When ``group.max.size`` shrank, those who rejoin last
-  have to go.
-- A member that joins again: the leader of a Stable group, and whoever has changed what it offers,
-  bring about a rebalance; the others are told of the generation that is.
+  fenced (82 for its waiting requests). In a Stable group whose protocol stays the same there is no
+  rebalance: the group is written with the new id. The response in v9+ tells the leader to skip the
+  assignment (KIP-814); in older versions it names the old leader, so that nobody assigns.
+- A full group lets nobody in: 81. If ``group.max.size`` was lowered, those who rejoin last are
+  refused.
+- A member that joins again: the leader of a Stable group, and a member whose protocols have
+  changed, cause a rebalance; others are told the current generation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MEMBER_ID_BYTES_MAX = 32_767
 
 
 class Joins:
-    """Lets members into classic groups."""
+    """Lets members join classic groups."""
 
     def __init__(self, context: GroupContext, rebalances: Rebalances) -> None:
         self._context = context
@@ -72,7 +72,7 @@ class Joins:
     def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
         """Tell whether a member may join.
 
-        While the group rebalances those who have rejoined count: it may be larger than it should.
+        During a rebalance only those who have rejoined count: the group may be larger than allowed.
         """
         size_max = self._context.settings().group_max_size
         member = group.members.get(member_id)
@@ -172,7 +172,7 @@ class Joins:
         member = group.members[new_id]
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         after = (offered, request.rebalance_timeout_ms, request.session_timeout_ms)
-        # Its session begins with the timeout it had, as in Kafka; it is answered soon.
+        # Its session starts with the old timeout, as in Kafka; it is answered soon.
         self._rebalances.keep_session(group, member)
         group.update(member, *after)
         if group.state is not ClassicState.STABLE or group.select_protocol() != group.protocol_name:

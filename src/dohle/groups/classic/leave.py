@@ -1,8 +1,9 @@
 """LeaveGroup (13) to a classic group.
 
-A request names many members from v3 on, each by its member id, its instance id, or both; with the
-instance id alone an administrator removes a static member. Every member has its own answer, except
-in v0-2, where the answer is the one member's. A member that leaves while it waits is told 25.
+From v3 on a request names many members, each by its member id, its instance id, or both; with the
+instance id alone an administrator removes a static member. Every member gets its own error, except
+in v0-2, where the response has the error of the single member. A member that leaves while a request
+of it is waiting gets 25 for that request.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _BATCHED = 3
 
 
 def members_leaving(request: LeaveGroupRequest, version: int) -> LeaveGroupRequest:
-    """Return a request of any version as one that names its members."""
+    """Convert a request of any version to one that lists its members."""
     if version >= _BATCHED:
         return request
     return request.replace(members=(MemberIdentity(member_id=request.member_id),))
 
 
 def leave_response(response: LeaveGroupResponse, version: int) -> LeaveGroupResponse:
-    """Return the answer as the version has it: before v3 the member's error is the answer's."""
+    """Return the response for the version: before v3 the member's error is the response's."""
     if version >= _BATCHED:
         return response
     codes = [response.error_code, *(member.error_code for member in response.members)]
@@ -43,7 +44,7 @@ class Leaves:
         self._rebalances = rebalances
 
     def leave(self, group: ClassicGroup, request: LeaveGroupRequest, ticket: Ticket) -> Effects:
-        """Let members leave; the others rebalance."""
+        """Remove members; the others rebalance."""
         effects = Effects()
         answers = []
         left: list[str] = []

@@ -1,17 +1,17 @@
 """How a classic group rebalances, and the deadlines of its members.
 
-- A rebalance waits until everybody has rejoined and nobody with a fresh id is still to come, at
+- A rebalance waits until all members have rejoined and no member with a fresh id is missing, at
   most for the longest rebalance timeout of the members. Then dynamic members that did not rejoin
-  are let go; static ones stay. If nobody at all has rejoined it waits as long again.
+  are removed; static ones stay. If no member at all has rejoined, it waits once more.
 - The first rebalance of an Empty group waits for ``group.initial.rebalance.delay.ms``, so that a
-  group that is started together is assigned once. Somebody who comes meanwhile prolongs that, in
-  all to the rebalance timeout.
-- Then every member has the rebalance timeout to send SyncGroup, or is let go.
-- A session ends after the member's session timeout without a heartbeat. Who waits needs none,
-  except a member that waits for its very first join: its client may be long gone.
+  group whose members start together is assigned once. A member that joins meanwhile prolongs the
+  wait, in total up to the rebalance timeout.
+- Then every member has the rebalance timeout to send SyncGroup, or is removed.
+- A session expires after the member's session timeout without a heartbeat. A member with a waiting
+  request needs none, except for its very first join: its client may be long gone.
 
-A group that becomes Empty writes its new generation. Should the log refuse that, the group is
-empty all the same: if the broker dies, the generation before is there again, and times out.
+A group that becomes Empty writes its new generation. If the log refuses that, the group is empty
+all the same: if the broker dies, the previous generation is loaded again, and times out.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from dohle.groups.context import GroupContext, TimerKey
 from dohle.protocol.messages.sync_group import SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-#: How long a rebalance that nobody has joined waits again at least: a member may ask for no time.
+#: The least time that a rebalance without any rejoined member waits again: a member's timeout may
+#: be 0.
 _WAIT_AGAIN_MS_MIN = 1_000
-#: What clients say of their reasons may be long; this much is kept.
+#: Clients' reasons may be long; this much is kept.
 _REASON_LENGTH_MAX = 1_000
 
 SESSION = "session"
@@ -46,27 +47,27 @@ class Rebalances:
     def keep_session(
         self, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None
     ) -> None:
-        """Give a member its session timeout, or another one, from now on."""
+        """Restart a member's session with its session timeout, or with the given one."""
         if timeout_ms is None:
             timeout_ms = member.session_timeout_ms
         self._set(group, SESSION, timeout_ms, member.member_id)
 
     def expect_join(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Expect a member that was given an id."""
+        """Expect a member that was given an id to join."""
         group.pending_joins.add(member_id)
         self._set(group, SESSION, timeout_ms, member_id)
 
     def end_session(self, group: ClassicGroup, member_id: str) -> None:
-        """Let a member's deadline be."""
+        """Cancel a member's deadline."""
         self._context.timers.cancel(_key(group, SESSION, member_id))
 
     def let_go(self, group: ClassicGroup, member_id: str) -> list[Reply]:
-        """Take a member, or one that is pending, out of the group."""
+        """Remove a member, or a pending one, from the group."""
         self.end_session(group, member_id)
         return group.remove(member_id)
 
     def cancel_timers(self, group: ClassicGroup) -> None:
-        """Let all deadlines of a group be."""
+        """Cancel all deadlines of a group."""
         for kind in (JOIN, SYNC):
             self._context.timers.cancel(_key(group, kind))
         for member_id in (*group.members, *group.pending_joins):
@@ -75,13 +76,13 @@ class Rebalances:
     # Preparing.
 
     def rebalance(self, group: ClassicGroup, reason: str) -> Effects:
-        """Begin a rebalance, or see whether the one that is under way is complete."""
+        """Start a rebalance, or complete the current one if nobody is missing."""
         if group.can_rebalance:
             return self.prepare(group, reason)
         return self.complete_if_all_joined(group)
 
     def prepare(self, group: ClassicGroup, reason: str) -> Effects:
-        """Begin a rebalance; who waits for an assignment has to rejoin."""
+        """Start a rebalance; members that wait for an assignment have to rejoin."""
         effects = Effects()
         if group.state is ClassicState.COMPLETING_REBALANCE:
             effects.replies += self.withhold_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -101,7 +102,7 @@ class Rebalances:
         return effects
 
     def withhold_assignment(self, group: ClassicGroup, code: ErrorCode) -> list[Reply]:
-        """Answer all who wait for an assignment with an error; there is none."""
+        """Answer all waiting SyncGroup requests with an error; there is no assignment."""
         replies: list[Reply] = []
         for member in group.members.values():
             member.assignment = b""
@@ -112,7 +113,7 @@ class Rebalances:
         return replies
 
     def complete_if_all_joined(self, group: ClassicGroup) -> Effects:
-        """Complete a rebalance that waits for nobody; the first one waits for its time."""
+        """Complete a rebalance if nobody is missing; the first one waits out its delay."""
         if (
             group.state is ClassicState.PREPARING_REBALANCE
             and group.previous_state is not ClassicState.EMPTY
@@ -122,7 +123,7 @@ class Rebalances:
         return Effects()
 
     def complete(self, group: ClassicGroup) -> Effects:
-        """Go on with who has rejoined."""
+        """Continue with the members that have rejoined."""
         effects = Effects()
         self._context.timers.cancel(_key(group, JOIN))
         group.initial_delay_ms = None
@@ -145,7 +146,7 @@ class Rebalances:
         return effects
 
     def has_synced(self, group: ClassicGroup, member_id: str) -> None:
-        """Take note that a member has asked for its assignment."""
+        """Record that a member has asked for its assignment."""
         group.pending_syncs.discard(member_id)
         if not group.pending_syncs:
             self._context.timers.cancel(_key(group, SYNC))
@@ -153,7 +154,7 @@ class Rebalances:
     # Deadlines.
 
     def on_timer(self, group: ClassicGroup, kind: str, member_id: str) -> Effects:
-        """Do what is due."""
+        """Handle an expired timer."""
         match kind:
             case "session":
                 return self._expire_session(group, member_id)

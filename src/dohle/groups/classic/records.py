@@ -1,4 +1,4 @@
-"""The record of a classic group: one generation with its members and what they were assigned."""
+"""The record of a classic group: one generation with its members and their assignments."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Coord
 
 
 def new_group_record(group: ClassicGroup) -> CoordinatorRecord:
-    """Return the record that makes a group known before its first generation."""
+    """Return the record that registers a group before its first generation."""
     return _record(
         group,
         GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=_time(group)),
@@ -55,7 +55,7 @@ def new_group_record(group: ClassicGroup) -> CoordinatorRecord:
 
 
 def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """Return the group that a record tells of: Stable if it has members, else Empty."""
+    """Return the group of a record: Stable if it has members, else Empty."""
     group = ClassicGroup(group_id, _NO_TIME)
     for member in value.members:
         group.add(

@@ -1,12 +1,13 @@
 """SyncGroup (14) to a classic group.
 
-- PreparingRebalance: 27. A wrong generation: 22. From v5 on the protocol that the member believes
-  in is checked: 23.
+- PreparingRebalance: 27. A wrong generation: 22. From v5 on the protocol in the member's request is
+  checked: 23.
 - CompletingRebalance: the member waits for the leader. The leader's request holds all assignments;
-  they are written, and when that is committed everybody who waits is answered. A member that the
+  they are written, and when that is committed all waiting members are answered. A member that the
   leader left out gets an empty assignment.
 - Stable: the assignment, at once.
-- If the log refuses the assignment, all who wait get the error and the group rebalances anew.
+- If the log refuses the assignment, all waiting members get the error and the group rebalances
+  again.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from dohle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 
 
 class Syncs:
-    """Hands out what the leaders of classic groups assign."""
+    """Distributes the assignments made by the leaders of classic groups."""
 
     def __init__(self, rebalances: Rebalances) -> None:
         self._rebalances = rebalances
 
     def sync(self, group: ClassicGroup, request: SyncGroupRequest, ticket: Ticket) -> Effects:
-        """Tell a member its assignment, now or later."""
+        """Return a member's assignment, now or later."""
         group.validate_member(request.member_id, request.group_instance_id)
         group.validate_generation(request.generation_id)
         if _differs(request.protocol_type, group.protocol_type) or _differs(
@@ -51,7 +52,7 @@ class Syncs:
         return effects
 
     def _assign(self, group: ClassicGroup, request: SyncGroupRequest, effects: Effects) -> None:
-        """Write what the leader assigns; the record makes the group Stable."""
+        """Write the leader's assignment; the record makes the group Stable."""
         given = {assigned.member_id: assigned.assignment for assigned in request.assignments}
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
         effects.records.append(group_record(group, assignments))

@@ -1,8 +1,8 @@
 """Members of the classic protocol in a consumer group.
 
-They cannot be told of a new assignment; instead a heartbeat tells them that a rebalance is in
-progress, they join again, and get what the server assigned by SyncGroup. The member epoch is their
-generation. Nobody leads: a member is never asked to assign.
+They cannot be sent a new assignment; instead a heartbeat tells them that a rebalance is in
+progress, they join again, and SyncGroup returns what the server assigned. The member epoch is their
+generation. There is no leader: a member is never asked to assign.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ClassicMembers:
     def join(
         self, group: ConsumerGroup, request: JoinGroupRequest, ticket: Ticket, caller: Caller
     ) -> Effects:
-        """Let a member join, or join again to get what it is assigned now."""
+        """Let a member join, or join again to get its current assignment."""
         member_id = request.member_id or uuid_to_text(random_uuid(self._context.rng))
         self._steps.check_size(group, member_id)
         names = [protocol.name for protocol in request.protocols]
@@ -124,7 +124,7 @@ class ClassicMembers:
         predecessor: ConsumerMember | None,
         subscription: ConsumerProtocolSubscription,
     ) -> tuple[Effects, bool]:
-        """Carry the member as far as it comes; the group goes with it if that downgrades it."""
+        """Advance the member as far as possible; with it the group, if this is a downgrade."""
         group = change.group
         is_downgrade = predecessor is not None and self._migration.can_downgrade(
             group, [predecessor], is_replaced=True
@@ -144,7 +144,7 @@ class ClassicMembers:
         if bump:
             reason = "a static member came back with another subscription"
         elif epoch != group.target_epoch or not _others_are_reconciled(group, predecessor):
-            # Kafka does not rebalance here: a partition could be with two members, or with none.
+            # Kafka does not rebalance here: a partition could have two owners, or none.
             reason = "a static member came back while partitions were on the move"
         effects = Effects(change.records)
         effects.and_then(
@@ -153,7 +153,7 @@ class ClassicMembers:
         return effects, True
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest, ticket: Ticket) -> Effects:
-        """Give a member its assignment."""
+        """Return a member's assignment."""
         member = self._classic_member(group, request)
         protocol = member.classic_protocols[0]
         if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or (
@@ -182,7 +182,7 @@ class ClassicMembers:
         return Effects().reply(ticket, response)
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, ticket: Ticket) -> Effects:
-        """Tell a member whether it has to join again: to give back, or to get something."""
+        """Tell a member whether it has to join again: to give partitions back, or to get some."""
         member = self._classic_member(group, request)
         self._keep_session(group, member)
         has_news = (
@@ -199,7 +199,7 @@ class ClassicMembers:
         return Effects().reply(ticket, HeartbeatResponse(error_code=code))
 
     def leave(self, group: ConsumerGroup, request: LeaveGroupRequest, ticket: Ticket) -> Effects:
-        """Let members go."""
+        """Remove members."""
         leaving: dict[str, ConsumerMember] = {}
         answers: list[MemberResponse] = []
         for identity in request.members:
@@ -222,7 +222,7 @@ class ClassicMembers:
     def _classic_member(
         self, group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest
     ) -> ConsumerMember:
-        """Return who sends a request, if it joined by JoinGroup and is in its generation."""
+        """Return the sender of a request, if it joined by JoinGroup and is in its generation."""
         member = known_member(group, request.group_instance_id, request.member_id)
         if not member.uses_classic_protocol:
             raise KafkaError(
@@ -283,7 +283,7 @@ def _told(
             member.rebalance_timeout_ms if timeout_ms == _NO_TIMEOUT else timeout_ms
         ),
         subscribed_topic_names=frozenset(subscription.topics),
-        # The classic protocol has no regular expressions that the server looks up.
+        # The classic protocol has no regular expressions that the server resolves.
         subscribed_topic_regex="",
         client_id=caller.client_id,
         client_host=caller.client_host,
@@ -313,7 +313,7 @@ def _others_are_reconciled(group: ConsumerGroup, but: ConsumerMember | None) -> 
 
 
 def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
-    """Return a member that leaves; an administrator may name an instance id only."""
+    """Return a member that leaves; an administrator may give only an instance id."""
     if identity.group_instance_id is None:
         return group.member(identity.member_id)
     return known_static_member(group, identity.group_instance_id, identity.member_id or None)

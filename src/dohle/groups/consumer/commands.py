@@ -1,8 +1,8 @@
 """The consumer groups (KIP-848) of a shard: heartbeats, records and deadlines.
 
-A member does everything by heartbeats: epoch 0 joins, -1 leaves, -2 leaves for a while (a static
-member); with any other it tells what has changed and what it owns, and is told its epoch and, when
-it changes, its assignment.
+A member does everything by heartbeats: epoch 0 joins, -1 leaves, -2 leaves temporarily (a static
+member). With any other epoch it reports what has changed and what it owns, and gets its epoch and,
+when it changes, its assignment.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _NO_TIMEOUT = -1
 
 
 class ConsumerGroups:
-    """What members of consumer groups ask for."""
+    """Executes the commands of members of consumer groups."""
 
     RECORD_TYPES = RECORD_TYPES
 
@@ -92,8 +92,7 @@ class ConsumerGroups:
         member = self._find(group, request, owned, records)
         change = Change(group, member, _told(member, request, caller), records)
         former = self._context.groups.get(request.group_id)
-        # A rebalance that is due is not dropped: what somebody left behind may belong to nobody.
-        # Kafka does drop it if a static member changes its protocol and nothing else.
+        # A pending rebalance is not dropped: partitions of a member that left may have no owner.
         is_due = isinstance(former, ClassicGroup) and former.state is not ClassicState.STABLE
         self._carry_on(change, owned, is_due=is_due)
         self._timers.set_session(group.group_id, member.member_id)
@@ -103,9 +102,9 @@ class ConsumerGroups:
         return effects.reply(ticket, self._response(request, change))
 
     def _carry_on(self, change: Change, owned: Assignment | None, *, is_due: bool) -> None:
-        """Do all that follows from what a member told, or from a rebalance that is due."""
+        """Do all that follows from a member's report, or from a pending rebalance."""
         self._steps.write_member(change)
-        # A regular expression that is yet to be looked up will move the epoch when it is.
+        # A regular expression that is not resolved yet will move the epoch when it is.
         bump = (
             is_due
             or change.group.group_epoch == 0
@@ -119,7 +118,7 @@ class ConsumerGroups:
     def _response(
         self, request: ConsumerGroupHeartbeatRequest, change: Change
     ) -> ConsumerGroupHeartbeatResponse:
-        """Tell a member where it is; its assignment only if it changed, or it may not know it."""
+        """Build the response, with the assignment only if it changed or may be unknown."""
         updated = change.updated
         is_full = (
             request.rebalance_timeout_ms != _NO_TIMEOUT
@@ -159,7 +158,7 @@ class ConsumerGroups:
         return self._departures.leave(group, [member], ticket, response)
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """Tell all about a consumer group."""
+        """Describe a consumer group."""
         default = self._context.settings().group_consumer_assignors[0]
         return describe_group(self._group(group_id), self._context.topics, default)
 
@@ -173,7 +172,7 @@ class ConsumerGroups:
         return group
 
     def _group_to_join(self, group_id: str, records: list[CoordinatorRecord]) -> ConsumerGroup:
-        """Return a group, if need be a new one, or one that a classic group is to become."""
+        """Return the group, or a new one, or the consumer group that a classic group becomes."""
         group = self._context.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -184,7 +183,7 @@ class ConsumerGroups:
         return ConsumerGroup(group_id)
 
     def _finish_upgrade(self, former: ClassicGroup, group: ConsumerGroup) -> list[Reply]:
-        """Send those who wait in a classic group into the new one."""
+        """Send the members that wait in a classic group into the new one."""
         for member in group.members.values():
             if member.classic is not None:
                 # Some may be left from when it was a consumer group before.
@@ -201,7 +200,7 @@ class ConsumerGroups:
         owned: Assignment | None,
         records: list[CoordinatorRecord],
     ) -> ConsumerMember:
-        """Return who is heard of: known, new, or in the place of a static member that left."""
+        """Return the sender: known, new, or in the place of a static member that left."""
         member_id = request.member_id or uuid_to_text(random_uuid(self._context.rng))
         is_joining = request.member_epoch == JOIN_EPOCH
         instance_id = request.instance_id
@@ -229,7 +228,7 @@ class ConsumerGroups:
         return self._classic_members.join(group, request, ticket, caller)
 
     def classic_sync(self, request: SyncGroupRequest, ticket: Ticket) -> Effects:
-        """Give it its assignment."""
+        """Return its assignment."""
         return self._classic_members.sync(self._group(request.group_id), request, ticket)
 
     def classic_heartbeat(self, request: HeartbeatRequest, ticket: Ticket) -> Effects:
@@ -237,7 +236,7 @@ class ConsumerGroups:
         return self._classic_members.heartbeat(self._group(request.group_id), request, ticket)
 
     def classic_leave(self, request: LeaveGroupRequest, ticket: Ticket) -> Effects:
-        """Let members go."""
+        """Remove members."""
         return self._classic_members.leave(self._group(request.group_id), request, ticket)
 
     # Topics, the log and the clock.
@@ -248,10 +247,10 @@ class ConsumerGroups:
         deleted: Collection[str],
         created: Collection[str] | None = None,
     ) -> Effects:
-        """Let every group look at its topics again with its next heartbeat.
+        """Make every group check its topics at its next heartbeat.
 
-        What has just been created may be what regular expressions stand for; without being told,
-        everything may have been.
+        Regular expressions may match the topics in ``created``; None means that any topic may be
+        new.
         """
         self._steps.topics_version += 1
         self._steps.hashes.forget([*changed, *deleted])
@@ -260,11 +259,11 @@ class ConsumerGroups:
         return Effects()
 
     def replay(self, record: CoordinatorRecord, producer: TransactionalProducer | None) -> None:
-        """Take in a record of a consumer group."""
+        """Apply a record of a consumer group."""
         replay_record(self._context.groups, record)
 
     def on_loaded(self) -> Effects:
-        """Give every member a session, and time to give back what it has to."""
+        """Start a session for every member, and the deadline for partitions it has to give back."""
         self._steps.regexes.on_topics_created()
         for group in self._context.groups.values():
             if not isinstance(group, ConsumerGroup):
@@ -276,7 +275,7 @@ class ConsumerGroups:
         return Effects()
 
     def on_timer(self, key: TimerKey) -> Effects:
-        """Look up regular expressions, or put a member out that has missed a deadline."""
+        """Resolve regular expressions, or remove a member that has missed a deadline."""
         if key.kind == REGEX:
             return self._steps.regexes.on_timer(key)
         epoch_to_leave = self._timers.epoch_to_leave(key) if key.kind == REBALANCE else None
@@ -290,7 +289,7 @@ class ConsumerGroups:
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
-    """Return what a member says that it has; None if it does not say."""
+    """Return the partitions that a member reports as owned; None if it does not report any."""
     if request.topic_partitions is None:
         return None
     owned: dict[Uuid, frozenset[int]] = {}
@@ -302,7 +301,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
 def _told(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
 ) -> ConsumerMember:
-    """Return the member with what it told now: null means that nothing has changed."""
+    """Return the member with what it reported now: null means unchanged."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return replace(

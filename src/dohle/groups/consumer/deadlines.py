@@ -1,7 +1,7 @@
-"""The deadlines of members of consumer groups. Who misses one is put out of its group.
+"""The deadlines of members of consumer groups. A member that misses one is removed.
 
-- session: it has to be heard of;
-- rebalance: it has to give back what it was told to;
+- session: it has to send a heartbeat;
+- rebalance: it has to give back partitions that were revoked;
 - join, sync: a member of the classic protocol has to send that request.
 """
 
@@ -18,7 +18,7 @@ JOIN = "join"
 SYNC = "sync"
 REGEX = "regex"
 
-#: When something is tried again that the log refused.
+#: How long to wait before retrying what the log refused.
 RETRY_MS = 500
 
 
@@ -33,61 +33,61 @@ class MemberTimers:
         self._rebalance_epochs: dict[TimerKey, int] = {}
 
     def set_session(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
-        """Start a session anew; members of the classic protocol bring their own time for it."""
+        """Restart a session; members of the classic protocol have their own session timeout."""
         if timeout_ms is None:
             timeout_ms = self.session_timeout_ms(group_id)
         self._set(SESSION, group_id, member_id, timeout_ms)
 
     def set_rebalance(self, group_id: str, member: ConsumerMember) -> None:
-        """Give a member time to leave its epoch."""
+        """Set the deadline for a member to leave its epoch."""
         key = TimerKey(PART, REBALANCE, group_id, member.member_id)
         self._rebalance_epochs[key] = member.member_epoch
         self._set(REBALANCE, group_id, member.member_id, member.rebalance_timeout_ms)
 
     def cancel_rebalance(self, group_id: str, member_id: str) -> None:
-        """It has left the epoch."""
+        """Cancel it: the member has left the epoch."""
         key = TimerKey(PART, REBALANCE, group_id, member_id)
         self._rebalance_epochs.pop(key, None)
         self._context.timers.cancel(key)
 
     def epoch_to_leave(self, key: TimerKey) -> int | None:
-        """Return for which epoch a rebalance deadline was set that has just come."""
+        """Return the epoch of a rebalance deadline that has just passed."""
         return self._rebalance_epochs.pop(key, None)
 
     def set_join(self, group_id: str, member: ConsumerMember) -> None:
-        """Give a classic member time to join again, unless that runs already."""
+        """Set the deadline for a classic member to join again, unless it is already running."""
         if TimerKey(PART, JOIN, group_id, member.member_id) not in self._context.timers:
             self._set(JOIN, group_id, member.member_id, member.rebalance_timeout_ms)
 
     def set_sync(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """Give a classic member time to ask for its assignment."""
+        """Set the deadline for a classic member to ask for its assignment."""
         self._set(SYNC, group_id, member_id, timeout_ms)
 
     def cancel(self, kind: str, group_id: str, member_id: str) -> None:
-        """Take a deadline away."""
+        """Cancel a deadline."""
         self._context.timers.cancel(TimerKey(PART, kind, group_id, member_id))
 
     def cancel_all(self, group_id: str, member_id: str) -> None:
-        """It is no member any more."""
+        """Cancel all deadlines of a member that is gone."""
         self.cancel_rebalance(group_id, member_id)
         for kind in (SESSION, JOIN, SYNC):
             self.cancel(kind, group_id, member_id)
 
     def try_again(self, key: TimerKey, epoch: int | None = None) -> None:
-        """Let a deadline come once more: what it led to could not be written."""
+        """Set a deadline again: what it led to could not be written."""
         if epoch is not None:
             self._rebalance_epochs[key] = epoch
         self._set(key.kind, key.group_id, key.member_id, RETRY_MS)
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """Return how long a member of a group may be silent."""
+        """Return a group's session timeout."""
         own = self._context.group_configs(group_id).get(SESSION_TIMEOUT_MS)
         if own is not None:
             return int(own)
         return self._context.settings().group_consumer_session_timeout_ms
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
-        """Return how often a member of a group is to be heard of."""
+        """Return how often a group's members have to send a heartbeat."""
         own = self._context.group_configs(group_id).get(HEARTBEAT_INTERVAL_MS)
         if own is not None:
             return int(own)

@@ -19,7 +19,7 @@ _CONSUMER_MEMBER = 1
 
 
 def describe_group(group: ConsumerGroup, topics: Topics, default_assignor: str) -> DescribedGroup:
-    """Tell all about a group."""
+    """Describe a group."""
     return DescribedGroup(
         group_id=GroupId(group.group_id),
         group_state=group.state_name,
@@ -50,7 +50,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Mem
 
 
 def _assignment(partitions_of: Partitions, topics: Topics) -> Assignment:
-    """Return an assignment with names; a topic that is no more is left out."""
+    """Return an assignment with topic names; deleted topics are left out."""
     return Assignment(
         topic_partitions=tuple(
             TopicPartitions(

@@ -1,9 +1,9 @@
-"""A consumer group (KIP-848): its members, its epochs, and who has and who is to get what.
+"""A consumer group (KIP-848): its members, its epochs, and current and target assignments.
 
 The group epoch moves when a subscription or a subscribed topic changes. A target assignment is
-made for that epoch, and then each member goes towards its part of it, at its own pace. A partition
-has one owner at a time: the member that has it assigned, or has yet to give it back. All of this
-changes by replaying records only.
+computed for that epoch, and then each member moves towards its part of it, at its own pace. A
+partition has one owner at a time: the member that has it assigned, or has yet to give it back. All
+of this changes only by replaying records.
 """
 
 from __future__ import annotations
@@ -79,17 +79,17 @@ class ConsumerGroup:
         self.members: dict[str, ConsumerMember] = {}
         #: In their order.
         self.member_ids: list[str] = []
-        #: The member id of each instance id.
+        #: Member ids by instance id.
         self.static_members: dict[str, str] = {}
         self.target_epoch = 0
         self.target: dict[str, Assignment] = {}
-        #: How many partitions each member is to get.
+        #: The size of each member's target assignment.
         self.target_sizes: dict[str, int] = {}
         self.resolved_regexes: dict[str, ResolvedRegex] = {}
         self.classic_member_count = 0
-        #: A log of a release before 4.1 has one; it is deleted when the hash is written.
+        #: Written by releases before 4.1; deleted when the hash is written.
         self.has_subscription_metadata_record = False
-        #: As of which change of the topics, and in which group epoch, the hash was looked at.
+        #: The change of the topics and the group epoch as of which the hash was last checked.
         self.checked_version = -1
         self.checked_epoch = 0
         # How many members have each of these.
@@ -107,12 +107,12 @@ class ConsumerGroup:
 
     @property
     def protocol_type(self) -> str:
-        """What its members are."""
+        """The kind of its members."""
         return CONSUMER_PROTOCOL_TYPE
 
     @property
     def state(self) -> ConsumerGroupState:
-        """How far it has come."""
+        """Its current state."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.group_epoch > self.target_epoch:
@@ -133,16 +133,16 @@ class ConsumerGroup:
 
     @property
     def empty_since_ms(self) -> int | None:
-        """Not known: offsets of consumer groups expire by their commit time."""
+        """Unknown: offsets of consumer groups expire by their commit time."""
         return None
 
     @property
     def uses_group_management(self) -> bool:
-        """Always: it is its members."""
+        """Always true: it exists through its members."""
         return True
 
     def member(self, member_id: str) -> ConsumerMember:
-        """Return a member; others are refused."""
+        """Return a member; raise UNKNOWN_MEMBER_ID if there is none."""
         try:
             return self.members[member_id]
         except KeyError:
@@ -156,16 +156,17 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member: ConsumerMember) -> Assignment:
-        """Return what a member is to get; a static one takes over what its instance had."""
+        """Return a member's target; a static one inherits its instance's."""
         member_id: str | None = member.member_id
         if member.instance_id is not None:
             member_id = self.static_members.get(member.instance_id)
         return self.target.get(member_id, NO_PARTITIONS) if member_id else NO_PARTITIONS
 
     def free_of_target(self, partition_counts: Mapping[Uuid, int]) -> dict[Uuid, list[int]] | None:
-        """Return what nobody is to get yet, if the target has nothing else and nothing twice.
+        """Return the partitions in no member's target, if the target is otherwise valid.
 
-        Topics do not lose partitions, so that a target has none that do not exist.
+        That is, it has no other topics and no partition twice. Topics do not lose partitions, so it
+        has none that do not exist.
         """
         targeted = sum(map(len, self._target_owners.values()))
         if targeted != sum(self.target_sizes.values()) or self.target.keys() != self.members.keys():
@@ -185,7 +186,7 @@ class ConsumerGroup:
         return free
 
     def all_want(self, names: Collection[str]) -> bool:
-        """Tell whether these topics, by their names, are what every member wants."""
+        """Tell whether every member subscribes to exactly these topics."""
         return (
             not self._regexes
             and names == self._names.keys()
@@ -204,7 +205,7 @@ class ConsumerGroup:
         )
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Tell whether a partition that the member is to get still belongs to another."""
+        """Tell whether a partition of the member's target still belongs to another member."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
@@ -214,7 +215,7 @@ class ConsumerGroup:
         )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Tell whether a member wants the topic, by name or by a regular expression."""
+        """Tell whether a member subscribes to the topic, by name or by a regular expression."""
         return topic in self._names or any(
             topic in resolved.topics for resolved in self.resolved_regexes.values()
         )
@@ -226,7 +227,7 @@ class ConsumerGroup:
         added: ConsumerMember | None = None,
         without_regexes: Collection[str] = (),
     ) -> set[str]:
-        """Return what the group wants, or would want if members or expressions went or came."""
+        """Return the group's topics, or what they would be after the given changes."""
         topics = set(self._names)
         gone = Counter(name for member in without for name in member.subscribed_topic_names)
         topics.difference_update(name for name, count in gone.items() if self._names[name] <= count)
@@ -243,32 +244,32 @@ class ConsumerGroup:
         return self._regexes.keys()
 
     def subscribers_of_regex(self, regex: str) -> int:
-        """Tell how many members are subscribed to a regular expression."""
+        """Return how many members subscribe to a regular expression."""
         return self._regexes.get(regex, 0)
 
     def preferred_assignor(
         self, old: ConsumerMember | None = None, new: ConsumerMember | None = None
     ) -> str | None:
-        """Return the assignor that most members asked for, should one change its mind."""
+        """Return the assignor that most members ask for, if one changed its preference."""
         counts = self._assignors.copy()
         _count(counts, old, new, _assignor_of)
         return max(sorted(counts), key=counts.__getitem__, default=None)
 
     def supports_classic_protocols(self, protocol_type: str, names: Collection[str]) -> bool:
-        """Tell whether one who offers these could join: all classic members must know one."""
+        """Tell whether all classic members support one of these protocols."""
         return protocol_type == CONSUMER_PROTOCOL_TYPE and any(
             self._classic_protocols.get(name, 0) == self.classic_member_count for name in names
         )
 
     def is_classic_without(self, members: Collection[ConsumerMember]) -> bool:
-        """Tell whether all but these speak the classic protocol."""
+        """Tell whether all members but these use the classic protocol."""
         classic = sum(member.uses_classic_protocol for member in members)
         return self.classic_member_count - classic == len(self.members) - len(members)
 
-    # What replay changes.
+    # Changes by replay.
 
     def update_member(self, new: ConsumerMember) -> None:
-        """Put a member in the place of what it was."""
+        """Replace a member by its new version."""
         old = self.members.get(new.member_id)
         if old is None:
             insort(self.member_ids, new.member_id)
@@ -281,7 +282,7 @@ class ConsumerGroup:
             self.static_members[new.instance_id] = new.member_id
 
     def release_member(self, member_id: str) -> None:
-        """Take away what a member had."""
+        """Release the partitions of a member."""
         if member_id in self.members:
             self.update_member(
                 replace(
@@ -294,7 +295,7 @@ class ConsumerGroup:
             )
 
     def remove_member(self, member_id: str) -> None:
-        """Forget a member."""
+        """Remove a member."""
         old = self.members.pop(member_id, None)
         if old is None:
             return
@@ -305,14 +306,14 @@ class ConsumerGroup:
             del self.static_members[old.instance_id]
 
     def set_target(self, member_id: str, target: Assignment) -> None:
-        """Say what a member is to get."""
+        """Set a member's target assignment."""
         self.remove_target(member_id)
         self.target[member_id] = target
         self.target_sizes[member_id] = sum(map(len, target.values()))
         _own(self._target_owners, member_id, target)
 
     def remove_target(self, member_id: str) -> None:
-        """Forget what a member was to get."""
+        """Remove a member's target assignment."""
         old = self.target.pop(member_id, None)
         if old is not None:
             del self.target_sizes[member_id]
@@ -328,7 +329,7 @@ class ConsumerGroup:
         self.classic_member_count -= old is not None and old.uses_classic_protocol
         self.classic_member_count += new is not None and new.uses_classic_protocol
 
-    # What is asked of every group.
+    # The protocol of ``Group``.
 
     def validate_offset_commit(
         self,
@@ -339,12 +340,12 @@ class ConsumerGroup:
         is_transactional: bool,
         version: int,
     ) -> None:
-        """Refuse a commit of one who is no member, or is in another epoch."""
+        """Refuse a commit from someone who is not a member, or is in another epoch."""
         epoch = generation_id_or_member_epoch
         # An admin client, or a consumer that assigns itself.
         if epoch < 0 and not self.members:
             return
-        # A transactional producer that does not tell for whom it commits.
+        # A transactional producer that does not say for whom it commits.
         if is_transactional and epoch == _NO_EPOCH and not member_id and group_instance_id is None:
             return
         member = self.member(member_id)
@@ -361,13 +362,13 @@ class ConsumerGroup:
         _check_epoch(member, epoch)
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Refuse a fetch of one who is no member, or is in another epoch."""
+        """Refuse a fetch from someone who is not a member, or is in another epoch."""
         if member_id is None and member_epoch < 0:
             return
         _check_epoch(self.member(member_id or ""), member_epoch)
 
     def validate_offset_delete(self) -> None:
-        """Allow it: what is subscribed to is looked at for each topic."""
+        """Allow it: subscriptions are checked for each topic."""
 
     def validate_delete_group(self) -> None:
         """Refuse it while there are members."""
@@ -375,11 +376,11 @@ class ConsumerGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """Return what deletes the group from the log."""
+        """Return the records that delete the group."""
         return self.tombstones_of(self.members)
 
     def tombstones_of(self, member_ids: Collection[str]) -> list[CoordinatorRecord]:
-        """Return what deletes the group, should it have these members."""
+        """Return the records that delete the group, assuming that it has these members."""
         group_id = self.group_id
         return [
             *(current_tombstone(group_id, member_id) for member_id in member_ids),

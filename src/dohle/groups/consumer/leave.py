@@ -1,4 +1,4 @@
-"""Members that go: they leave, or are put out because a deadline has passed."""
+"""Members that go: they leave, or are removed because a deadline has passed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dohle.groups.context import TimerKey
 
 
 class Departures:
-    """Lets members go, and with the last one of the new protocol the protocol itself."""
+    """Removes members; with the last one of the consumer protocol, the group is downgraded."""
 
     __slots__ = ("_hashes", "_migration", "_timers")
 
@@ -40,7 +40,7 @@ class Departures:
         ticket: Ticket,
         answer: object,
     ) -> Effects:
-        """Let members go that asked for it."""
+        """Remove members that asked to leave."""
         effects = self._remove(group, members).reply(ticket, answer)
 
         def undo(error: KafkaError) -> Effects:
@@ -53,11 +53,11 @@ class Departures:
     def put_out(
         self, group: ConsumerGroup, member: ConsumerMember, key: TimerKey, epoch: int | None
     ) -> Effects:
-        """Let a member go that has missed a deadline; ``epoch`` is what it had to leave in time."""
+        """Remove a member that missed a deadline; ``epoch`` is the one it had to leave in time."""
         effects = self._remove(group, [member])
 
         def undo(_: KafkaError) -> Effects:
-            # Its session goes on as well, but to be heard of does not spare it the other deadline.
+            # Its session continues as well, but a heartbeat does not spare it the other deadline.
             self._keep(group, [member], self._timers.session_timeout_ms(group.group_id))
             self._timers.try_again(key, epoch)
             return Effects()
@@ -68,17 +68,17 @@ class Departures:
     def _keep(
         self, group: ConsumerGroup, members: Collection[ConsumerMember], timeout_ms: int
     ) -> None:
-        """Go on with members whose going could not be written."""
+        """Keep members whose removal could not be written."""
         self._migration.forget(group.group_id)
         for member in members:
             self._timers.set_session(group.group_id, member.member_id, timeout_ms)
 
     def _remove(self, group: ConsumerGroup, members: Collection[ConsumerMember]) -> Effects:
-        """Let members go; those who stay get a new target with their next heartbeat."""
+        """Remove members; the others get a new target with their next heartbeat."""
         if not members:
             return Effects()
         if self._migration.can_downgrade(group, members):
-            # Who leaves is not to hear that the rest cannot be read as a classic group.
+            # A member that leaves is not told that the others cannot form a classic group.
             with suppress(KafkaError):
                 reason = "the last member of the new protocol left"
                 return self._migration.downgrade(group, leaving=members, rebalance_reason=reason)
@@ -101,6 +101,6 @@ class Departures:
         return effects
 
     def leave_for_a_while(self, group: ConsumerGroup, member: ConsumerMember) -> Effects:
-        """Keep a static member's place until its session ends: it may come back."""
+        """Keep a static member's place until its session expires: it may come back."""
         left = replace(member, member_epoch=LEAVE_STATIC_EPOCH, pending_revocation=NO_PARTITIONS)
         return Effects([current_record(group.group_id, left)])

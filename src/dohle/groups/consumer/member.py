@@ -1,4 +1,4 @@
-"""A member of a consumer group: what it told, and how far it has come towards its assignment."""
+"""A member of a consumer group: what it reported, and its progress towards its assignment."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dohle.protocol.messages.records.consumer_group import (
 
 #: The member epoch of a request that joins.
 JOIN_EPOCH = 0
-#: The member epoch of one who leaves for good.
+#: The member epoch of a member that leaves for good.
 LEAVE_EPOCH = -1
-#: The member epoch of a static member that leaves for a while: its place is kept for a session.
+#: The member epoch of a static member that leaves temporarily: its place is kept for a session.
 LEAVE_STATIC_EPOCH = -2
 
 NO_PARTITIONS: Assignment = {}
 
 
 class MemberState(IntEnum):
-    """How far a member has come, as its records have it."""
+    """A member's progress, as its records hold it."""
 
     STABLE = 0
     #: It has to give partitions back before it gets the next epoch.
@@ -43,7 +43,7 @@ class MemberState(IntEnum):
 
 
 class PartitionsOfTopic(Protocol):
-    """Partitions of a topic, as several messages have them."""
+    """Partitions of a topic, the form that several messages use."""
 
     @property
     def topic_id(self) -> Uuid:
@@ -55,13 +55,13 @@ class PartitionsOfTopic(Protocol):
 
 
 def assignment_of(topics: Iterable[PartitionsOfTopic]) -> Assignment:
-    """Return what a message has as an assignment."""
+    """Convert a message's partitions to an assignment."""
     return {topic.topic_id: frozenset(topic.partitions) for topic in topics}
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """As of its records; a change makes a new one."""
+    """A member according to its records; a change creates a new value."""
 
     member_id: str
     member_epoch: int = JOIN_EPOCH
@@ -77,12 +77,12 @@ class ConsumerMember:
     server_assignor: str | None = None
     assigned: Assignment = field(default_factory=dict)
     pending_revocation: Assignment = field(default_factory=dict)
-    #: Set if it speaks the classic protocol.
+    #: Set if it uses the classic protocol.
     classic: ClassicMemberMetadata | None = None
 
     @property
     def regex(self) -> str | None:
-        """The regular expression that it is subscribed to, if any: an empty one is none."""
+        """The regular expression that it subscribes to; None for an empty one."""
         return self.subscribed_topic_regex or None
 
     @property
@@ -92,15 +92,15 @@ class ConsumerMember:
 
     @property
     def classic_protocols(self) -> tuple[ClassicProtocol, ...]:
-        """What it offered in JoinGroup, its favourite first."""
+        """What it offered in JoinGroup, the preferred one first."""
         return () if self.classic is None else self.classic.supported_protocols
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Tell whether it has all of the target, and nothing else."""
+        """Tell whether it has exactly its target."""
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
     def told_the_same_as(self, other: ConsumerMember) -> bool:
-        """Tell whether the other differs in its assignment only, having been made from this one."""
+        """Tell whether the other, derived from this one, differs only in its assignment."""
         return (
             self.subscribed_topic_names is other.subscribed_topic_names
             and self.subscribed_topic_regex is other.subscribed_topic_regex
@@ -109,7 +109,7 @@ class ConsumerMember:
         )
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """Return it as such a record tells."""
+        """Return the member with the metadata of such a record."""
         return replace(
             self,
             instance_id=value.instance_id,
@@ -126,7 +126,7 @@ class ConsumerMember:
     def with_current_assignment(
         self, value: ConsumerGroupCurrentMemberAssignmentValue
     ) -> ConsumerMember:
-        """Return it as such a record tells."""
+        """Return the member with the assignment of such a record."""
         return replace(
             self,
             member_epoch=value.member_epoch,

@@ -1,8 +1,8 @@
-"""One number for all that a group's assignment depends on: the topics that it is subscribed to.
+"""One number for all that a group's assignment depends on: the topics it subscribes to.
 
 A group epoch is written with the hash of the topics' ids, names, partition counts and racks. When a
-heartbeat finds another hash, the topics have changed and the group gets a new epoch. The bytes that
-are hashed are Kafka's, so that a group may move between the two without a rebalance.
+heartbeat finds another hash, the topics have changed and the group gets a new epoch. The hashed
+bytes are Kafka's, so that a group can move between dohle and Kafka without a rebalance.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class TopicHashes:
         self._hashes: dict[str, int] = {}
 
     def forget(self, names: Iterable[str]) -> None:
-        """Let go of topics that have changed, or that nobody asks for any more."""
+        """Drop topics that have changed, or that nobody asks for any more."""
         for name in names:
             self._hashes.pop(name, None)
 
     def of_group(self, subscribed_topic_names: Iterable[str]) -> int:
-        """Return the hash of all these topics that exist; 0 if there are none."""
+        """Return the hash of those of these topics that exist; 0 if there are none."""
         hashes = [
             _LONG.pack(self._of_topic(name, topic_id))
             for name in sorted(subscribed_topic_names)

@@ -1,9 +1,9 @@
-"""From one protocol to the other while members are live (KIP-848).
+"""Migration from one protocol to the other while members are live (KIP-848).
 
-A classic group of consumers becomes a consumer group when the first member heartbeats with the new
-protocol: its members stay, with what they were assigned, and are served the classic protocol. When
-the last member of the new protocol goes, the group becomes a classic one again.
-``group.consumer.migration.policy`` allows either way.
+A classic group of consumers becomes a consumer group when the first member heartbeats with the
+consumer protocol: its members stay, with their assignments, and are served the classic protocol.
+When the last member of the consumer protocol goes, the group becomes a classic one again.
+``group.consumer.migration.policy`` says which of the two is allowed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Migration:
         self._hashes = hashes
 
     def upgrade(self, classic: ClassicGroup, records: list[CoordinatorRecord]) -> ConsumerGroup:
-        """Return what a classic group is as a consumer group, and add the records for it."""
+        """Return the consumer group that a classic group becomes, and add its records."""
         self._check_upgrade(classic)
         group = ConsumerGroup(classic.group_id)
         group.group_epoch = group.target_epoch = classic.generation
@@ -67,7 +67,7 @@ class Migration:
             for classic_member in classic.members.values():
                 member = _consumer_member(classic, classic_member, self._context.topics)
                 if not group.is_free(member.assigned):
-                    # A client's own assignor may do that; here a partition has one owner.
+                    # A client-side assignor may do that; here a partition has one owner.
                     raise _not_upgraded(classic, "some members have the same partition")
                 group.set_target(member.member_id, member.assigned)
                 group.update_member(member)
@@ -96,7 +96,7 @@ class Migration:
         *,
         is_replaced: bool = False,
     ) -> bool:
-        """Tell whether the group is to become classic when members leave, or one is replaced."""
+        """Tell whether the group becomes classic when members leave, or one is replaced."""
         remaining = len(group.members) - (0 if is_replaced else len(leaving))
         if is_replaced and any(member.uses_classic_protocol for member in leaving):
             return False
@@ -116,10 +116,10 @@ class Migration:
         joining: ConsumerMember | None = None,
         rebalance_reason: str | None,
     ) -> Effects:
-        """Make the group a classic one.
+        """Turn the group into a classic one.
 
-        ``joining`` is a static member whose records are written already, in the place of its
-        predecessor's; it gets what its predecessor was to get.
+        ``joining`` is a static member whose records are already written, in place of its
+        predecessor's; it gets its predecessor's target.
         """
         gone = {member.member_id for member in leaving}
         written = list(group.members)
@@ -140,16 +140,16 @@ class Migration:
         return effects
 
     def forget(self, group_id: str) -> None:
-        """Let go of a downgrade that the log has refused."""
+        """Drop a downgrade that the log has refused."""
         self._classic.forget_adopted(group_id)
 
     def _classic_group(
         self, group: ConsumerGroup, members: Collection[ConsumerMember]
     ) -> ClassicGroup:
-        """Build it of members that have what they have now.
+        """Build it with the members' current assignments.
 
-        Kafka gives them what they are to get, although others may still have it: then a partition
-        has two owners for a while, should the rebalance that follows be cut short.
+        Kafka gives them their targets, although others may still own some of those partitions: then
+        a partition has two owners for a while if the rebalance that follows is cut short.
         """
         classic = self._classic.new_group(group.group_id)
         classic.generation = group.group_epoch
@@ -175,11 +175,11 @@ class Migration:
 def _with_departed(
     record: CoordinatorRecord, departed: Collection[ConsumerMember], settings: GroupSettings
 ) -> CoordinatorRecord:
-    """Write those who have gone into the group's record, for whoever loads it.
+    """Write the members that have gone into the group's record, for the coordinator that loads it.
 
-    The group begins a rebalance at once. Should the coordinator be lost before it is through, the
-    next one finds a Stable group. In a classic group it would find who left in it as well, and
-    rebalance when that member's session has ended; so it does here. Kafka does not write this.
+    The group starts a rebalance at once. If the coordinator is lost before that completes, the next
+    one finds a Stable group. In a classic group it would still find the members that left, and
+    rebalance when their sessions expire; so it does here. Kafka does not write this.
     """
     value = record.value
     assert isinstance(value, GroupMetadataValue)
@@ -198,7 +198,7 @@ def _with_departed(
 
 
 def _possession(member: ConsumerMember) -> Assignment:
-    """Return all that a member may be working on."""
+    """Return all partitions that a member may be working on."""
     return {
         topic_id: member.assigned.get(topic_id, frozenset())
         | member.pending_revocation.get(topic_id, frozenset())
@@ -207,7 +207,7 @@ def _possession(member: ConsumerMember) -> Assignment:
 
 
 def assignment_bytes(assignment: Assignment, metadata: bytes, topics: Topics) -> bytes:
-    """Return an assignment as SyncGroup gives it to a consumer that told this metadata."""
+    """Encode an assignment as SyncGroup returns it to a consumer with this metadata."""
     parts = tuple(
         ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=tuple(sorted(partitions)))
         for topic_id, partitions in assignment.items()
@@ -239,9 +239,9 @@ def _consumer_member(group: ClassicGroup, member: ClassicMember, topics: Topics)
 
 
 def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
-    """Return what a member told for the protocol in force, or for its favourite.
+    """Return a member's metadata for the current protocol, or for its preferred one.
 
-    It may have joined a rebalance that no protocol has come out of yet.
+    It may have joined a rebalance that has not chosen a protocol yet.
     """
     for protocol in member.protocols:
         if protocol.name == group.protocol_name:
@@ -250,7 +250,7 @@ def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
 
 
 def _assigned(group: ClassicGroup, member: ClassicMember, topics: Topics) -> Assignment:
-    # A member that has just joined was assigned nothing yet.
+    # A member that has just joined has no assignment yet.
     if not member.assignment:
         return NO_PARTITIONS
     assignment = read_assignment(member.assignment)
@@ -264,7 +264,7 @@ def _assigned(group: ClassicGroup, member: ClassicMember, topics: Topics) -> Ass
 
 
 def _records(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """Return what makes a group of members that have all that they are to get."""
+    """Return the records of a group whose members have all of their target."""
     group_id, members = group.group_id, group.members.values()
     return [
         *(member_record(group_id, member) for member in members),

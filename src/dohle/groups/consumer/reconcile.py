@@ -1,10 +1,10 @@
-"""A member's way from what it has to what it is to get.
+"""Reconciliation: how a member moves from its current to its target assignment.
 
 A member that has to give partitions back stays in its epoch (UNREVOKED_PARTITIONS) until it no
 longer reports them as owned. Then it takes the target's epoch and gets those partitions of its
-target that nobody has; while others still have some, it is in UNRELEASED_PARTITIONS. With all of
-its target it is STABLE. In every state, partitions of a topic that it is no longer subscribed to
-are taken from it at once.
+target that are free; while others still own some, it is in UNRELEASED_PARTITIONS. With all of its
+target it is STABLE. In every state, partitions of a topic that it is no longer subscribed to are
+revoked at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NONE: frozenset[int] = frozenset()
 
 
 class Step:
-    """One look at a member, with all that decides what it does next."""
+    """One reconciliation step of a member, with everything it depends on."""
 
     __slots__ = ("_group", "_member", "_owned", "_subscribed", "_target", "_target_epoch")
 
@@ -38,7 +38,7 @@ class Step:
         target: Assignment,
         owned: Assignment | None,
     ) -> None:
-        """``owned`` is what the member says that it has; None if it does not say."""
+        """``owned`` is what the member reports as owned; None if it does not report it."""
         self._group = group
         self._member = member
         self._target_epoch = target_epoch
@@ -47,7 +47,7 @@ class Step:
         self._subscribed = subscribed_topic_ids(group, member, topics)
 
     def next(self, *, subscription_changed: bool) -> ConsumerMember:
-        """Return the member as it is after this step: itself, if there is nothing to do."""
+        """Return the member after this step: the same one if there is nothing to do."""
         member = self._member
         match member.state:
             case MemberState.STABLE:
@@ -70,7 +70,7 @@ class Step:
                 return self._advance(self._target_epoch)
 
     def _advance(self, epoch: int) -> ConsumerMember:
-        """Go as far towards the target as can be."""
+        """Move as far towards the target as possible."""
         member = self._member
         keeps: dict[Uuid, frozenset[int]] = {}
         gives_back: dict[Uuid, frozenset[int]] = {}
@@ -106,13 +106,13 @@ class Step:
         )
 
     def _is_free(self, topic_id: Uuid, partition: int) -> bool:
-        """Tell whether nobody has a partition, or the member itself has just given it back."""
+        """Tell whether a partition has no owner, or the member itself has just given it back."""
         return self._group.owner(
             topic_id, partition
         ) is None or partition in self._member.pending_revocation.get(topic_id, _NONE)
 
     def _drop_unsubscribed(self) -> ConsumerMember:
-        """Take away topics that the member no longer wants, without waiting for a new target."""
+        """Revoke topics that the member no longer subscribes to, before there is a new target."""
         member = self._member
         dropped = {
             topic_id: partitions
@@ -139,7 +139,7 @@ class Step:
         )
 
     def _owns_any_of(self, partitions_of: Assignment) -> bool:
-        """Tell whether the member may still work on any of these: it may if it does not say."""
+        """Tell whether the member may still own any of these: it may if it does not report them."""
         return self._owned is None or any(
             partitions & partitions_of.get(topic_id, _NONE)
             for topic_id, partitions in self._owned.items()
@@ -149,14 +149,14 @@ class Step:
 def subscribed_topic_ids(
     group: ConsumerGroup, member: ConsumerMember, topics: Topics
 ) -> Collection[Uuid]:
-    """Return the topics that a member wants, as far as they exist."""
+    """Return the existing topics that a member subscribes to."""
     return topic_ids(subscribed_topic_names(group.resolved_regexes, member), topics)
 
 
 def subscribed_topic_names(
     resolved_regexes: Mapping[str, ResolvedRegex], member: ConsumerMember
 ) -> frozenset[str]:
-    """Return the names that a member wants; an expression nobody has looked up yet gives none."""
+    """Return the names a member subscribes to; an unresolved expression adds none."""
     resolved = resolved_regexes.get(member.regex) if member.regex is not None else None
     if resolved is None or not resolved.topics:
         return member.subscribed_topic_names
@@ -164,5 +164,5 @@ def subscribed_topic_names(
 
 
 def topic_ids(names: Collection[str], topics: Topics) -> frozenset[Uuid]:
-    """Return the ids of the topics that exist."""
+    """Return the ids of those topics that exist."""
     return frozenset(topic_id for name in names if (topic_id := topics.id_of(name)) is not None)

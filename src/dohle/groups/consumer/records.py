@@ -28,7 +28,7 @@ _VERSION = 0
 
 
 def group_epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
-    """Give the group an epoch."""
+    """Set the group's epoch."""
     key = ConsumerGroupMetadataKey(group_id=group_id)
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return CoordinatorRecord(key, value, _VERSION)
@@ -40,12 +40,12 @@ def group_epoch_tombstone(group_id: str) -> CoordinatorRecord:
 
 
 def subscription_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """Delete what releases before 4.1 kept of the topics; the hash has taken its place."""
+    """Delete the topics' metadata of releases before 4.1, which the hash has replaced."""
     return CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id))
 
 
 def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """Tell what a member told."""
+    """Store what a member reported."""
     key = ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -67,7 +67,7 @@ def member_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
 
 
 def target_epoch_record(group_id: str, epoch: int) -> CoordinatorRecord:
-    """Tell to which group epoch the target assignment belongs."""
+    """Store the group epoch of the target assignment."""
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
     value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
     return CoordinatorRecord(key, value, _VERSION)
@@ -79,7 +79,7 @@ def target_epoch_tombstone(group_id: str) -> CoordinatorRecord:
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-    """Tell what a member is to get."""
+    """Store a member's target assignment."""
     key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
     topics = tuple(
         TopicPartition(topic_id=topic_id, partitions=tuple(sorted(partitions)))
@@ -96,7 +96,7 @@ def target_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
 
 
 def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """Tell what a member has, and what it has to give back."""
+    """Store a member's current assignment, and what it has to give back."""
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.member_epoch,
@@ -109,13 +109,13 @@ def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
 
 
 def current_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
-    """Delete what a member has."""
+    """Delete a member's current assignment."""
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
     return CoordinatorRecord(key)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Delete all that is known of a member."""
+    """Delete everything about a member."""
     return [
         current_tombstone(group_id, member_id),
         target_tombstone(group_id, member_id),
@@ -124,7 +124,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
-    """Tell which topics a regular expression stands for."""
+    """Store the topics that a regular expression matches."""
     key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
     value = ConsumerGroupRegularExpressionValue(
         topics=tuple(sorted(resolved.topics)),
@@ -135,7 +135,7 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Coordina
 
 
 def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
-    """Delete a regular expression that nobody is subscribed to any more."""
+    """Delete a regular expression without subscribers."""
     key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
     return CoordinatorRecord(key)
 

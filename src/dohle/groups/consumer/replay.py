@@ -1,8 +1,7 @@
-"""Taking in the records of consumer groups: the only way in which a group changes durably.
+"""Replays the records of consumer groups: the only way in which a group changes durably.
 
-A log that was compacted may begin anywhere in a group's life, so that nothing is taken for granted
-of what came before: a value makes what it needs, and a tombstone of what is not there is passed
-over.
+A compacted log may begin anywhere in a group's life, so nothing is assumed about what came before:
+a value creates what it needs, and a tombstone of something that does not exist is ignored.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _NO_EPOCH = -1
 
 
 def replay_record(groups: dict[str, Group], record: CoordinatorRecord) -> None:
-    """Take in a record of one of :data:`RECORD_TYPES`."""
+    """Apply a record of one of :data:`RECORD_TYPES`."""
     key, value = record.key, record.value
     assert isinstance(
         key,
@@ -59,7 +58,7 @@ def replay_record(groups: dict[str, Group], record: CoordinatorRecord) -> None:
     if not isinstance(group, ConsumerGroup):
         if value is None:
             return
-        # What is there is a group that offsets were committed to before this one was known.
+        # The existing group was created by an offset commit before this group was known.
         group = groups[key.group_id] = ConsumerGroup(key.group_id)
     if value is not None:
         _replay_value(group, record)

@@ -1,4 +1,4 @@
-"""Which topics a group's regular expression stands for, as of some image."""
+"""The topics that a group's regular expression matches, as of some image."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that matched when they were last looked at."""
+    """The topics that matched when the expression was last resolved."""
 
     topics: frozenset[str]
     #: The offset of the image.

@@ -1,10 +1,10 @@
-"""What happens when a member is heard of, by either protocol.
+"""What happens when a member sends a request, in either protocol.
 
-1. The member is found, or made. A static member may take the place of its predecessor.
-2. What it told is written, if it is news; a new subscription, or topics that have changed, move
-   the group to a new epoch.
-3. For a new epoch a target assignment is made.
-4. The member goes a step towards its target.
+1. The member is found, or created. A static member may take the place of its predecessor.
+2. What it reports is written, if it is new; a new subscription, or changed topics, move the group
+   to a new epoch.
+3. For a new epoch a target assignment is computed.
+4. The member moves a step towards its target.
 
 The records are written in this order.
 """
@@ -42,10 +42,10 @@ from dohle.protocol.record_framing import CoordinatorRecord
 
 @dataclass(slots=True)
 class Change:
-    """A member that is heard of, and what is written because of it."""
+    """A member that sent a request, and the records written because of it."""
 
     group: ConsumerGroup
-    #: As the group knows it; with no subscription if it is new.
+    #: As the group knows it; without a subscription if it is new.
     member: ConsumerMember
     #: As it is now.
     updated: ConsumerMember
@@ -55,7 +55,7 @@ class Change:
 
     @property
     def subscription_changed(self) -> bool:
-        """Tell whether it wants other topics, or may want others."""
+        """Tell whether its subscription differs, or may differ."""
         return self.names_changed or self.regex_change is not RegexChange.NONE
 
 
@@ -69,11 +69,11 @@ class MemberSteps:
         self._timers = timers
         self.hashes = TopicHashes(context.topics)
         self.regexes = RegexSubscriptions(context, self.hashes)
-        #: Counts the changes of topics; a group that has not seen the last one looks at its hash.
+        #: Counts the changes of topics; a group that has not seen the last one checks its hash.
         self.topics_version = 0
 
     def check_size(self, group: ConsumerGroup, member_id: str) -> None:
-        """Refuse one more member than the group may have."""
+        """Refuse a member beyond the group's maximum size."""
         size_max = self._context.settings().group_consumer_max_size
         if len(group.members) >= size_max and member_id not in group.members:
             raise KafkaError(
@@ -82,7 +82,7 @@ class MemberSteps:
             )
 
     def write_member(self, change: Change) -> None:
-        """Write what the member told, if it is news."""
+        """Write what the member reported, if it is new."""
         group, member, updated = change.group, change.member, change.updated
         if updated != member:
             change.records.append(member_record(group.group_id, updated))
@@ -90,7 +90,7 @@ class MemberSteps:
         change.regex_change = self.regexes.update(group, member, updated, change.records)
 
     def update_epoch(self, change: Change, *, bump: bool) -> int:
-        """Return the group epoch, which is a new one if asked for, or if topics have changed."""
+        """Return the group epoch: a new one if asked for, or if topics have changed."""
         group, member, updated = change.group, change.member, change.updated
         if not bump and not self._has_unseen_topics(group):
             return group.group_epoch
@@ -116,13 +116,13 @@ class MemberSteps:
         return epoch
 
     def _has_unseen_topics(self, group: ConsumerGroup) -> bool:
-        # The epoch falls behind if the one that was to be written was refused by the log.
+        # The epoch lags if the one that was to be written was refused by the log.
         return (
             group.checked_version != self.topics_version or group.group_epoch < group.checked_epoch
         )
 
     def update_target(self, change: Change, epoch: int) -> tuple[int, Assignment]:
-        """Return the target's epoch and the member's part, for a new epoch of the group as well."""
+        """Return the target's epoch and the member's part; computed anew for a new group epoch."""
         group, updated = change.group, change.updated
         if epoch <= group.target_epoch:
             return group.target_epoch, group.target_of(updated)
@@ -143,7 +143,7 @@ class MemberSteps:
     def reconcile(
         self, change: Change, target_epoch: int, target: Assignment, owned: Assignment | None
     ) -> None:
-        """Let the member go a step towards its target."""
+        """Move the member a step towards its target."""
         group, member = change.group, change.updated
         if not change.subscription_changed and member.is_reconciled_to(target_epoch):
             return
@@ -174,7 +174,7 @@ def replace_static_member(
     member_id: str,
     records: list[CoordinatorRecord],
 ) -> ConsumerMember:
-    """Let a static member that came back take all that its instance had."""
+    """Let a static member that came back take over everything of its instance."""
     member = replace(
         predecessor, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH
     )
@@ -187,7 +187,7 @@ def replace_static_member(
 
 
 def check_released(predecessor: ConsumerMember, member_id: str) -> None:
-    """Refuse an instance id that a member uses which has not left."""
+    """Refuse an instance id that is used by a member that has not left."""
     if predecessor.member_epoch != LEAVE_STATIC_EPOCH:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -199,7 +199,7 @@ def check_released(predecessor: ConsumerMember, member_id: str) -> None:
 def known_static_member(
     group: ConsumerGroup, instance_id: str, member_id: str | None
 ) -> ConsumerMember:
-    """Return the member with an instance id; fence one who was replaced under it."""
+    """Return the member with an instance id; fence a member that was replaced under it."""
     member = group.static_member(instance_id)
     if member is None:
         raise KafkaError(
@@ -223,10 +223,10 @@ def known_member(group: ConsumerGroup, instance_id: str | None, member_id: str) 
 
 
 def check_member_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
-    """Fence a member that is not where the group thinks it is.
+    """Fence a member that is not in the epoch that the group has for it.
 
-    The previous epoch will do if the reply with the new one may have been lost: then it owns
-    nothing but what it is assigned.
+    The previous epoch is accepted if the response with the new one may have been lost: then the
+    member owns nothing but what it is assigned.
     """
     if epoch in (JOIN_EPOCH, member.member_epoch):
         return

@@ -1,13 +1,13 @@
-"""Subscriptions by a regular expression (KIP-848, RE2 syntax): which topics they stand for.
+"""Subscriptions by a regular expression (KIP-848, RE2 syntax): resolves which topics they match.
 
-The topics are not looked up in the heartbeat that brings an expression, but right after it, for
-all expressions of the group at once; the result is written, and moves the group to a new epoch if
-it differs. They are looked up again when there are new topics, but not within ten seconds, and at
-the latest after ``group.consumer.regex.refresh.interval.ms``.
+Topics are not matched in the heartbeat that brings an expression, but right after it, for all
+expressions of the group at once; the result is written, and moves the group to a new epoch if it
+differs. They are matched again when there are new topics, but not within ten seconds, and at the
+latest after ``group.consumer.regex.refresh.interval.ms``.
 
-Whatever the expressions, this takes a quarter of the time at most: of the groups of all shards one
-has a turn of a few milliseconds, and then all rest for three times as long as it took. The groups
-of a shard wait for each other, so that only one compiled expression is kept.
+Whatever the expressions, this takes a quarter of the time at most: one group of all shards gets a
+turn of a few milliseconds, and then all pause for three times as long as it took. The groups of a
+shard wait for each other, so that only one compiled expression is kept.
 """
 
 from __future__ import annotations
@@ -30,44 +30,44 @@ from dohle.groups.regex.pattern import Regex, compile_regex
 from dohle.protocol.record_framing import CoordinatorRecord
 
 _REFRESH_INTERVAL_MS_MIN: Final = 10_000
-#: Others have to be served while topics are looked up.
+#: The length of a turn: others have to be served while topics are matched.
 _TURN_MS: Final = 5
 _REST_TURNS: Final = 3
-#: Of a compiled expression, until the clock is looked at: a millisecond at most.
+#: The steps of a compiled expression until the clock is checked: a millisecond at most.
 _STEPS_AT_ONCE: Final = 5_000
-#: More names than this fill no batch that a log takes.
+#: No batch that a log accepts can hold more names than this.
 _FOUND_CHARS_MAX: Final = 16_000_000
-#: When the shard has a turn.
+#: The timer for the shard's turn.
 _TURN: Final = TimerKey(PART, REGEX)
 
 
 class RegexChange(Enum):
-    """What a heartbeat meant for a member's regular expression."""
+    """What a heartbeat means for a member's regular expression."""
 
     NONE = auto()
-    #: It is another one, whose topics are not known yet.
+    #: It has a new one, whose topics are not known yet.
     UNRESOLVED = auto()
-    #: It is another one, or none any more: a new target assignment can be made at once.
+    #: It has another one, or none any more: a new target assignment can be computed at once.
     RESOLVED = auto()
 
 
 class RegexSubscriptions:
-    """Looks after the regular expressions of all groups of a shard."""
+    """Resolves the regular expressions of all groups of a shard."""
 
     __slots__ = ("_context", "_hashes", "_newest_topics_version", "_search", "_waiting")
 
     def __init__(self, context: GroupContext, hashes: TopicHashes) -> None:
         self._context = context
         self._hashes = hashes
-        # As of which image topics were last created.
+        # The image as of which topics were last created.
         self._newest_topics_version = -1
-        # The one that has begun.
+        # The search in progress.
         self._search: _Search | None = None
-        # The groups that wait for it to end, the first one first.
+        # The groups that wait for it to end, in order.
         self._waiting: dict[str, None] = {}
 
     def on_topics_created(self) -> None:
-        """Let all groups look again, each with its next heartbeat."""
+        """Make all groups match their expressions again, each with its next heartbeat."""
         self._newest_topics_version = self._context.topics.version()
 
     def update(
@@ -77,7 +77,7 @@ class RegexSubscriptions:
         updated: ConsumerMember,
         records: list[CoordinatorRecord],
     ) -> RegexChange:
-        """Take in what a heartbeat told, and have the topics looked up if it is time to."""
+        """Apply what a heartbeat reported, and have the topics matched if it is time to."""
         change = RegexChange.NONE
         is_new = False
         old, new = member.regex, updated.regex
@@ -135,13 +135,13 @@ class RegexSubscriptions:
         )
 
     def _wait(self, group_id: str) -> None:
-        """Let a group have its topics looked up when it is its turn."""
+        """Queue a group for having its topics matched."""
         self._waiting[group_id] = None
         if _TURN not in self._context.timers:
             self._context.timers.set(_TURN, self._context.clock.monotonic_ms())
 
     def on_timer(self, key: TimerKey) -> Effects:
-        """Let a group try again, or take a turn if no other shard has just had one."""
+        """Let a group retry, or take a turn if no other shard has just had one."""
         if key != _TURN:
             self._wait(key.group_id)
             return Effects()
@@ -179,7 +179,7 @@ class RegexSubscriptions:
 
     def _resolved(self, group: ConsumerGroup, search: _Search) -> Effects:
         effects = Effects(undo=lambda _: self._try_again(group.group_id))
-        # Some may have been given up in the meantime.
+        # Some may have been dropped in the meantime.
         found = {
             regex: frozenset(topics)
             for regex, topics in search.found.items()
@@ -199,25 +199,25 @@ class RegexSubscriptions:
         return effects
 
     def _try_again(self, group_id: str) -> Effects:
-        """Try again, but not soon: it may be more than can ever be written."""
+        """Retry, but not soon: the result may be larger than can ever be written."""
         deadline_ms = self._context.clock.monotonic_ms() + _REFRESH_INTERVAL_MS_MIN
         self._context.timers.set(TimerKey(PART, REGEX, group_id), deadline_ms)
         return Effects()
 
 
 def check_regex(regex: str) -> Regex:
-    """Refuse what is not a regular expression."""
+    """Refuse an invalid regular expression."""
     try:
         return compile_regex(regex)
     except ValueError as error:
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"`{regex}` is no regular expression: {error}.",
+            f"`{regex}` is not a valid regular expression: {error}.",
         ) from None
 
 
 class _Search:
-    """A look at all topics, as of one image, for the expressions of a group."""
+    """A search of all topics of one image for the expressions of a group."""
 
     __slots__ = ("began_ms", "found", "found_chars", "group_id", "steps", "version")
 
@@ -227,7 +227,7 @@ class _Search:
         self.began_ms = now_ms
         self.found: dict[str, list[str]] = {regex: [] for regex in group.regexes}
         self.found_chars = 0
-        #: Goes on by a limited amount of work with every step.
+        #: Each step does a limited amount of work.
         self.steps = self._run(list(topics.names()))
 
     def _run(self, names: list[TopicName]) -> Iterator[None]:
@@ -235,7 +235,7 @@ class _Search:
             try:
                 regex = compile_regex(pattern)
             except ValueError:
-                # Of a log that another release wrote: here it means nothing.
+                # Written by another release, and invalid here.
                 continue
             yield
             steps_end = regex.steps + _STEPS_AT_ONCE

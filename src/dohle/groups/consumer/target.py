@@ -1,4 +1,4 @@
-"""The target assignment: who is to get what in a new group epoch."""
+"""The target assignment: which member gets what in a new group epoch."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dohle.protocol.record_framing import CoordinatorRecord
 
 
 class Target(NamedTuple):
-    """What an assignor decided."""
+    """The result of an assignor."""
 
-    #: One for each member whose part differs from what it was, and the epoch.
+    #: One for each member whose part has changed, and the epoch.
     records: list[CoordinatorRecord]
     #: The part of the member that is new or has changed.
     own: Assignment
@@ -30,7 +30,7 @@ class Target(NamedTuple):
 def assign(
     group: ConsumerGroup, updated: ConsumerMember, topics: Topics, *, epoch: int, assignor: str
 ) -> Target:
-    """Assign all topics for an epoch in which one member is new or has changed.
+    """Compute the target for an epoch in which one member is new or has changed.
 
     A static member that came back under another member id takes its predecessor's place.
     """
@@ -49,10 +49,10 @@ def assign(
 def assign_changes(
     group: ConsumerGroup, updated: ConsumerMember, topics: Topics
 ) -> dict[str, Assignment] | None:
-    """Find out quickly what changes, in the usual case: all want the same, and one is new.
+    """Compute only the changes, in the usual case: all subscribe alike, and one member is new.
 
-    It comes to what the assignor would come to, which would look at what each member has. Without
-    this, the time for thousands to join would grow with the square of their number.
+    The result is the assignor's, which would have to look at every member. Without this, the time
+    for thousands of members to join would grow with the square of their number.
     """
     names, member_id = updated.subscribed_topic_names, updated.member_id
     is_replaced = group.static_members.get(updated.instance_id or "", member_id) != member_id
@@ -78,7 +78,7 @@ def assign_changes(
 def assign_anew(
     group: ConsumerGroup, updated: ConsumerMember, topics: Topics, *, epoch: int, assignor: str
 ) -> dict[str, Assignment]:
-    """Let an assignor see all members."""
+    """Run an assignor on all members."""
     members = {**group.members, updated.member_id: updated}
     predecessor_id = group.static_members.get(updated.instance_id or "")
     if predecessor_id is not None and predecessor_id != updated.member_id:
@@ -118,7 +118,7 @@ class _Resolver:
         self.partition_counts: dict[Uuid, int] = {}
 
     def topic_ids(self, member: ConsumerMember) -> frozenset[Uuid]:
-        """Return the existing topics that a member wants."""
+        """Return the existing topics that a member subscribes to."""
         key = (member.subscribed_topic_names, member.regex)
         ids = self._by_subscription.get(key)
         if ids is None:

@@ -1,15 +1,15 @@
 """Committed offsets: committing, fetching, deleting and expiring them.
 
-- Who may commit is the group's to say. For a group that nobody knows, a commit without a generation
-  makes a simple group: one without members, which exists as long as it has offsets. With one, it is
+- The group decides who may commit. For an unknown group, a commit without a generation creates a
+  simple group: one without members, which exists as long as it has offsets. With a generation it is
   refused: 69 from OffsetCommit v9 on, else 22.
-- A commit in a transaction is pending until the transaction's marker. Whoever asks for stable
-  offsets gets 88 for the partition until then.
-- The offset itself is not looked at: it need not be in the log. Its metadata may be too long: 12.
-- Fetching what was never committed gives offset -1 and no error, in an unknown group too.
+- A commit in a transaction is pending until the transaction's marker. Until then, a fetch of stable
+  offsets returns 88 for the partition.
+- The offset itself is not checked: it need not be in the log. Metadata that is too long: 12.
+- Fetching an offset that was never committed returns -1 and no error, in an unknown group too.
 - Offsets expire some time after the group lost its last member; in a group that never had any, and
-  for a topic that no member wants any more, after the commit. A group without members that has no
-  offsets left goes with them.
+  for a topic that no member subscribes to any more, after the commit. A group without members and
+  without offsets is deleted.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _committed_offset: Callable[[Iterable[object]], CommittedOffset] = partial(
 
 
 class TopicAsked(NamedTuple):
-    """Whose offsets are asked for; without an id where the request has none."""
+    """A topic whose offsets are requested; without an id if the request has none."""
 
     name: TopicName
     partition_indexes: Sequence[int]
@@ -83,7 +83,7 @@ class TopicAsked(NamedTuple):
 
 
 class FetchedTopic(NamedTuple):
-    """A topic's offsets as they are answered: partition, offset, error."""
+    """A topic's offsets for the response: partition, offset, error."""
 
     name: TopicName
     partitions: list[tuple[int, CommittedOffset, ErrorCode]]
@@ -106,7 +106,7 @@ class Offsets:
     # Committing
 
     def commit(self, request: OffsetCommitRequest, ticket: Ticket, version: int) -> Effects:
-        """Commit offsets; all topics have their names."""
+        """Commit offsets; all topics have names."""
         group_id = request.group_id
         if not self._accept(request, version) and request.generation_id_or_member_epoch >= 0:
             raise _unknown_group(group_id, is_new_error=version >= _GROUP_ID_NOT_FOUND_SINCE)
@@ -130,7 +130,7 @@ class Offsets:
         )
 
     def _accept(self, request: OffsetCommitRequest, version: int) -> bool:
-        """Refuse a commit that a group does not allow; tell whether there is a group."""
+        """Refuse a commit that a group does not allow; return whether the group exists."""
         group = self._context.groups.get(request.group_id)
         if group is None:
             return False
@@ -146,9 +146,9 @@ class Offsets:
         return True
 
     def accept_repeated(self, repeated: RepeatedCommit, version: int) -> bool:
-        """Accept a commit as ``commit`` does; what has to be looked at more closely: False.
+        """Accept a commit as ``commit`` does; False if it needs ``commit``'s full checks.
 
-        Its records are to be appended and taken in by ``replay_repeated``.
+        Its records are then to be appended, and replayed by ``replay_repeated``.
         """
         if repeated.has_metadata_longer_than(self._metadata_length_max):
             return False
@@ -157,7 +157,7 @@ class Offsets:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, ticket: Ticket, version: int
     ) -> Effects:
-        """Commit offsets that count when the producer's transaction is committed."""
+        """Commit offsets that take effect when the producer's transaction is committed."""
         group_id = request.group_id
         group = self._context.groups.get(group_id)
         if group is not None:
@@ -172,7 +172,7 @@ class Offsets:
             except KafkaError as error:
                 if error.code is not ErrorCode.STALE_MEMBER_EPOCH:
                     raise
-                # Producers know this one.
+                # An error code that producers know.
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION, str(error.args[0])) from None
         elif request.generation_id >= 0:
             raise _unknown_group(group_id, is_new_error=False)
@@ -237,7 +237,7 @@ class Offsets:
         return found
 
     def _may_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> bool:
-        """Tell whether there is such a group; somebody who is not a member is refused."""
+        """Tell whether the group exists; a fetch from someone who is not a member is refused."""
         group = self._context.groups.get(group_id)
         if group is None:
             return False
@@ -252,7 +252,7 @@ class Offsets:
     # Deleting
 
     def delete(self, request: OffsetDeleteRequest, ticket: Ticket) -> Effects:
-        """Delete offsets of topics that no member wants: 86 for the others."""
+        """Delete offsets of topics without a subscriber: 86 for the others."""
         group_id = request.group_id
         group = self._context.groups.get(group_id)
         if group is None:
@@ -279,14 +279,14 @@ class Offsets:
         return effects.reply(ticket, OffsetDeleteResponse(topics=tuple(topics)))
 
     def tombstones_of_group(self, group_id: str) -> list[CoordinatorRecord]:
-        """Return what deletes all offsets of a group, pending ones too."""
+        """Return the records that delete all offsets of a group, including pending ones."""
         return [
             offset_tombstone(group_id, topic, partition)
             for topic, partition in self.store.partitions_of_group(group_id)
         ]
 
     def on_topics_deleted(self, names: Set[str]) -> Effects:
-        """Delete the offsets of topics that are no more."""
+        """Delete the offsets of deleted topics."""
         if not names:
             return Effects()
         records = [offset_tombstone(*key) for key in self.store.of_topics(names)]
@@ -295,12 +295,12 @@ class Offsets:
     # Expiring
 
     def on_loaded(self) -> Effects:
-        """Begin to look for what has expired."""
+        """Start looking for expired offsets."""
         self._set_timer()
         return Effects()
 
     def on_timer(self, key: TimerKey) -> Effects:
-        """Delete what has expired, and groups of which nothing is left."""
+        """Delete expired offsets, and groups of which nothing is left."""
         self._set_timer()
         context = self._context
         now_ms = context.clock.now_ms()
@@ -319,7 +319,7 @@ class Offsets:
     def _expire(
         self, group: Group, now_ms: int, retention_ms: int, records: list[CoordinatorRecord]
     ) -> bool:
-        """Delete what has expired in a group; tell whether the group is to go too."""
+        """Delete a group's expired offsets; return whether the group is to be deleted too."""
         group_id = group.group_id
         pending = self.store.pending_of_group(group_id) or ()
         is_all = not pending
@@ -338,7 +338,7 @@ class Offsets:
     # Replaying
 
     def replay(self, record: CoordinatorRecord, producer: TransactionalProducer | None) -> None:
-        """Take in a record of an offset."""
+        """Apply a record of an offset."""
         key, value = record.key, record.value
         assert isinstance(key, _KEYS)
         if value is None:
@@ -374,7 +374,7 @@ class Offsets:
         offsets: Sequence[int],
         leader_epochs: Sequence[int],
     ) -> None:
-        """Take in the records of a commit, as ``replay`` does one by one."""
+        """Apply the records of a commit, as ``replay`` does one by one."""
         start, position = 0, self._position + 1
         for name, topic_id, indexes, metadata in repeated.topics:
             end = start + len(indexes)
@@ -394,12 +394,12 @@ class Offsets:
         self._position += start
 
     def replay_end_transaction(self, producer: TransactionalProducer, *, is_commit: bool) -> None:
-        """Take in a transaction's marker."""
+        """Apply a transaction's marker."""
         self.store.end_transaction(producer.id, is_commit=is_commit)
 
 
 def _is_other_topic(committed: Uuid, asked: Uuid) -> bool:
-    """Tell whether an offset is that of an earlier topic of the same name."""
+    """Tell whether an offset belongs to an earlier topic of the same name."""
     return ZERO_UUID not in (committed, asked)
 
 

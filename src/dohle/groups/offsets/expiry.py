@@ -1,4 +1,4 @@
-"""When an offset expires: KIP-211, and the time that clients of old named themselves."""
+"""When an offset expires: KIP-211, and the retention time that old clients send themselves."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _STABLE = "Stable"
 
 
 class ExpiryRule(NamedTuple):
-    """How old the offsets of a group may become; for topics that nobody in it subscribes to."""
+    """How old a group's offsets may become, for topics without a subscriber in it."""
 
     now_ms: int
-    #: Expired is what was committed at this time or before it.
+    #: Offsets committed at this time or before have expired.
     committed_ms_max: int
-    #: Set if it is not the commit that counts but for how long the group has been empty.
+    #: Set if the time counts from when the group became empty, not from the commit.
     are_all_expired: bool | None = None
 
     @classmethod
     def of(cls, group: Group, now_ms: int, retention_ms: int) -> ExpiryRule | None:
-        """Return the rule of a group; None if nothing of it may expire now.
+        """Return the rule of a group; None if nothing in it may expire now.
 
-        In a classic group that is so until it is known what all members want.
+        In a classic group that is the case until all members' subscriptions are known.
         """
         committed_ms_max = now_ms - retention_ms
         by_commit = cls(now_ms, committed_ms_max)

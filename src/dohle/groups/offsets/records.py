@@ -1,9 +1,9 @@
-"""The records of committed offsets, from the requests that commit them.
+"""The records of committed offsets, built from the requests that commit them.
 
-A commit may be of hundreds of partitions, and their records are nearly the same: the keys of a
-topic differ in the partition at their end, and values without metadata in what stands at their
-beginning. So the rest is encoded once for each topic. Values of any other form are encoded one by
-one. Either way the bytes are those that the records' schemas give.
+A commit may have hundreds of partitions, and their records are almost the same: the keys of a topic
+differ in the partition at their end, and values without metadata in their first fields. So the rest
+is encoded once for each topic. Values of any other form are encoded one by one. Either way the
+bytes are those of the records' schemas.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dohle.protocol.record_framing import (
     encode_coordinator_value,
 )
 
-#: What Kafka 4.2 writes; the older one has a place for the time of expiry.
+#: The version that Kafka 4.2 writes; the older one has a field for the time of expiry.
 _VALUE_VERSION = 4
 _EXPIRING_VALUE_VERSION = 1
 
@@ -47,14 +47,14 @@ A = TypeVar("A", OffsetCommitResponsePartition, TxnOffsetCommitResponsePartition
 
 
 class CommitRecords:
-    """Turns the partitions of a commit into records and answers."""
+    """Turns the partitions of a commit into records and response fields."""
 
     __slots__ = ("_expire_ms", "_group_id", "_length_max", "_now_ms", "encoded", "records")
 
     def __init__(self, group_id: str, now_ms: int, expire_ms: int, length_max: int) -> None:
-        """Begin; ``length_max`` is how long the metadata of an offset may be."""
+        """Start; ``length_max`` is the longest metadata that an offset may have."""
         self.records: list[CoordinatorRecord] = []
-        #: The records once more, as they are written.
+        #: The same records in encoded form.
         self.encoded: list[EncodedRecord] = []
         self._group_id = group_id
         self._now_ms = now_ms
@@ -68,7 +68,7 @@ class CommitRecords:
         partitions: Sequence[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition],
         answer: type[A],
     ) -> tuple[A, ...]:
-        """Add a topic; return the answers for its partitions."""
+        """Add a topic; return the response for its partitions."""
         answers = []
         group_id, now_ms, expire_ms = self._group_id, self._now_ms, self._expire_ms
         is_expiring = expire_ms != NO_EXPIRE_TIMESTAMP
@@ -103,20 +103,20 @@ class CommitRecords:
 
 @lru_cache(maxsize=1024)
 def _key_head(group_id: str, topic: str) -> bytes:
-    """Return what all keys of a group and a topic begin with."""
+    """Return the common beginning of all keys of a group and a topic."""
     key = encode_coordinator_key(OffsetCommitKey(group=group_id, topic=topic))
     return key[: -_PARTITION.size]
 
 
 def _value_tail(now_ms: int, topic_id: Uuid) -> bytes:
-    """Return what all values of a topic end with that have no metadata."""
+    """Return the common end of all values of a topic without metadata."""
     metadata, tags = _value_tail_parts(topic_id)
     return metadata + _TIMESTAMP.pack(now_ms) + tags
 
 
 @lru_cache(maxsize=1024)
 def _value_tail_parts(topic_id: Uuid) -> tuple[bytes, bytes]:
-    """Return what stands before and behind the commit timestamp at the end of such values."""
+    """Return what comes before and after the commit timestamp at the end of such values."""
     zeros, ones = (
         encode_coordinator_value(
             OffsetCommitValue(commit_timestamp=number, topic_id=topic_id), _VALUE_VERSION
@@ -128,7 +128,7 @@ def _value_tail_parts(topic_id: Uuid) -> tuple[bytes, bytes]:
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    """Return what deletes an offset."""
+    """Return the record that deletes an offset."""
     return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 

@@ -1,7 +1,8 @@
-"""A commit that comes again and again, of the same partitions and with the same metadata.
+"""The fast path of a commit that repeats the previous one's partitions and metadata.
 
-What its records have in common is encoded once: the whole batch is then packed in one step from the
-offsets, the leader epochs and the time. It is the batch that the records of ``CommitRecords`` make.
+What the records have in common is encoded once; the whole batch is then packed in one step from the
+offsets, the leader epochs and the time. The result is the batch that the records of
+``CommitRecords`` would form.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from dohle.protocol.messages.offset_commit import (
 from dohle.records.batch import ATTRIBUTES_AT, CRC_AT
 from dohle.records.builder import BatchBuilder
 
-#: What changes in a batch, by its size: the base and the largest timestamp in the header; in every
-#: record first the offset and the leader epoch, and then the commit timestamp.
+#: The changing numbers of a batch, by their size: the base and the largest timestamp in the header;
+#: in every record first the offset and the leader epoch, and then the commit timestamp.
 _NUMBERS = {16: "qq", 12: "qi", 8: "q"}
-#: Where these are among the fields of the batch, with a constant between any two.
+#: Their positions among the fields of the batch, with a constant between any two.
 _BASE_TIMESTAMP, _MAX_TIMESTAMP = 1, 2
 _OFFSETS, _LEADER_EPOCHS, _COMMIT_TIMESTAMPS = (
     slice(4, None, 5),
@@ -48,7 +49,7 @@ class RepeatedTopic(NamedTuple):
 
 
 class RepeatedCommit:
-    """See the module."""
+    """Packs the batches of such commits; see the module."""
 
     __slots__ = (
         "_blank",
@@ -63,9 +64,9 @@ class RepeatedCommit:
     def __init__(self, zeros: OffsetCommitRequest, ones: OffsetCommitRequest) -> None:
         """Prepare for such commits; these two are ``with_numbers`` 0 and -1.
 
-        All topics have their names.
+        All topics have names.
         """
-        #: What it says of the group, the member and the partitions is true of all of them.
+        #: What it says of the group, the member and the partitions holds for all of them.
         self.request = zeros
         self.topics = tuple(
             RepeatedTopic(
@@ -87,7 +88,7 @@ class RepeatedCommit:
         self._blank = blank
 
     def has_metadata_longer_than(self, length_max: int) -> bool:
-        """Tell whether there is metadata that is longer than it may be."""
+        """Tell whether any metadata is longer than this."""
         return any(is_too_long(text, length_max) for text in self._metadata)
 
     def batch(self, now_ms: int, offsets: Sequence[int], leader_epochs: Sequence[int]) -> bytearray:

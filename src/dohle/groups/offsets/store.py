@@ -1,8 +1,8 @@
-"""The offsets that groups have committed, and those that wait for the end of a transaction.
+"""The offsets that groups have committed, and those pending until the end of a transaction.
 
-What is stored follows from the records alone. Each has its place in the order of the log: when a
-transaction is committed, its offset counts only if nothing was committed for the partition after
-it. Deleting an offset also deletes what transactions have pending for it.
+The contents follow from the records alone. Each offset has its position in the order of the log:
+when a transaction is committed, its offset takes effect only if nothing was committed for the
+partition after it. Deleting an offset also deletes what transactions have pending for it.
 
 No dictionary in it is ever empty, so that equal contents are equal stores.
 """
@@ -20,17 +20,17 @@ NO_EXPIRE_TIMESTAMP = -1
 
 
 class CommittedOffset(NamedTuple):
-    """What is known of a committed offset."""
+    """A committed offset and its details."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
-    #: The position of its record among those of offsets.
+    #: The position of its record among the records of offsets.
     position: int
-    #: When it expires, if its client has said so (OffsetCommit v2-4).
+    #: When it expires, if its client set that (OffsetCommit v2-4).
     expire_timestamp_ms: int = NO_EXPIRE_TIMESTAMP
-    #: The topic's id, if it was committed by that (OffsetCommit v10+).
+    #: The topic's id, if it was committed by id (OffsetCommit v10+).
     topic_id: Uuid = ZERO_UUID
 
 
@@ -51,26 +51,26 @@ class OffsetStore:
     _committed: dict[str, GroupOffsets] = field(default_factory=dict)
     #: By producer id.
     _pending: dict[int, dict[_Key, CommittedOffset]] = field(default_factory=dict)
-    #: Which producers have something pending, by group and by topic and partition.
+    #: The producers with pending offsets, by group and by topic and partition.
     _open: dict[str, dict[tuple[str, int], set[int]]] = field(default_factory=dict)
 
     def of_group(self, group_id: str) -> GroupOffsets | None:
-        """Return a group's committed offsets, not to be changed; None if it has none."""
+        """Return a group's committed offsets, read-only; None if it has none."""
         return self._committed.get(group_id)
 
     def pending_of_group(self, group_id: str) -> dict[tuple[str, int], set[int]] | None:
-        """Return for what a group has pending offsets, and of whom; None if for nothing."""
+        """Return partitions with pending offsets and their producers; None if there are none."""
         return self._open.get(group_id)
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
-        """Tell whether there is an offset, be it a pending one."""
+        """Tell whether there is an offset, even if only a pending one."""
         offsets = self._committed.get(group_id)
         if offsets is not None and partition in offsets.get(topic, ()):
             return True
         return (topic, partition) in self._open.get(group_id, ())
 
     def partitions_of_group(self, group_id: str) -> list[tuple[str, int]]:
-        """Return for what a group has offsets, pending ones too."""
+        """Return the partitions for which a group has offsets, including pending ones."""
         found = {
             (topic, partition): None
             for topic, offsets in self._committed.get(group_id, {}).items()
@@ -80,7 +80,7 @@ class OffsetStore:
         return list(found)
 
     def of_topics(self, names: Set[str]) -> Iterator[tuple[str, str, int]]:
-        """Go through all offsets of topics, pending ones too: group, topic and partition."""
+        """Yield all offsets of topics, including pending ones: group, topic and partition."""
         for group_id, offsets in self._committed.items():
             if not names.isdisjoint(offsets):
                 for topic in sorted(names & offsets.keys()):
@@ -93,7 +93,7 @@ class OffsetStore:
                     yield group_id, topic, partition
 
     def put(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
-        """Take in an offset."""
+        """Store an offset."""
         offsets = self._committed.get(group_id)
         if offsets is None:
             offsets = self._committed[group_id] = {}
@@ -106,20 +106,20 @@ class OffsetStore:
     def put_all(
         self, group_id: str, topic: str, offsets: Iterable[tuple[int, CommittedOffset]]
     ) -> None:
-        """Take in offsets of a topic, at least one, with their partitions."""
+        """Store offsets of a topic, at least one, with their partitions."""
         self._committed.setdefault(group_id, {}).setdefault(topic, {}).update(offsets)
 
     def put_pending(
         self, producer_id: int, group_id: str, topic: str, partition: int, offset: CommittedOffset
     ) -> None:
-        """Take in an offset that counts once the producer's transaction is committed."""
+        """Store an offset that takes effect once the producer's transaction is committed."""
         key = _Key(group_id, topic, partition)
         self._pending.setdefault(producer_id, {})[key] = offset
         open_ = self._open.setdefault(group_id, {})
         open_.setdefault((topic, partition), set()).add(producer_id)
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
-        """Let go of an offset, and of what is pending for it."""
+        """Remove an offset and what is pending for it."""
         offsets = self._committed.get(group_id)
         if offsets is not None and topic in offsets:
             partitions = offsets[topic]
@@ -137,7 +137,7 @@ class OffsetStore:
             self._close(key, producer_id)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """Let what a producer has pending count, or let go of it."""
+        """Commit or drop a producer's pending offsets."""
         for key, offset in self._pending.pop(producer_id, {}).items():
             self._close(key, producer_id)
             if not is_commit:

@@ -2,11 +2,12 @@
 
 Its states are the *positions*: the places in the expression, repetitions written out, that take a
 character. Sets of positions are integers with a bit for each, so that all are advanced at once.
-Most positions are followed by the next one or by themselves; the rest are *jumps*, from any of one
-set to all of another. A step costs as many operations as there are jumps, whatever the text.
+Most positions are followed by the next one or by themselves; the rest are *jumps*, from any
+position of one set to all of another. A step costs as many operations as there are jumps, whatever
+the text.
 
-Assertions take no characters: they hold or do not hold between two of them. For each kind of place
-between two characters the links are made anew, with each assertion either passed or not.
+Assertions take no characters: they hold or do not hold between two of them. For each kind of
+boundary between two characters there is one set of links, with each assertion either passed or not.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ LINK_BITS_MAX = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """What may come first, last and after what, if the assertions are as they are."""
+    """What may come first, last and after what, for one outcome of all assertions."""
 
-    #: Whether no characters at all match.
+    #: Whether the empty text matches.
     nullable: bool
     first: int
     last: int
@@ -44,7 +45,7 @@ class Links:
 
 
 def link(tokens: Iterable[Token], passes: Callable[[Assertion], bool]) -> Links:
-    """Build the links; a ValueError tells of too many.
+    """Build the links; a ValueError reports too many.
 
     There are the most when all assertions pass: if those can be built, all can.
     """
@@ -61,7 +62,7 @@ def link(tokens: Iterable[Token], passes: Callable[[Assertion], bool]) -> Links:
 
 
 class _Builder:
-    """Keeps, for each expression that is not yet used: nullable, first and last positions."""
+    """Keeps, for each expression not yet used: nullable, first and last positions."""
 
     def __init__(self) -> None:
         self._stack: list[tuple[bool, int, int]] = []

@@ -46,7 +46,7 @@ _SCRIPTS = (
     "Syloti_Nagri Syriac Tagalog Tagbanwa Tai_Le Tai_Tham Tai_Viet Tamil Telugu Thaana Thai "
     "Tibetan Tifinagh Ugaritic Vai Yi"
 )
-#: What neither ``lower`` nor ``upper`` leads to: the signs for kelvin and angstrom, the long s.
+#: Characters that neither ``lower`` nor ``upper`` leads to: kelvin and angstrom sign, the long s.
 _FOLDED_ONE_WAY: Mapping[str, str] = {"k": "\u212a", "s": "\u017f", "\u00e5": "\u212b"}
 
 
@@ -58,7 +58,7 @@ class Ranges:
 
     @staticmethod
     def spelled(bounds: str) -> Ranges:
-        """Read the bounds off a string: "09az" is the digits and the small letters."""
+        """Parse the bounds: "09az" is the digits and the lower-case letters."""
         return Ranges(tuple(zip(bounds[::2], bounds[1::2], strict=True)))
 
     def __contains__(self, char: str) -> bool:
@@ -73,7 +73,7 @@ class Category:
 
     def __contains__(self, char: str) -> bool:
         category = unicodedata.category(char)
-        # RE2 does not count what is not assigned.
+        # RE2 does not include unassigned characters.
         return category.startswith(self.name) and category != "Cn"
 
 
@@ -95,7 +95,7 @@ ANY = Ranges((("\0", chr(0x10FFFF)),))
 
 
 def unicode_class(name: str) -> Characters | None:
-    """Find the class that ``\\p{name}`` stands for."""
+    """Return the class that ``\\p{name}`` stands for."""
     if name == "Any":
         return ANY
     if name in _CATEGORIES.split():
@@ -105,20 +105,20 @@ def unicode_class(name: str) -> Characters | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CharClass:
-    """One character of the text is in one of the parts; or in none, if ``negated``.
+    """Matches a character in one of the parts, or in none of them if ``negated``.
 
-    Each part can be negated by itself: ``[\\D5]``. Case is folded first, negated then: ``(?i)[^k]``
-    has neither k. Two are the same only if they are one object.
+    Each part can be negated by itself: ``[\\D5]``. Case is folded before negation: ``(?i)[^k]``
+    matches neither k nor K. Two are equal only if they are the same object.
     """
 
-    #: A set, and whether it is all but that set.
+    #: A set, and whether it is inverted.
     parts: tuple[tuple[Characters, bool], ...]
     negated: bool = False
     fold_case: bool = False
 
     @property
     def size(self) -> int:
-        """With how many ranges and named sets a character is compared."""
+        """The number of ranges and named sets with which a character is compared."""
         return sum(
             len(characters.pairs) if isinstance(characters, Ranges) else 1
             for characters, _ in self.parts
@@ -134,7 +134,7 @@ class CharClass:
 
 
 def fold_variants(char: str) -> tuple[str, ...]:
-    """Return the characters that are the same but for their case, with itself."""
+    """Return the characters that differ only in case, including itself."""
     folded = _fold(char)
     found = {char, folded, char.lower(), char.upper(), folded.upper(), folded.title()}
     found.add(_FOLDED_ONE_WAY.get(folded, char))

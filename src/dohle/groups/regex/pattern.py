@@ -1,12 +1,12 @@
-"""Regular expressions of topic names (KIP-848): RE2's syntax, in linear time and limited memory.
+"""Regular expressions for topic names (KIP-848): RE2's syntax, in linear time and bounded memory.
 
-Any client may send one, so neither the time nor the memory that it costs may depend on how evil it
-is: every character of a name is one step of the automaton (:mod:`dohle.groups.regex.automaton`),
-whose size is limited when the expression is compiled. What a step leads to is remembered, so that
-the usual step is one look into a dict; when too much is remembered, all of it is forgotten.
+Any client may send one, so neither time nor memory may depend on how malicious it is: every
+character of a name is one step of the automaton (:mod:`dohle.groups.regex.automaton`), whose size
+is limited when the expression is compiled. The results of steps are cached, so that the usual step
+is one dict lookup; when the cache is full, it is emptied.
 
-An evil expression and a long name can still take tens of milliseconds. Who has others to serve
-meanwhile asks for a limited number of steps at a time.
+A malicious expression and a long name can still take tens of milliseconds. A caller that has others
+to serve meanwhile asks for a limited number of steps at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dohle.groups.regex.classes import CharClass
 from dohle.groups.regex.syntax import Assertion, Token, parse
 
 POSITIONS_MAX = 8_000
-#: How much is remembered: in bits of the sets of positions, and in number.
+#: The size of the cache: in bits of the sets of positions, and in number.
 _REMEMBERED_BITS_MAX = 8_000_000
 _REMEMBERED_STEPS_MAX = 4_096
 
@@ -34,7 +34,7 @@ def compile_regex(text: str) -> Regex:
 
 
 class _Kind(Enum):
-    """What is on one side of a place between two characters, as far as assertions tell apart."""
+    """The kind of character on one side of a boundary, as far as assertions distinguish it."""
 
     BEGIN = auto()
     END = auto()
@@ -44,25 +44,25 @@ class _Kind(Enum):
 
 
 class _State:
-    """Where the automaton is after some characters."""
+    """The state of the automaton after some characters."""
 
     __slots__ = ("accepts", "kind", "next", "positions")
 
     def __init__(self, positions: int, kind: _Kind) -> None:
-        #: Those that took the last character.
+        #: The positions that took the last character.
         self.positions = positions
-        #: Of the last character.
+        #: The kind of the last character.
         self.kind = kind
         self.next: dict[str, _State] = {}
         self.accepts: bool | None = None
 
 
-#: No text that goes on from here matches.
+#: No text that continues from here matches.
 _DEAD = _State(0, _Kind.OTHER)
 
 
 class Regex:
-    """A compiled expression. Matching changes what it remembers: not for several threads."""
+    """A compiled expression. Matching changes its cache, so it is not for several threads."""
 
     def __init__(self, pattern: str, tokens: list[Token]) -> None:
         self.pattern = pattern
@@ -78,7 +78,7 @@ class Regex:
             raise ValueError(f"more than {POSITIONS_MAX} characters and classes, with repetitions")
         all_passed = link(tokens, lambda _: True)
         compared_count = sum(char_class.size for char_class in self._places)
-        #: How many operations one character can cost.
+        #: The most operations that one character can cost.
         self.size = position_count + compared_count + len(all_passed.jumps) + 1
         self._remembered_max = min(
             _REMEMBERED_STEPS_MAX, _REMEMBERED_BITS_MAX // (position_count + 1)
@@ -102,7 +102,7 @@ class Regex:
     def matches_within(self, steps: int, name: str) -> bool | None:
         """Tell whether the whole name matches; None if that takes many more steps than these.
 
-        Asked again, it comes further, since what was found out is remembered: for more characters
+        A repeated call gets further, since the results of steps are cached: for more characters
         than a topic's name can have.
         """
         return self._match(name, self.steps + steps)
@@ -132,7 +132,7 @@ class Regex:
         self._start = _State(0, _Kind.BEGIN)
 
     def _advance(self, state: _State, char: str) -> _State:
-        """Take a step for the first time."""
+        """Compute a step that is not in the cache."""
         kind = self._kind(char)
         links = self._links_between(state.kind, kind)
         self.steps += len(links.jumps) + 1
@@ -149,7 +149,7 @@ class Regex:
         return following
 
     def _taking(self, char: str) -> int:
-        """Return the positions that take a character."""
+        """Return the positions that accept a character."""
         takers = self._takers.get(char)
         if takers is None:
             self.steps += self.size

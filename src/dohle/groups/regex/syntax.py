@@ -1,10 +1,10 @@
 """RE2's syntax: from the text of a regular expression to its tokens in postfix order.
 
 The syntax is that of RE2/J, which Kafka's brokers use: Perl's without what needs backtracking, that
-is, no backreferences, no lookaround, no possessive or atomic groups. Greedy and lazy repetition
-are both accepted; for a match of the whole text they mean the same.
+is, no backreferences, no lookaround, no possessive or atomic groups. Greedy and lazy repetition are
+both accepted; for a match of the whole text they mean the same.
 
-The parser uses no recursion and the size of what it makes is limited, so any text is safe.
+The parser does not recurse and the size of its output is limited, so any text is safe.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dohle.groups.regex.classes import (
 
 PATTERN_CHARS_MAX = 16_384
 REPETITIONS_MAX = 1_000
-#: After repetitions were written out.
+#: After repetitions are expanded.
 TOKENS_MAX = 20_000
 
 _CODE_POINT_MAX = 0x10FFFF
@@ -40,7 +40,7 @@ _CONTROL_ESCAPES = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": 
 
 
 class Assertion(Enum):
-    """What must hold between two characters; takes none itself."""
+    """A condition between two characters; consumes none itself."""
 
     BEGIN_TEXT = auto()
     END_TEXT = auto()
@@ -51,7 +51,7 @@ class Assertion(Enum):
 
 
 class Operator(Enum):
-    """Makes one expression of the last one or two; EMPTY is one that takes no characters."""
+    """Combines the last one or two expressions; EMPTY is one that consumes no characters."""
 
     EMPTY = auto()
     CONCATENATE = auto()
@@ -108,15 +108,15 @@ class _Flags:
 
 @dataclass(slots=True)
 class _Group:
-    """A group that is still open; the whole expression is one too."""
+    """An open group; the whole expression is one too."""
 
-    #: In force again when it is closed.
+    #: The flags to restore when it is closed.
     flags: _Flags
     #: Where in the text it begins.
     text_start: int
     alternative_count: int = 0
-    #: Pieces of the alternative that is being read. The last one can still be repeated, so it is
-    #: not yet concatenated with those before it.
+    #: The pieces of the current alternative. The last one can still be repeated, so it is not yet
+    #: concatenated with those before it.
     piece_count: int = 0
     #: Where in the output the last piece begins.
     piece_start: int = 0
@@ -196,7 +196,7 @@ class _Parser:
         self._out.append(token)
 
     def _begin_piece(self) -> None:
-        """Settle what came before: only what begins now can still be repeated."""
+        """Finish the previous piece: only the one that begins now can still be repeated."""
         group = self._groups[-1]
         if group.piece_count > 1:
             self._out.append(Operator.CONCATENATE)
@@ -290,7 +290,7 @@ class _Parser:
         return low, None if found[2] is not None and found[3] is None else high
 
     def _repeat(self, low: int, high: int | None, start: int) -> None:
-        """Write out the repetition of the last piece."""
+        """Expand the repetition of the last piece."""
         group, out = self._groups[-1], self._out
         if group.piece_count == 0:
             raise self._error("nothing to repeat", start)
@@ -299,7 +299,7 @@ class _Parser:
             return
         piece = out[group.piece_start :]
         if len(out) + (len(piece) + 2) * (low if high is None else high) > TOKENS_MAX:
-            raise self._error("too large with its repetitions written out", start)
+            raise self._error("too large with its repetitions expanded", start)
         del out[group.piece_start :]
         if high == 0:
             out.append(Operator.EMPTY)
@@ -310,7 +310,7 @@ class _Parser:
         if high is None:
             out += [*piece, Operator.PLUS, Operator.CONCATENATE]
         elif high > low:
-            # (x(x(x)?)?)? and not x?x?x?: there, each x could be followed by all that come later.
+            # (x(x(x)?)?)? and not x?x?x?: there, each x could be followed by all later ones.
             out += piece * (high - low) + [Operator.QUEST]
             out += [Operator.CONCATENATE, Operator.QUEST] * (high - low - 1)
             if low > 0:
