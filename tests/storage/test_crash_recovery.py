@@ -121,8 +121,8 @@ class Workload:
 
     def checkpoint(self) -> None:
         for directory in self.manager.directories:
-            directory.checkpoint_recovery_points()
-            directory.checkpoint_high_watermarks()
+            directory.checkpoints.write_recovery_points()
+            directory.checkpoints.write_high_watermarks()
 
     def truncate(self, keep: int) -> None:
         self.expected.truncating_to = keep

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.storage.config import LogConfig
-from dohle.storage.directory.manager import DueFlush
+from dohle.storage.directory.pending_flush import PendingFlush
 from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.flush import FlushSchedule
 from dohle.testing.simulation.disk_faults import Operation
@@ -40,7 +40,7 @@ from tests.storage.logs import (
 PID = 17
 
 
-def only(found: list[DueFlush]) -> DueFlush:
+def only(found: list[PendingFlush]) -> PendingFlush:
     (due,) = found
     return due
 
@@ -268,7 +268,7 @@ def test_a_file_that_went_during_its_flush_does_not_come_back_in_part() -> None:
     due.run()
     due.complete()
     assert node.log.recovery_point == 4
-    node.manager.directories[0].checkpoint_recovery_points()
+    node.manager.directories[0].checkpoints.write_recovery_points()
     node.disk.power_loss_everything_unsynced_lost()
     node.start()
     assert offsets(log_records(node.log)) == [2, 3]
@@ -320,7 +320,7 @@ def test_the_indexes_of_a_segment_that_was_flushed_before_its_roll_survive_a_pow
     abort_and_roll(node)
     if later:
         append(node.log, data(1), data(1))
-    node.manager.directories[0].checkpoint_recovery_points()
+    node.manager.directories[0].checkpoints.write_recovery_points()
     assert node.log.recovery_point == node.log.log_end_offset
     disk = node.disk
     for seed in range(60):
@@ -343,7 +343,7 @@ def test_the_indexes_of_a_segment_that_is_closed_during_its_flush_survive_a_powe
     node.disk.interrupt(Operation.SYNC, node.folder, node.log.roll)
     job.run()
     node.log.complete_flush(job)
-    node.manager.directories[0].checkpoint_recovery_points()
+    node.manager.directories[0].checkpoints.write_recovery_points()
     later = node.disk.copy()
     node.disk.power_loss_everything_unsynced_lost()
     node.start()
@@ -352,7 +352,7 @@ def test_the_indexes_of_a_segment_that_is_closed_during_its_flush_survive_a_powe
     node.disk.crash()
     node.start()
     node.log.flush()
-    node.manager.directories[0].checkpoint_recovery_points()
+    node.manager.directories[0].checkpoints.write_recovery_points()
     node.disk.power_loss_everything_unsynced_lost()
     node.start()
     assert node.log.recovery_point == 2
@@ -379,7 +379,7 @@ def test_what_a_start_repaired_below_the_recovery_point_survives_a_power_cut(
     if then == "flushed":
         append(node.log, data(1))
         node.log.flush()
-        node.manager.directories[0].checkpoint_recovery_points()
+        node.manager.directories[0].checkpoints.write_recovery_points()
     elif then == "stopped":
         node.stop()
     node.disk.power_loss_everything_unsynced_lost()

@@ -182,6 +182,6 @@ def test_flush_ms_counts_from_the_first_plain_batch() -> None:
 def test_an_offline_directory_takes_no_plain_batch() -> None:
     node = Node(paths=("/data", "/other"))
     append_general(node.log, data(1))
-    node.log.owner.failed("testing", OSError(errno.EIO, "broken"))
+    node.log.disk.failed("testing", OSError(errno.EIO, "broken"))
     refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: append_fast_checked(node.log, data(1)))
     assert node.log.log_end_offset == 1

@@ -127,7 +127,7 @@ class LogModel(RuleBasedStateMachine):
         self.start_offset = self.log.delete_records(offset)
         delete_old_segments(self.log, self.clock.now_ms())
         # Without this a kill may bring the old start back, as in Kafka.
-        self.manager.directories[0].checkpoint_log_start_offsets()
+        self.manager.directories[0].checkpoints.write_log_start_offsets()
 
     @rule(ms=st.integers(1, 3_000))
     def time_passes(self, ms: int) -> None:

@@ -150,7 +150,7 @@ def test_truncation_below_what_was_flushed_takes_the_recovery_point_back_on_disk
     node = Node()
     append(node.log, data(2), data(2))
     node.log.flush()
-    node.manager.directories[0].checkpoint_recovery_points()
+    node.manager.directories[0].checkpoints.write_recovery_points()
     assert checkpoint(node, "recovery-point-offset-checkpoint") == {PARTITION: 4}
     node.log.truncate_to(2)
     assert node.log.recovery_point == 2
@@ -161,8 +161,8 @@ def test_a_recovery_point_that_a_crash_kept_from_the_disk_is_written_at_the_next
     node = Node()
     append(node.log, *[data(1) for _ in range(10)])
     node.log.flush()
-    node.manager.directories[0].checkpoint_recovery_points()
-    node.manager.directories[0].checkpoint_high_watermarks()
+    node.manager.directories[0].checkpoints.write_recovery_points()
+    node.manager.directories[0].checkpoints.write_high_watermarks()
     node.disk.fail(Operation.CREATE, "/data/recovery-point-offset-checkpoint.tmp", errno.EIO)
     refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: node.log.truncate_to(5))
     node.disk.heal()
@@ -195,7 +195,7 @@ def test_a_truncation_that_is_cut_short_leaves_no_hole(kind: str) -> None:
     node = Node(LogConfig(segment_bytes=2 * BATCH_SIZE))
     append(node.log, *[data(1) for _ in range(9)])
     node.log.flush()
-    node.manager.directories[0].checkpoint_recovery_points()
+    node.manager.directories[0].checkpoints.write_recovery_points()
     node.kill()
     node.disk.settle()
     disk = node.disk
@@ -223,7 +223,7 @@ def test_what_was_truncated_does_not_come_back_after_a_power_cut() -> None:
     node = Node()
     append(node.log, data(2), data(2))
     node.log.flush()
-    node.manager.directories[0].checkpoint_recovery_points()
+    node.manager.directories[0].checkpoints.write_recovery_points()
     node.log.truncate_to(2)
     node.disk.power_loss_everything_unsynced_lost()
     node.start()

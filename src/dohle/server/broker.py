@@ -230,7 +230,7 @@ class BrokerServer:
             except Exception as error:
                 # What nobody thought of must not look like a success to whoever has sent it.
                 logger.exception("%s cannot be written", partition.key)
-                log.owner.failed(f"appending to {partition.key}", OSError(str(error)))
+                log.disk.failed(f"appending to {partition.key}", OSError(str(error)))
                 written = False
             if partition.on_written is not None:
                 told.append((partition.on_written, written))

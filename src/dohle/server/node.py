@@ -33,8 +33,9 @@ from dohle.server.registry import all_handlers
 from dohle.storage.config import LogConfig, LogManagerConfig
 from dohle.storage.directory.clean_shutdown import read_broker_epoch
 from dohle.storage.directory.directory import LogDirectory
-from dohle.storage.directory.manager import DueFlush, Identity, LogManager
+from dohle.storage.directory.manager import Identity, LogManager
 from dohle.storage.directory.meta_properties import InvalidMetaProperties, load_ensemble
+from dohle.storage.directory.pending_flush import PendingFlush
 from dohle.storage.moves.places import Assignment
 
 logger = logging.getLogger("dohle.server")
@@ -275,7 +276,7 @@ class Node:
         finally:
             self._maintain_later()
 
-    async def _flush(self, flush: DueFlush) -> None:
+    async def _flush(self, flush: PendingFlush) -> None:
         try:
             await self._host.run_in_thread(flush.run)
         except OSError as error:

@@ -172,7 +172,7 @@ class Log(LogFiles):
         None, and nothing has changed, if it does: a new segment, a new epoch, the time of the
         append, or a closer look at the producer.
         """
-        self.owner.ensure_online()
+        self.disk.ensure_online()
         config, segment = self.config, self.segments.active
         buffer, delta, max_timestamp = batch.buffer, batch.last_offset_delta, batch.max_timestamp
         first_offset, size = self.log_end_offset, len(batch.buffer)
@@ -190,7 +190,7 @@ class Log(LogFiles):
             self.log_end_offset = last_offset + 1
             self._flush_as_configured()
         except OSError as error:
-            raise self.owner.failed(f"appending to {self.partition}", error) from error
+            raise self.disk.failed(f"appending to {self.partition}", error) from error
         return AppendInfo(first_offset, last_offset, max_timestamp, -1, size)
 
     def _append_assigned(
@@ -256,7 +256,7 @@ class Log(LogFiles):
         transaction_version: int,
         defer_write: bool = False,
     ) -> AppendInfo:
-        self.owner.ensure_online()
+        self.disk.ensure_online()
         size = len(view)
         if size > self.config.segment_bytes:
             raise KafkaError(
@@ -295,16 +295,16 @@ class Log(LogFiles):
             self.producer_state.commit(plan)
             self._flush_as_configured()
         except OSError as error:
-            raise self.owner.failed(f"appending to {self.partition}", error) from error
+            raise self.disk.failed(f"appending to {self.partition}", error) from error
         return AppendInfo(first_offset, last_offset, max_timestamp, append_time, size)
 
     def write_appends(self) -> None:
         """Write what appends have held back, with one system call."""
-        self.owner.ensure_online()
+        self.disk.ensure_online()
         try:
             self.segments.active.log_file.write_appends()
         except OSError as error:
-            raise self.owner.failed(f"appending to {self.partition}", error) from error
+            raise self.disk.failed(f"appending to {self.partition}", error) from error
 
     def _note_epoch(self, batch: Batch) -> None:
         epoch = batch.partition_leader_epoch
@@ -330,7 +330,7 @@ class Log(LogFiles):
 
         ``min_one_batch`` returns a first batch whole even if it is larger than ``max_bytes``.
         """
-        self.owner.ensure_online()
+        self.disk.ensure_online()
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -348,7 +348,7 @@ class Log(LogFiles):
                 committed=isolation is Isolation.TXN_COMMITTED,
             )
         except OSError as error:
-            raise self.owner.failed(f"reading {self.partition}", error) from error
+            raise self.disk.failed(f"reading {self.partition}", error) from error
 
     def read_soon(
         self, start_offset: int, max_bytes: int, isolation: Isolation
@@ -359,7 +359,7 @@ class Log(LogFiles):
         the reader may see all there is, without aborted transactions. None says nothing; after an
         ``OSError`` too it is for ``read`` to find out.
         """
-        self.owner.ensure_online()
+        self.disk.ensure_online()
         end = self.log_end_offset
         if not self.log_start_offset <= start_offset < end or self.high_watermark != end:
             return None
@@ -385,7 +385,7 @@ class Log(LogFiles):
         A segment whose only such record lies below the log start does not end the search (in Kafka
         4.2 it does, and the answer is none).
         """
-        with self.owner.guarding(f"reading {self.partition}"):
+        with self.disk.guarding(f"reading {self.partition}"):
             for segment in self.segments:
                 if segment.indexes.max_timestamp.timestamp >= timestamp:
                     found = segment.reader.find_by_timestamp(timestamp, self.log_start_offset)
@@ -395,7 +395,7 @@ class Log(LogFiles):
 
     def find_max_timestamp(self) -> TimestampedOffset | None:
         """Return the record with the largest timestamp, the first of equals."""
-        with self.owner.guarding(f"reading {self.partition}"):
+        with self.disk.guarding(f"reading {self.partition}"):
             segment = max(self.segments, key=lambda s: s.indexes.max_timestamp.timestamp)
             return segment.reader.find_max_timestamp()
 
@@ -410,7 +410,7 @@ class Log(LogFiles):
             )
         if offset <= self.log_start_offset:
             return False
-        with self.owner.guarding(f"moving the start of {self.partition}"):
+        with self.disk.guarding(f"moving the start of {self.partition}"):
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
             self.producer_state.on_log_start_offset_incremented(offset)
@@ -433,7 +433,7 @@ class Log(LogFiles):
 
         Slices that were read before stay good: an open file outlives its name.
         """
-        with self.owner.guarding(f"deleting segments of {self.partition}"):
+        with self.disk.guarding(f"deleting segments of {self.partition}"):
             self.segments.remove(gone)
             paths: list[str] = []
             for segment in gone:
@@ -447,13 +447,13 @@ class Log(LogFiles):
                 snapshot = self.producer_state.snapshots.mark_for_deletion(segment.base_offset)
                 if snapshot is not None:
                     paths.append(snapshot)
-            self.owner.delete_later(paths, self.config.file_delete_delay_ms)
+            self._context.deletions.add(paths, self.config.file_delete_delay_ms)
 
     def truncate_to(self, offset: int) -> bool:
         """Take back everything from ``offset`` on, as a follower does that went astray."""
         if offset < 0:
             raise ValueError(f"cannot truncate {self.partition} to {offset}")
-        with self.owner.guarding(f"truncating {self.partition}"):
+        with self.disk.guarding(f"truncating {self.partition}"):
             if offset >= self.log_end_offset:
                 # An epoch may have been noted without a record of it having come.
                 self.leader_epochs.truncate_from_end(self.log_end_offset)
@@ -475,7 +475,7 @@ class Log(LogFiles):
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Take everything back and go on at ``offset``, as a follower does that fell too far."""
-        with self.owner.guarding(f"truncating {self.partition}"):
+        with self.disk.guarding(f"truncating {self.partition}"):
             logger.info("%s: truncating fully, starting at offset %d", self.partition, offset)
             self.remove_segments(list(self.segments)[::-1], f"new start at {offset}")
             self.segments.add(self.new_segment(offset))
@@ -498,5 +498,5 @@ class Log(LogFiles):
         self.fs.sync_dir(self.directory)
         if self.recovery_point > end_offset:
             self.recovery_point = end_offset
-            self.owner.checkpoint_recovery_points()
+            self._context.checkpoint_recovery_points()
         self.flush_wanted_up_to = min(self.flush_wanted_up_to, end_offset)

@@ -44,7 +44,7 @@ class LogFiles:
         recovery_point: int,
     ) -> None:
         self.fs = context.fs
-        self.owner = context.owner
+        self.disk = context.disk
         self._context = context
         self._clock = context.clock
         self.directory = directory
@@ -79,7 +79,7 @@ class LogFiles:
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """Close the active segment and begin one at the log end (or the next batch's offset)."""
-        with self.owner.guarding(f"rolling {self.partition}"):
+        with self.disk.guarding(f"rolling {self.partition}"):
             base_offset = max(expected_next_offset, self.log_end_offset)
             active = self.segments.active
             if active.base_offset == base_offset:
@@ -95,7 +95,7 @@ class LogFiles:
             # With a snapshot at every segment's start, recovery of one needs to read no other.
             self._take_snapshot(base_offset)
         self.flush_wanted_up_to, self._rolled_ms = base_offset, self._clock.monotonic_ms()
-        self.owner.flush_at(self, self._rolled_ms)
+        self._context.flushes.flush_at(self, self._rolled_ms)
         logger.debug("%s: rolled a new segment at offset %d", self.partition, base_offset)
         return segment
 
@@ -124,7 +124,7 @@ class LogFiles:
 
     def _flush_job(self, offset: int, *, closing: bool = False) -> FlushJob:
         epochs = None
-        with self.owner.guarding(f"flushing {self.partition}"):
+        with self.disk.guarding(f"flushing {self.partition}"):
             self.segments.active.log_file.write_appends()
             paths, names_changed = files_to_sync(
                 self.segments, self.recovery_point, offset, with_active_indexes=closing
@@ -185,11 +185,11 @@ class LogFiles:
     def _start_flush_timer(self) -> None:
         if self.config.flush_ms != NEVER and self.log_end_offset > self.recovery_point:
             self._flush_by_ms = self._clock.monotonic_ms() + self.config.flush_ms
-            self.owner.flush_at(self, self._flush_by_ms)
+            self._context.flushes.flush_at(self, self._flush_by_ms)
 
     def flush(self, up_to: int | None = None) -> None:
         """Return once everything below ``up_to`` (the log end) is on the disk."""
-        with self.owner.guarding(f"flushing {self.partition}"):
+        with self.disk.guarding(f"flushing {self.partition}"):
             job = self.prepare_flush(up_to)
             if job is not None:
                 job.run()
@@ -224,14 +224,14 @@ class LogFiles:
         self.segments.active.indexes.forget_files()
         self.close_files()
         self.moved_to(folder)
-        self._context, self.owner = context, context.owner
+        self._context, self.disk = context, context.disk
         self.recovery_point = synced_up_to
         self.is_new = True
         if self._flush_by_ms is None:
             # A flush that was due may be on its way to the old files, and will not count.
             self._start_flush_timer()
         if (due_ms := self.flush_due_ms) is not None:
-            self.owner.flush_at(self, due_ms)
+            self._context.flushes.flush_at(self, due_ms)
 
     def loaded_clean(self) -> None:
         """Take note that the files are as a clean stop has left them, all of them on the disk."""
@@ -246,7 +246,7 @@ class LogFiles:
 
         Returns what is to be synced then; None if nothing has been written in this life.
         """
-        with self.owner.guarding(f"closing {self.partition}"):
+        with self.disk.guarding(f"closing {self.partition}"):
             if self._closed_as == self._extent or (self.is_new and self.log_end_offset == 0):
                 # Nothing but perhaps the begin of an epoch, which no record has yet.
                 return None
@@ -258,7 +258,7 @@ class LogFiles:
     def close(self) -> None:
         """Leave the files as a clean stop does, all synced."""
         try:
-            with self.owner.guarding(f"closing {self.partition}"):
+            with self.disk.guarding(f"closing {self.partition}"):
                 job = self.prepare_close()
                 if job is not None:
                     job.run()

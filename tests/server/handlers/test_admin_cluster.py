@@ -216,7 +216,7 @@ def test_a_directory_that_went_offline_is_told_with_an_error(tmp_path: Path) -> 
 
     async def scenario(node: Node, wire: Wire) -> None:
         await create_topic(wire, "t", partitions=2)
-        node.logs.directories[1].failed("being tested", OSError("no more"))
+        node.logs.directories[1].disk.failed("being tested", OSError("no more"))
         results = (await wire.send(DescribeLogDirsRequest(topics=None))).results
         assert [one.log_dir for one in results] == paths
         assert [one.error_code for one in results] == [

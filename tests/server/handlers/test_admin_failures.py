@@ -131,7 +131,7 @@ def test_partitions_of_an_offline_directory_answer_with_a_storage_error(tmp_path
     async def scenario(node: Node, wire: Wire) -> None:
         await create_topic(wire, "t")
         (partition,) = node.broker.partitions.of_topic(T).values()
-        partition.log.owner.failed("being tested", OSError("no more"))
+        partition.log.disk.failed("being tested", OSError("no more"))
         records = DeleteRecordsRequest(
             topics=(
                 DeleteRecordsTopic(

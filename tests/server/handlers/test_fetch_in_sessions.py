@@ -101,7 +101,7 @@ def test_a_directory_that_is_lost_is_told_even_where_nothing_is_new(
         session = await begin(wire, version)
         partition = node.broker.partitions.get(TOPIC, 0)
         assert partition is not None
-        partition.log.owner.failed("the test", OSError("gone"))
+        partition.log.disk.failed("the test", OSError("gone"))
         codes = {one.error_code for one in (await session.fetch()).values()}
         assert codes == {ErrorCode.KAFKA_STORAGE_ERROR}
 

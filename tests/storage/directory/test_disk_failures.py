@@ -96,12 +96,12 @@ def test_a_failing_disk_takes_its_own_directory_offline_and_costs_no_acknowledge
             node.clock.advance(5_000)
             node.manager.run_due()
         first, second = node.manager.directories
-        assert second.failure is None
+        assert second.disk.failure is None
         assert healthy.error is None
         assert failing.error is None or failing.error.code is STORAGE_ERROR
         assert node.disk.operations > good_until
         node.stop()
-        struck = first.failure is not None
+        struck = first.disk.failure is not None
         assert node.fs.exists("/a/.kafka_cleanshutdown") is not struck
         assert node.fs.exists("/b/.kafka_cleanshutdown")
         if not struck:
@@ -273,8 +273,8 @@ def test_a_read_that_fails_takes_the_directory_offline() -> None:
     append(log, data(2), data(2))
     node.disk.fail(Operation.READ, "/a/orders-0", errno.EIO)
     refuses(STORAGE_ERROR, lambda: log.read(0, 1000))
-    assert node.manager.directories[0].failure is not None
-    assert node.manager.directories[1].failure is None
+    assert node.manager.directories[0].disk.failure is not None
+    assert node.manager.directories[1].disk.failure is None
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ def test_segments_are_removed_so_that_a_crash_leaves_no_hole(reason: str) -> Non
 def test_only_segments_from_the_recovery_point_on_are_looked_at() -> None:
     node = filled(batches=8)
     node.log.flush(6)
-    node.manager.directories[0].checkpoint_recovery_points()
+    node.manager.directories[0].checkpoints.write_recovery_points()
     assert node.log.recovery_point == 6
     node.kill()
     node.disk.flip_bit(node.path(name_of(3, ".log")), 95, 2)

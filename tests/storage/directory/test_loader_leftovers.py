@@ -265,7 +265,7 @@ def test_a_corrupt_snapshot_is_replaced_by_an_older_one_and_the_log(
     else:
         # With the recovery point there, the snapshot at 6 is what recovery begins with.
         node.log.flush(6)
-        node.manager.directories[0].checkpoint_recovery_points()
+        node.manager.directories[0].checkpoints.write_recovery_points()
         node.kill()
     newest = max(node.files(".snapshot"))
     node.put(newest, damage(node.files(".snapshot")[newest]))

@@ -270,9 +270,9 @@ def test_a_crash_during_a_deletion_leaves_nothing_to_a_partition_of_the_same_nam
     node.restart(clean=clean_before)
     node.log.flush()
     directory = node.manager.directories[0]
-    directory.checkpoint_recovery_points()
-    directory.checkpoint_log_start_offsets()
-    directory.checkpoint_high_watermarks()
+    directory.checkpoints.write_recovery_points()
+    directory.checkpoints.write_log_start_offsets()
+    directory.checkpoints.write_high_watermarks()
     # The folder has its new name, the checkpoints still have its entries.
     node.disk.fail(Operation.CREATE, lambda path: path.endswith("checkpoint.tmp"), errno.EIO)
     refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: node.manager.delete(PARTITION))

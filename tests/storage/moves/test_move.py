@@ -115,7 +115,7 @@ def test_the_old_folder_goes_after_the_delay_and_nothing_of_it_is_inherited() ->
     node = two_directories()
     append(node.log, *(data() for _ in range(7)))
     node.log.flush()
-    directory(node, "/a").checkpoint_recovery_points()
+    directory(node, "/a").checkpoints.write_recovery_points()
     move_to(node, "/b")
     (left,) = [path for path in node.fs.list_dir("/a") if path.is_dir]
     assert left.name.startswith("orders-0.")
@@ -342,9 +342,9 @@ def test_a_move_that_is_called_off_leaves_the_log_alone() -> None:
     append(node.log, *(data() for _ in range(8)))
     move = begin(node)
     catch_up(move)
-    assert directory(node, "/b").futures == {PARTITION: move.folder}
+    assert directory(node, "/b").futures.paths == {PARTITION: move.folder}
     move.cancel()
-    assert directory(node, "/b").futures == {}
+    assert directory(node, "/b").futures.paths == {}
     node.manager.run_due()
     assert not [entry for entry in node.fs.list_dir("/b") if entry.is_dir]
     assert node.log.directory == "/a/orders-0"
@@ -426,7 +426,7 @@ def test_if_it_is_not_known_which_logs_were_compacted_it_stays_so() -> None:
     node.disk.put("/b/cleaner-offset-checkpoint", b"damaged")
     move_to(node, "/b")
     assert node.fs.read(f"/b/{CLEANER_OFFSET_CHECKPOINT}") == b"damaged"
-    assert directory(node, "/b").may_be_cleaned(TopicPartition(TopicName("another"), 0))
+    assert directory(node, "/b").checkpoints.may_be_cleaned(TopicPartition(TopicName("another"), 0))
 
 
 def test_a_log_that_is_wished_elsewhere_is_made_there() -> None:

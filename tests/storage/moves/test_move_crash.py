@@ -124,7 +124,7 @@ class Workload:
         self.log.delete_records(self.expected.start)
         if offset is None:
             for directory in self.manager.directories:
-                directory.checkpoint_log_start_offsets()
+                directory.checkpoints.write_log_start_offsets()
             self.log_start = self.expected.start
 
     def move_to(self, path: str, *, deleting: bool = False) -> None:

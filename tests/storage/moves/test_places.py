@@ -115,8 +115,8 @@ def test_beside_its_log_a_future_replica_is_begun_anew() -> None:
         assert node.log.directory == "/a/orders-0"
         ((partition, target),) = node.manager.places.interrupted
         assert (partition, target.path) == (PARTITION, "/b")
-        assert target.futures == {PARTITION: f"/b/{FUTURE}"}
-        folder = target.begin_future(PARTITION, TOPIC_ID)
+        assert target.futures.paths == {PARTITION: f"/b/{FUTURE}"}
+        folder = target.futures.begin(PARTITION, TOPIC_ID)
         node.manager.run_due()
         assert [f"/b/{name}" for name in folders(node, "/b")] == [folder]
 
@@ -130,7 +130,7 @@ def test_a_future_replica_takes_the_place_of_a_log_that_is_gone() -> None:
         assert node.log.directory == "/b/orders-0"
         assert offsets(log_records(node.log)) == [0, 1]
         # Whoever stopped: its indexes were not closed, so it was scanned.
-        assert node.manager.directories[1].promoted == {PARTITION}
+        assert node.manager.directories[1].futures.promoted == {PARTITION}
 
 
 def test_a_future_replica_that_the_metadata_does_not_name_is_left_alone() -> None:

@@ -79,7 +79,7 @@ def _result(
     if directory is None:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=shown)
     try:
-        with directory.guarding("looking for free space"):
+        with directory.disk.guarding("looking for free space"):
             total, usable = directory.context.fs.free_bytes(path)
     except KafkaError as error:
         logger.warning("%s cannot be described: %s", shown, error)

@@ -63,7 +63,7 @@ def handle_write_txn_markers(
     broker.write_appends()
     for producer_id, partition in appended:
         try:
-            partition.log.owner.ensure_online()
+            partition.log.disk.ensure_online()
         except KafkaError as error:
             codes[producer_id][partition.key] = error.code
     return WriteTxnMarkersResponse(

@@ -163,7 +163,7 @@ def partition_response(index: int, outcome: Appended | KafkaError) -> PartitionP
         partition, info = outcome
         try:
             # The write itself may have taken the directory offline.
-            partition.log.owner.ensure_online()
+            partition.log.disk.ensure_online()
         except KafkaError as error:
             outcome = error
         else:

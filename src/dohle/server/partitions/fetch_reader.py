@@ -158,7 +158,7 @@ class FetchReader:
             or asked.current_leader_epoch not in (-1, partition.image.leader_epoch)
         ):
             return False
-        log.owner.ensure_online()
+        log.disk.ensure_online()
         return True
 
     def _look_up(self, part: SessionPartition) -> Partition | None:
@@ -298,4 +298,4 @@ def _read(partition: Partition, piece: LogSlice) -> bytes:
     try:
         return piece.read()
     except OSError as error:
-        raise partition.log.owner.failed(f"reading {partition.key}", error) from error
+        raise partition.log.disk.failed(f"reading {partition.key}", error) from error

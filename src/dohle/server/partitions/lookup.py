@@ -16,7 +16,7 @@ def local_partition(broker: BrokerServer, topic: TopicName, index: int) -> Parti
     """Return a partition whose replica is here and can be used."""
     partition = broker.partitions.get(topic, index)
     if partition is not None:
-        partition.log.owner.ensure_online()
+        partition.log.disk.ensure_online()
         return partition
     image = broker.image.partition(topic, index)
     if image is None:

@@ -125,7 +125,7 @@ class ReplicaMoves:
         if partition is None:
             self._logs.prefer(key, target.path)
             raise self._refusal(key)
-        partition.log.owner.ensure_online()
+        partition.log.disk.ensure_online()
         source = self._logs.directory_of(key)
         if source is target or source is None or key in self._running:
             return
@@ -261,7 +261,7 @@ class ReplicaMoves:
         try:
             await self._in_thread(names.run)
         except OSError as error:
-            raise move.target.failed(f"moving {move.log.partition}", error) from error
+            raise move.target.disk.failed(f"moving {move.log.partition}", error) from error
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         future = self._threads.run(work)

@@ -162,7 +162,7 @@ class ProduceShortcut:
         if not isinstance(outcome, KafkaError):
             log, info = outcome[0].log, outcome[1]
             try:
-                log.owner.ensure_online()
+                log.disk.ensure_online()
             except KafkaError as error:
                 outcome = error
             else:

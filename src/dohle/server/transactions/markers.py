@@ -213,7 +213,7 @@ class TxnMarkers:
         for ending, partition in appended:
             try:
                 # The write itself may have taken the directory offline.
-                partition.log.owner.ensure_online()
+                partition.log.disk.ensure_online()
             except KafkaError as error:
                 self._failed(ending, partition.key, error)
             else:

@@ -25,11 +25,10 @@ from dohle.storage.directory.meta_properties import (
     load_ensemble,
     write_meta_properties,
 )
+from dohle.storage.directory.pending_flush import PendingFlush
 from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.files import FileSystem, make_dirs_durably
-from dohle.storage.flush import FlushJob
 from dohle.storage.log import Log
-from dohle.storage.log_files import LogFiles
 from dohle.storage.moves.places import AssignmentOf, Places, settle_places
 from dohle.storage.producers.state import ProducerStateConfig
 from dohle.storage.segment.index import IndexMemory
@@ -65,23 +64,6 @@ class _Task:
     interval_ms: int
     run: Callable[[LogDirectory], None]
     due_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class DueFlush:
-    """A flush that is due. Its log is not handed out again before ``complete`` was called."""
-
-    directory: LogDirectory
-    log: LogFiles
-    job: FlushJob
-
-    def run(self) -> None:
-        """Sync the files, in any thread: nothing else is touched. OSError if that fails."""
-        self.job.run()
-
-    def complete(self, error: OSError | None = None) -> None:
-        """Move the recovery point, or take the directory offline. Only where the logs are used."""
-        self.directory.flushed(self.log, self.job, error)
 
 
 class LogManager:
@@ -130,17 +112,17 @@ class LogManager:
             task(
                 "high watermark checkpoint",
                 config.replica_high_watermark_checkpoint_interval_ms,
-                LogDirectory.checkpoint_high_watermarks,
+                lambda directory: directory.checkpoints.write_high_watermarks(),
             ),
             task(
                 "recovery point checkpoint",
                 config.log_flush_offset_checkpoint_interval_ms,
-                LogDirectory.checkpoint_recovery_points,
+                lambda directory: directory.checkpoints.write_recovery_points(),
             ),
             task(
                 "log start checkpoint",
                 config.log_flush_start_offset_checkpoint_interval_ms,
-                LogDirectory.checkpoint_log_start_offsets,
+                lambda directory: directory.checkpoints.write_log_start_offsets(),
             ),
             task("retention", config.log_retention_check_interval_ms, self._delete_old_segments),
             task(
@@ -218,7 +200,7 @@ class LogManager:
         try:
             write_meta_properties(self._fs, directory.path, properties, self._clock.now_ms())
         except OSError as error:
-            directory.failed("being formatted", error)
+            directory.disk.failed("being formatted", error)
             self._gone_offline[directory.path] = str(error)
         self.unformatted.remove(directory)
 
@@ -241,7 +223,7 @@ class LogManager:
             if directory_id is None:
                 self.unformatted.append(directory)
         except OSError as error:
-            directory.failed("being attached", error)
+            directory.disk.failed("being attached", error)
             self._gone_offline[path] = str(error)
 
     def load(
@@ -260,7 +242,7 @@ class LogManager:
             if assignment_of is not None:
                 self._settle_places(assignment_of)
             for directory in self.online_directories:
-                with _unless_offline(directory), directory.guarding("loading"):
+                with _unless_offline(directory), directory.disk.guarding("loading"):
                     directory.load(config_for)
                 twice = [p for p in directory.logs if self._count(p) > 1]
                 if twice:
@@ -308,12 +290,12 @@ class LogManager:
     @property
     def online_directories(self) -> list[LogDirectory]:
         """The directories that work."""
-        return [directory for directory in self.directories if directory.failure is None]
+        return [directory for directory in self.directories if directory.disk.failure is None]
 
     @property
     def offline_directories(self) -> dict[str, str]:
         """The directories that do not work, and why: those that failed at start, or since."""
-        since = {d.path: d.failure for d in self.directories if d.failure is not None}
+        since = {d.path: d.disk.failure for d in self.directories if d.disk.failure is not None}
         return self._gone_offline | since
 
     def __iter__(self) -> Iterator[Log]:
@@ -411,31 +393,25 @@ class LogManager:
             task.due_ms = now_ms + task.interval_ms
         for directory in self._all_online():
             with _unless_offline(directory):
-                with directory.guarding("deleting files"):
-                    directory.run_deletions(now_ms)
+                with directory.disk.guarding("deleting files"):
+                    directory.deletions.run(now_ms)
                 for task in [] if directory in self._beside else due:
-                    with directory.guarding(task.name):
+                    with directory.disk.guarding(task.name):
                         task.run(directory)
 
-    def due_flushes(self) -> list[DueFlush]:
+    def due_flushes(self) -> list[PendingFlush]:
         """Return the flushes that a roll or ``flush.ms`` asks for, each log's once."""
         now_ms = self._clock.monotonic_ms()
-        found: list[DueFlush] = []
+        found: list[PendingFlush] = []
         for directory in self._all_online():
             with _unless_offline(directory):
-                for log, job in directory.take_due_flushes(now_ms):
-                    found.append(DueFlush(directory, log, job))
+                found += directory.take_due_flushes(now_ms)
         return found
 
     def flush_due_now(self) -> None:
         """Run and complete what is due, here and now."""
         for due in self.due_flushes():
-            error: OSError | None = None
-            try:
-                due.run()
-            except OSError as failure:
-                error = failure
-            due.complete(error)
+            due.complete(due.try_run())
 
     def _delete_old_segments(self, directory: LogDirectory) -> None:
         now_ms = self._clock.now_ms()
@@ -452,11 +428,11 @@ class LogManager:
         ``run_all`` brings the logs to the disk, in threads if it likes.
         """
         closing = [
-            log for directory in self.online_directories for log in directory.prepare_close()
+            flush for directory in self.online_directories for flush in directory.prepare_close()
         ]
-        errors = run_all([log.run for log in closing])
-        for log, error in zip(closing, errors, strict=True):
-            log.complete(error)
+        errors = run_all([flush.try_run for flush in closing])
+        for flush, error in zip(closing, errors, strict=True):
+            flush.complete(error)
         for directory in self.directories:
             directory.close(broker_epoch)
         self._let_go()
@@ -468,7 +444,7 @@ class LogManager:
         self._let_go()
 
     def _all_online(self) -> list[LogDirectory]:
-        return self.online_directories + [one for one in self._beside if one.failure is None]
+        return self.online_directories + [one for one in self._beside if one.disk.failure is None]
 
     def _let_go(self) -> None:
         self._gone_offline = self.offline_directories
@@ -484,7 +460,7 @@ def _unless_offline(directory: LogDirectory) -> Iterator[None]:
     try:
         yield
     except KafkaError:
-        if directory.failure is None:
+        if directory.disk.failure is None:
             raise
 
 
@@ -494,7 +470,7 @@ def _each_log(directory: LogDirectory, name: str, work: Callable[[Log], object])
         try:
             work(log)
         except KafkaError as error:
-            directory.ensure_online()
+            directory.disk.ensure_online()
             logger.error(
                 "%s of %s failed, and is tried again later: %s", name, log.partition, error
             )

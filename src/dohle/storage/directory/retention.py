@@ -18,7 +18,7 @@ Condition = Callable[[LogSegment, LogSegment | None], bool]
 
 def delete_old_segments(log: Log, now_ms: int) -> int:
     """Apply every rule that the topic's ``cleanup.policy`` has; return how many segments went."""
-    with log.owner.guarding(f"deleting old segments of {log.partition}"):
+    with log.disk.guarding(f"deleting old segments of {log.partition}"):
         return _apply_rules(log, now_ms)
 
 

@@ -60,7 +60,7 @@ class ReplicaMove:
 
     def _begin(self) -> None:
         #: The future replica's folder.
-        self.folder = self.target.begin_future(self.log.partition, self._topic_id)
+        self.folder = self.target.futures.begin(self.log.partition, self._topic_id)
         #: Below which offset the future replica has everything.
         self.log_end_offset = 0
         self._generation = self.log.generation
@@ -84,8 +84,8 @@ class ReplicaMove:
 
     def next_job(self, bytes_max: int) -> CopyJob | None:
         """Return what to copy next; None if ``finish`` may be called here and now."""
-        self.target.ensure_online()
-        with self.source.guarding(f"moving {self.log.partition}"):
+        self.target.disk.ensure_online()
+        with self.source.disk.guarding(f"moving {self.log.partition}"):
             self.log.write_appends()
             if self._generation != self.log.generation:
                 logger.info("%s was truncated: copying it anew", self.log.partition)
@@ -182,13 +182,13 @@ class ReplicaMove:
             return
         if missing and (gone := set(missing) & self._wanted()):
             error = FileNotFoundError(2, "a file is gone", join(self.log.directory, min(gone)))
-            raise self.source.failed(f"moving {self.log.partition}", error)
+            raise self.source.disk.failed(f"moving {self.log.partition}", error)
         for piece in job.pieces:
             if piece.name in missing:
                 continue
             end = piece.end
             if end is None:
-                with self.target.guarding(f"moving {self.log.partition}"):
+                with self.target.disk.guarding(f"moving {self.log.partition}"):
                     end = self._fs.stat(join(self.folder, piece.name)).size
             self._copied[piece.name] = (segment, end)
         for name in job.unwanted:
@@ -205,7 +205,7 @@ class ReplicaMove:
     def failed(self, failure: CopyFailed) -> KafkaError:
         """Take the directory offline whose disk has failed; return what to say of it."""
         directory = self.source if failure.of_source else self.target
-        return directory.failed(f"moving {self.log.partition}", failure.error)
+        return directory.disk.failed(f"moving {self.log.partition}", failure.error)
 
     # The end
 
@@ -217,7 +217,8 @@ class ReplicaMove:
         log, active = self.log, self.log.segments.active
         synced_up_to, must_sync = self._synced_up_to, log.recovery_point > self._synced_up_to
         pieces = [Piece(file_name(active.path), self._position(active), active.size)]
-        with self.source.guarding(f"moving {log.partition}"):
+        with self.source.disk.guarding(f"moving {log.partition}"):
+            may_be_cleaned = self.source.checkpoints.may_be_cleaned(log.partition)
             if (aborted := self._aborted(active)) is not None:
                 pieces.append(aborted)
         tail = CopyJob(self._fs, log.directory, self.folder, tuple(pieces), sync=must_sync)
@@ -227,17 +228,17 @@ class ReplicaMove:
             raise self.failed(failure) from failure
         if must_sync:
             synced_up_to = log.log_end_offset
-        with self.target.guarding(f"taking {log.partition} over"):
+        with self.target.disk.guarding(f"taking {log.partition} over"):
             for index in (active.indexes.offset, active.indexes.time):
                 if index.is_loaded:
                     make_empty(self._fs, join(self.folder, file_name(index.path)))
-            folder = self.target.take_over(log, self.source)
+            folder = self.target.futures.take_over(log, may_be_cleaned=may_be_cleaned)
         # From here on it is in its new place; nothing can fail before it knows that itself.
         old_folder = log.directory
         self.source.forget(log)
         log.change_directory(self.target.context, folder, synced_up_to)
         self.target.logs[log.partition] = log
-        self.source.put_away(log, old_folder)
+        self.source.futures.delete_departed(log, old_folder)
         logger.info("%s has moved from %s to %s", log.partition, old_folder, folder)
         return FlushJob(self._fs, (), (folder, self.target.path), 0, log.generation, 0)
 
@@ -255,4 +256,4 @@ class ReplicaMove:
 
     def cancel(self) -> None:
         """Give up: the log stays where it is, and what was copied goes."""
-        self.target.drop_future(self.log.partition)
+        self.target.futures.drop(self.log.partition)

@@ -93,7 +93,7 @@ def settle_places(
 def _folders(directories: Sequence[LogDirectory]) -> dict[TopicPartition, _Found]:
     found: dict[TopicPartition, _Found] = {}
     for directory in directories:
-        for name in directory.folders():
+        for name in directory.folders.names():
             try:
                 partition, kind = parse_partition_dir(name)
             except NotAPartitionDir:
@@ -114,7 +114,7 @@ def _of_topic(
     """Set aside what is another topic's."""
     kept = []
     for folder in folders:
-        if folder.directory.topic_id_of(folder.name) in (None, assignment.topic_id):
+        if folder.directory.folders.topic_id_of(folder.name) in (None, assignment.topic_id):
             kept.append(folder)
         else:
             _set_aside(partition, folder, "it is of another topic of that name")
@@ -137,14 +137,14 @@ def _settle(
     for future in futures:
         if logs:
             places.interrupted.append((partition, future.directory))
-            future.directory.futures[partition] = f"{future.directory.path}/{future.name}"
+            future.directory.futures.paths[partition] = future.directory.folders.path(future.name)
         elif future.directory.directory_id == named and not any_offline:
             logger.warning("%s: %s takes the place of the log", partition, future.name)
-            future.directory.promote_future(partition, future.name)
+            future.directory.futures.promote(partition, future.name)
             logs = [future]
 
 
 def _set_aside(partition: TopicPartition, folder: _Folder, reason: str) -> None:
     directory, name = folder
     logger.warning("%s: setting %s in %s aside: %s", partition, name, directory.path, reason)
-    directory.set_aside(partition, name)
+    directory.folders.mark_stray(partition, name)

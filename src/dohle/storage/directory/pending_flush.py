@@ -1,0 +1,58 @@
+"""Flushes of logs that have been prepared and are still to be run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dohle.storage.directory.disk_status import DiskStatus
+from dohle.storage.flush import FlushJob, FlushSchedule
+from dohle.storage.log_files import LogFiles
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFlush:
+    """One log's flush. The log has no other before ``complete`` was called."""
+
+    disk: DiskStatus
+    flushes: FlushSchedule[LogFiles]
+    log: LogFiles
+    job: FlushJob
+
+    def run(self) -> None:
+        """Sync the files, in any thread: nothing else is touched. OSError if that fails."""
+        self.job.run()
+
+    def try_run(self) -> OSError | None:
+        """Do as ``run`` does, but return the error."""
+        try:
+            self.job.run()
+        except OSError as error:
+            return error
+        return None
+
+    def complete(self, error: OSError | None = None) -> None:
+        """Move the recovery point, or take the directory offline. Only where the logs are used."""
+        if error is not None:
+            self.disk.failed(f"flushing {self.log.partition}", error)
+        else:
+            self.log.complete_flush(self.job)
+        _schedule_again(self.flushes, self.log)
+
+
+def take_due_flushes(
+    disk: DiskStatus, flushes: FlushSchedule[LogFiles], now_ms: int
+) -> list[PendingFlush]:
+    """Prepare the flushes that are due, each log's once until it is complete."""
+    found: list[PendingFlush] = []
+    for log in flushes.take(now_ms):
+        job = log.prepare_due_flush()
+        if job is None:
+            _schedule_again(flushes, log)
+        else:
+            found.append(PendingFlush(disk, flushes, log, job))
+    return found
+
+
+def _schedule_again(flushes: FlushSchedule[LogFiles], log: LogFiles) -> None:
+    if flushes.landed(log) and (due_ms := log.flush_due_ms) is not None:
+        flushes.flush_at(log, due_ms)
