@@ -1,7 +1,7 @@
-"""New partitions: the replicas they get, by hand or by the placer, and their first state.
+"""New partitions: their replicas, assigned manually or by the placer, and their first state.
 
-The replicas that are active make up the first ISR, and the first of them leads. A broker with a
-single log directory is told that the replica lies there; one with more chooses by itself.
+The active replicas form the first ISR, and the first of them leads. If a broker has a single log
+directory, the replica is assigned to it; a broker with more chooses by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Replicas = tuple[BrokerId, ...]
 def placed_partitions(
     image: ClusterImage, count: int, replication_factor: int, context: ControllerContext
 ) -> list[PartitionImage]:
-    """Return new partitions spread over the cluster; INVALID_REPLICATION_FACTOR if that fails."""
+    """Place new partitions across the cluster; INVALID_REPLICATION_FACTOR if that fails."""
     try:
         placed = place_replicas(image.brokers.values(), count, replication_factor, context.rng)
         return [_new_partition(image, replicas) for replicas in placed]
@@ -35,9 +35,9 @@ def placed_partitions(
 def assigned_partition(
     image: ClusterImage, index: int, replicas: Replicas, replication_factor: int | None
 ) -> PartitionImage:
-    """Return a new partition with these replicas; INVALID_REPLICA_ASSIGNMENT if they will not do.
+    """Return a new partition with these replicas; INVALID_REPLICA_ASSIGNMENT if they are invalid.
 
-    ``replication_factor`` is what partitions before it have, None for the first.
+    ``replication_factor`` is that of the partitions before it, None for the first.
     """
     if not replicas:
         raise _refused("includes an empty replica list.")

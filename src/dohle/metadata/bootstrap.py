@@ -1,8 +1,8 @@
 """What a controller writes when it takes over the log.
 
-A new cluster begins with its features, as a metadata transaction named "Bootstrap records" where
-the level allows transactions. A transaction that an earlier controller left open is aborted; if
-it was the bootstrap, it is begun again.
+A new cluster starts with its features, as a metadata transaction named "Bootstrap records" if the
+level allows transactions. A transaction that an earlier controller left open is aborted; if it was
+the bootstrap, it is started again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Default(NamedTuple):
     since: int
 
 
-#: What a new cluster finalizes beside its metadata.version: only what works here.
+#: What a new cluster finalizes besides its metadata.version: only what is implemented.
 _DEFAULTS = {
     GROUP_VERSION: _Default(level=1, since=22),
     TRANSACTION_VERSION: _Default(level=2, since=24),
@@ -48,7 +48,7 @@ _ABORT_REASON = "Controller failover"
 
 
 def default_bootstrap_records(metadata_version: int = LATEST_LEVEL) -> tuple[VersionedRecord, ...]:
-    """Return the records of a bootstrap.checkpoint, if nothing else is asked for."""
+    """Return the records of a bootstrap.checkpoint, unless others are asked for."""
     features = {METADATA_VERSION: metadata_version}
     for name, default in sorted(_DEFAULTS.items()):
         if metadata_version >= default.since:
@@ -64,7 +64,7 @@ def activation_records(
     context: ControllerContext,
     bootstrap: Sequence[VersionedRecord] | None = None,
 ) -> tuple[VersionedRecord, ...]:
-    """Return what to write before anything else; nothing if the log is in order."""
+    """Return what to write before anything else; nothing if the log is complete."""
     is_open = image.transaction is not None
     abort = (VersionedRecord(AbortTransactionRecord(reason=_ABORT_REASON), 0),) if is_open else ()
     if image.metadata_version is not None:
@@ -99,9 +99,9 @@ def _level_of(records: Sequence[VersionedRecord], feature: str) -> int | None:
 def _elr_records(
     records: Sequence[VersionedRecord], context: ControllerContext
 ) -> tuple[VersionedRecord, ...]:
-    """Put the minimum of in-sync replicas into the log if eligible leaders depend on it.
+    """Write the minimum of in-sync replicas if eligible leader replicas depend on it.
 
-    Every controller must find the same one there, whatever its own configuration says.
+    Every controller must find the same value in the log, whatever its own configuration says.
     """
     if not _level_of(records, ELR_VERSION):
         return ()

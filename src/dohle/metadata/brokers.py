@@ -1,8 +1,8 @@
-"""The life of a broker: it registers, is unfenced, shuts down, is fenced, or goes for good.
+"""The life cycle of a broker: registered, unfenced, shutting down, fenced, unregistered.
 
-A broker is fenced from its registration until it has read the log as far as that. Its epoch is
-the offset at which it registered. Each step tells, in the same batch, who leads the partitions
-that it concerns: whoever goes leaves its ISRs first, and whoever comes is unfenced first.
+A broker is fenced from its registration until it has read the log up to there. Its epoch is the
+offset of its registration. Each step also writes, in the same batch, the new leaders of the
+affected partitions: a broker that goes leaves its ISRs first, and one that comes is unfenced first.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Records = tuple[VersionedRecord, ...]
 
 
 class BrokerState(Enum):
-    """What the controller tells a broker to be."""
+    """The state that the controller tells a broker."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -60,10 +60,10 @@ def register_broker(
     next_offset: int,
     session_alive: bool = False,
 ) -> Decision[BrokerRegistrationResponse]:
-    """Register a broker, or a new life of it, or new addresses of the same one.
+    """Register a broker, a restart of it, or new addresses of the same one.
 
-    ``next_offset`` is that of the next record to be written, and ``session_alive`` whether the
-    broker of this id that is registered now has been heard of lately.
+    ``next_offset`` is that of the next record to be written, and ``session_alive`` says whether the
+    currently registered broker of this id has sent a heartbeat recently.
     """
     level = _level(image)
     existing = image.broker(request.broker_id)
@@ -77,8 +77,8 @@ def register_broker(
         if existing is not None and session_alive and not is_same_life:
             raise KafkaError(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-                f"Another broker {request.broker_id} is alive. If it was just restarted, this "
-                "passes once the session of its former life has run out.",
+                f"Another broker {request.broker_id} is alive. If it was just restarted, try "
+                "again once the session of its previous incarnation has expired.",
             )
         _check_directories(image, request, level)
         _check_features(image, request)
@@ -105,18 +105,18 @@ def register_broker(
 
 
 def unfence_broker(image: ClusterImage, broker_id: int, context: ControllerContext) -> Records:
-    """Let a broker take part; it now leads what nobody else could."""
+    """Unfence a broker; it now leads partitions that had no other candidate."""
     broker = _registered(image, broker_id)
     if not broker.fenced:
         return ()
     unfenced = _change(broker, 0, fenced=UNFENCE)
     if broker.in_controlled_shutdown:
-        return (unfenced,)  # it leads nothing any more before it registers again
+        return (unfenced,)  # it cannot lead before it registers again
     return (unfenced, *leader_updates(image, context, Availability(joins=broker_id)))
 
 
 def fence_broker(image: ClusterImage, broker_id: int, context: ControllerContext) -> Records:
-    """Take a broker out: others lead where they can."""
+    """Fence a broker: others take over its partitions where possible."""
     broker = _registered(image, broker_id)
     if broker.fenced:
         return ()
@@ -127,7 +127,7 @@ def fence_broker(image: ClusterImage, broker_id: int, context: ControllerContext
 def begin_controlled_shutdown(
     image: ClusterImage, broker_id: int, context: ControllerContext
 ) -> Records:
-    """Move leadership away from a broker that will stop, while it still serves."""
+    """Move leadership away from a broker that is about to stop, while it still serves."""
     broker = _registered(image, broker_id)
     elections = leader_updates(image, context, Availability(leaves=broker_id))
     if broker.in_controlled_shutdown:
@@ -139,7 +139,7 @@ def begin_controlled_shutdown(
 def unregister_broker(
     image: ClusterImage, request: UnregisterBrokerRequest, context: ControllerContext
 ) -> Decision[UnregisterBrokerResponse]:
-    """Forget a broker that will not come back."""
+    """Remove a broker that will not come back."""
     try:
         broker = _registered(image, request.broker_id)
     except KafkaError as error:
@@ -160,11 +160,11 @@ def broker_heartbeat(
     controlled_shutdown_offset: int | None = None,
     lowest_active_offset: int = _OFFSET_MAX,
 ) -> Decision[BrokerHeartbeatResponse]:
-    """Answer a broker's sign of life, and grant what it asks for when the time has come.
+    """Answer a broker's heartbeat, and grant what it asks for once that is possible.
 
-    ``controlled_shutdown_offset`` is that of the last record written when its controlled shutdown
+    ``controlled_shutdown_offset`` is the offset of the last record when its controlled shutdown
     began, None if it did not, and ``lowest_active_offset`` how far all other active brokers have
-    read: it may stop once they all know that it does not lead any more.
+    read: it may stop once they all know that it no longer leads.
     """
     try:
         broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
@@ -196,7 +196,7 @@ def broker_heartbeat(
 
 
 def check_broker_epoch(image: ClusterImage, broker_id: int, epoch: int) -> BrokerRegistration:
-    """Return the registration; STALE_BROKER_EPOCH if it is not, or no more, of this epoch."""
+    """Return the registration of this epoch; otherwise STALE_BROKER_EPOCH."""
     broker = image.broker(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Broker {broker_id} is not registered.")

@@ -1,9 +1,9 @@
-"""AlterConfigs and IncrementalAlterConfigs: what differs from the defaults, kept in the log.
+"""AlterConfigs and IncrementalAlterConfigs: changes to the defaults, kept in the log.
 
-A resource is altered whole or not at all, and each resource of a request has its own result. The
-old API replaces all configs of a resource; the incremental one (KIP-339) sets, deletes, and adds
-to or takes from lists. Topics and groups take what their tables have, brokers and the cluster
-default, whose name is "", what can be altered while a broker runs. A group need not exist.
+Each resource of a request is altered completely or not at all, and has its own result. The old API
+replaces all configs of a resource; the incremental one (KIP-339) sets, deletes, and appends to or
+removes from lists. Topics and groups accept the configs of their tables; brokers, and the cluster
+default, whose name is "", accept what can be changed while a broker runs. A group need not exist.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dohle.protocol.messages import alter_configs as legacy
 from dohle.protocol.messages import incremental_alter_configs as incremental
 from dohle.protocol.messages.records.cluster_metadata import ClearElrRecord, ConfigRecord
 
-#: A longer value does not fit the requests that would read it back.
+#: A longer value would not fit the requests that read it back.
 VALUE_LENGTH_MAX = 32767
 
 _TABLES: Mapping[int, Mapping[str, ConfigKey]] = {
@@ -102,7 +102,7 @@ def incremental_alter_configs(
 def altered_response(
     request: legacy.AlterConfigsRequest, errors: Sequence[ApiError]
 ) -> legacy.AlterConfigsResponse:
-    """Say what became of each resource of an AlterConfigs request."""
+    """Return the result for each resource of an AlterConfigs request."""
     return legacy.AlterConfigsResponse(
         responses=tuple(
             legacy.AlterConfigsResourceResponse(
@@ -119,7 +119,7 @@ def altered_response(
 def incrementally_altered_response(
     request: incremental.IncrementalAlterConfigsRequest, errors: Sequence[ApiError]
 ) -> incremental.IncrementalAlterConfigsResponse:
-    """Say what became of each resource of an IncrementalAlterConfigs request."""
+    """Return the result for each resource of an IncrementalAlterConfigs request."""
     return incremental.IncrementalAlterConfigsResponse(
         responses=tuple(
             incremental.AlterConfigsResourceResponse(
@@ -136,7 +136,7 @@ def incrementally_altered_response(
 def new_topic_config_records(
     image: ClusterImage, name: TopicName, configs: Mapping[str, str]
 ) -> list[VersionedRecord]:
-    """Return the records of a new topic's configs; INVALID_CONFIG if one will not do."""
+    """Return the records of a new topic's configs; INVALID_CONFIG if one is not allowed."""
     _check_lengths(configs)
     validate_topic_overrides(configs)
     resource = ConfigResource(ResourceType.TOPIC, name)
@@ -177,7 +177,7 @@ def _target(
 def _operated(
     target: ConfigResource, config: incremental.AlterableConfig, current: str | None
 ) -> str | None:
-    """Return what a config is after an operation; None if it is no more."""
+    """Return a config's value after an operation; None if it is removed."""
     if config.config_operation == Operation.DELETE:
         return None
     if config.value is None:
@@ -213,7 +213,7 @@ def _altered(
 ) -> list[VersionedRecord]:
     _check_lengths(after)
     table = _table(target)
-    # What another release has set and this one does not know stands in nobody's way.
+    # Configs of other releases, unknown here, do not prevent a change.
     checked = {name: after[name] for name in after if name in table or name in names}
     if target.type == ResourceType.TOPIC:
         _check_topic(image, target.name)
@@ -238,7 +238,7 @@ def _records(
     records = []
     for name in names:
         value = after.get(name)
-        # KAFKA-14136: to set a broker's config to what it is makes the broker load it again.
+        # KAFKA-14136: setting a broker's config to its current value makes the broker reload it.
         if value == before.get(name) and resource.type != ResourceType.BROKER:
             continue
         record = ConfigRecord(
@@ -251,7 +251,7 @@ def _records(
 
 
 def _clear_elr(resource: ConfigResource, value: str | None) -> VersionedRecord:
-    # Who is eligible follows from the minimum: a new one makes the old ELR meaningless.
+    # Eligibility depends on the minimum: a new one makes the old ELR meaningless.
     if resource.type == ResourceType.TOPIC:
         return VersionedRecord(ClearElrRecord(topic_name=TopicName(resource.name)), 0)
     if resource.name or value is None:

@@ -1,4 +1,4 @@
-"""What commands need beside the image: the controller's own configs, and chance."""
+"""What commands need besides the image: the controller's own configs, and randomness."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MIN_INSYNC_REPLICAS_DEFAULT = TOPIC_CONFIGS[MIN_INSYNC_REPLICAS].default_text o
 
 @dataclass(frozen=True, slots=True)
 class ControllerContext:
-    """One for a node, for as long as it runs."""
+    """What stays the same for a controller as long as its node runs."""
 
     config: BrokerConfig
     cluster_id: str
     rng: Rng
-    #: The quorum's, which would be in its control records: without one of them it is 0.
+    #: The quorum's level, which would be in its control records: 0 if there is none.
     kraft_version: int = 0
 
     @property
@@ -33,7 +33,7 @@ class ControllerContext:
     def min_insync_replicas(self, image: ClusterImage, topic: TopicName) -> int:
         """Return how many replicas of a topic must be in sync.
 
-        The controller needs it for eligible leader replicas alone. Where these are on, the log has
+        The controller needs it only for eligible leader replicas. If these are enabled, the log has
         a value for the cluster (see ``bootstrap`` and ``configs``), so all controllers agree.
         """
         return int(self._altered(image, topic, MIN_INSYNC_REPLICAS) or _MIN_INSYNC_REPLICAS_DEFAULT)
@@ -44,10 +44,10 @@ class ControllerContext:
         return altered is not None and altered.lower() == "true"
 
     def _altered(self, image: ClusterImage, topic: TopicName, name: str) -> str | None:
-        """Return what the log says. Both configs are called the same at the topic and the broker.
+        """Return the value in the log. Both configs have the same name for topic and broker.
 
-        A broker's own is, as in Kafka, that of the active controller's id. What the controller's
-        properties file says does not count: it would be another after every failover.
+        As in Kafka, a broker's own value is that of the active controller's id. The controller's
+        properties file does not count: the value would change with every failover.
         """
         levels = (
             image.topic_config(topic),

@@ -1,8 +1,8 @@
 """The commands of the controller in one place.
 
-Each takes the image and a request, and gives a :class:`~dohle.metadata.decision.Decision`, or just
-records where no request asks for it. The driver appends the records as one batch, replays them,
-and answers once they are committed; the next command sees the image after that replay.
+Each takes the image and a request, and returns a :class:`~dohle.metadata.decision.Decision`, or
+just records if there is no request. The driver appends the records as one batch, replays them, and
+answers once they are committed; the next command sees the image after that replay.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a command gives: the records to append, and the reply that is due once they are committed.
+"""What a command returns: the records to append, and the reply to send once they are committed.
 
 The records of a decision are appended as one batch, which is what makes them atomic, and are
 then replayed; nothing else changes the image. A refused or validate-only command has no records.
@@ -31,19 +31,19 @@ class Decision(Generic[R]):
 
     records: tuple[VersionedRecord, ...]
     reply: R
-    #: Why it was refused, for the log, where the reply has room for a code only.
+    #: Why it was refused, for the log, if the reply only has room for a code.
     reason: str | None = None
 
 
 class ApiError(NamedTuple):
-    """An error as responses show it: a code, and a text if it says more than the code."""
+    """An error as responses show it: a code, and a message if that adds something."""
 
     code: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
     @classmethod
     def of(cls, error: KafkaError) -> ApiError:
-        """Return what a response says of an exception."""
+        """Return the code and message for an exception."""
         return cls(error.code, str(error.args[0]) or None)
 
 

@@ -1,7 +1,7 @@
-"""What differs between two images: all that a broker has to act on.
+"""The difference between two images: all that a broker has to act on.
 
-Lists are in ascending order of name, id or resource. What was created and deleted again in
-between leaves no trace.
+Lists are in ascending order of name, id or resource. What was created and deleted again in between
+does not appear.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class PartitionChange(NamedTuple):
-    """A partition that is new, or not as it was."""
+    """A partition that is new or has changed."""
 
     topic: TopicName
     topic_id: Uuid
@@ -37,7 +37,7 @@ class ConfigChange(NamedTuple):
 
 
 class BrokerChange(NamedTuple):
-    """A broker that has come, gone or changed."""
+    """A broker that was added, removed or changed."""
 
     id: BrokerId
     before: BrokerRegistration | None
@@ -54,17 +54,17 @@ class FeatureChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """See the module. It is false when nothing differs."""
+    """The difference; false when there is none."""
 
     created_topics: tuple[TopicImage, ...] = ()
-    #: As they were before.
+    #: With their previous contents.
     deleted_topics: tuple[TopicImage, ...] = ()
-    #: Also those of created topics, not those of deleted ones.
+    #: Including those of created topics, excluding those of deleted ones.
     changed_partitions: tuple[PartitionChange, ...] = ()
     changed_configs: tuple[ConfigChange, ...] = ()
     changed_brokers: tuple[BrokerChange, ...] = ()
     changed_features: tuple[FeatureChange, ...] = ()
-    #: None if it is the same.
+    #: None if it is unchanged.
     next_producer_id: int | None = None
 
     def __bool__(self) -> bool:
@@ -75,7 +75,7 @@ _NO_CHANGE = Delta()
 
 
 def difference(before: ClusterImage, after: ClusterImage) -> Delta:
-    """Compare two images whole; what was just loaded is the difference from the empty image."""
+    """Compare two images completely; on loading, the difference from the empty image."""
     return difference_in(
         before,
         after,
@@ -93,7 +93,7 @@ def difference_in(
     resources: Iterable[ConfigResource],
     broker_ids: Iterable[BrokerId],
 ) -> Delta:
-    """Compare those topics, configs and brokers of two images that may differ, and the rest."""
+    """Compare only the topics, configs and brokers that may differ, and the rest."""
     created = []
     deleted = []
     partitions: list[PartitionChange] = []

@@ -1,7 +1,7 @@
-"""AssignReplicasToDirs: a broker tells in which of its directories replicas are (KIP-858).
+"""AssignReplicasToDirs: a broker reports in which of its directories its replicas are (KIP-858).
 
-Each replica is assigned or refused by itself. One that is put in a directory that is offline cannot
-lead any more.
+Each replica is assigned or refused separately. A replica in an offline directory can no longer
+lead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dohle.protocol.messages.records.cluster_metadata import PartitionChangeReco
 def assign_replicas_to_dirs(
     image: ClusterImage, request: AssignReplicasToDirsRequest, context: ControllerContext
 ) -> Decision[AssignReplicasToDirsResponse]:
-    """Note where a broker has its replicas."""
+    """Record in which directories a broker has its replicas."""
     level = image.metadata_version
     try:
         if level is None or not supports_directories(level):
@@ -60,11 +60,11 @@ def assign_replicas_to_dirs(
 
 
 class _Assignment:
-    """The replicas of one request, as far as they have been looked at."""
+    """The replicas of one request, processed so far."""
 
     def __init__(self, image: ClusterImage, broker: BrokerRegistration, level: int) -> None:
         self.records: list[VersionedRecord] = []
-        #: The directories among those assigned to that the broker does not have online.
+        #: The assigned directories that are not online at the broker.
         self.offline: list[Uuid] = []
         self._image = image
         self._broker = broker

@@ -1,6 +1,6 @@
 """The next image while its records are being replayed.
 
-A draft holds what differs from the image it starts from, so that a batch of ten thousand records
+A draft holds the differences from the image it starts from, so that a batch of ten thousand records
 costs ten thousand small steps and one change of each map, not ten thousand images.
 """
 
@@ -39,7 +39,7 @@ ENTER_CONTROLLED_SHUTDOWN = 1
 
 
 class InvalidMetadataLog(ValueError):
-    """The log says what cannot follow from what it said before."""
+    """The log contains a record that contradicts the ones before it."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class _TopicDraft:
 
 
 class Draft:
-    """Takes records one by one; :meth:`finish` gives the image. In the maps None is removed."""
+    """Takes records one by one; :meth:`finish` returns the image. In its maps None is removed."""
 
     def __init__(self, base: ClusterImage) -> None:
         self.base = base
@@ -70,7 +70,7 @@ class Draft:
         """Take the next record."""
         handler = _HANDLERS.get(type(record))
         if handler is None:
-            # To pass it over would be to lose it with the next snapshot.
+            # Skipping it would lose it with the next snapshot.
             raise InvalidMetadataLog(f"{type(record).__name__} has no meaning in this log")
         try:
             handler(self, record)
@@ -146,7 +146,7 @@ class Draft:
         return None if topic is None else topic.id
 
     def topic_record(self, record: schema.TopicRecord) -> None:
-        """A topic comes."""
+        """A topic is created."""
         if self._topic_id(record.name) is not None:
             raise InvalidMetadataLog(f"topic '{record.name}' is created, but it is already there")
         if self.topics.get(record.topic_id, self.base.topic_by_id(record.topic_id)) is not None:
@@ -156,14 +156,14 @@ class Draft:
         self._topic_ids[record.name] = record.topic_id
 
     def remove_topic(self, record: schema.RemoveTopicRecord) -> None:
-        """A topic goes, and its configs with it."""
+        """A topic is deleted, and its configs with it."""
         topic = self._topic(record.topic_id)
         self.topics[record.topic_id] = None
         self._topic_ids[topic.name] = None
         self.configs[ConfigResource(ResourceType.TOPIC, topic.name)] = None
 
     def partition_record(self, record: schema.PartitionRecord) -> None:
-        """A partition comes, or is given anew."""
+        """A partition is created, or written again."""
         topic = self._topic(record.topic_id)
         topic.partitions[record.partition_id] = partition_from_record(record)
 
@@ -179,7 +179,7 @@ class Draft:
         partitions[record.partition_id] = before.changed_by(record)
 
     def clear_elr(self, record: schema.ClearElrRecord) -> None:
-        """The eligible leader replicas of one topic, or of all of them, are forgotten."""
+        """The eligible leader replicas of one topic, or of all of them, are cleared."""
         if record.topic_name:
             topic_id = self._topic_id(record.topic_name)
             if topic_id is None:
@@ -211,9 +211,9 @@ class Draft:
         self.configs[resource] = configs or None
 
     def feature_level(self, record: schema.FeatureLevelRecord) -> None:
-        """A feature is finalized at a level, or no more at 0.
+        """A feature is finalized at a level; 0 removes it.
 
-        The quorum itself keeps kraft.version; what early releases put here is passed over.
+        The quorum itself keeps kraft.version; records of early releases about it are ignored.
         """
         if record.name == KRAFT_VERSION:
             return
@@ -223,7 +223,7 @@ class Draft:
             self._features[record.name] = record.feature_level
 
     def producer_ids(self, record: schema.ProducerIdsRecord) -> None:
-        """A block of producer ids was handed out."""
+        """A block of producer ids was allocated."""
         if record.next_producer_id < self._next_producer_id:
             raise InvalidMetadataLog(
                 f"the next producer id falls from {self._next_producer_id} to "
@@ -232,7 +232,7 @@ class Draft:
         self._next_producer_id = record.next_producer_id
 
     def register_broker(self, record: schema.RegisterBrokerRecord) -> None:
-        """A broker comes, comes again, or tells new addresses."""
+        """A broker registers, registers again, or has new addresses."""
         self.brokers[record.broker_id] = BrokerRegistration(
             id=record.broker_id,
             epoch=record.broker_epoch,
@@ -253,7 +253,7 @@ class Draft:
         )
 
     def unregister_broker(self, record: schema.UnregisterBrokerRecord) -> None:
-        """A broker goes for good."""
+        """A broker is unregistered."""
         self._registration(record.broker_id, record.broker_epoch)
         self.brokers[record.broker_id] = None
 
@@ -290,15 +290,15 @@ class Draft:
         return broker
 
     def register_controller(self, record: schema.RegisterControllerRecord) -> None:
-        """A controller comes."""
+        """A controller registers."""
         self._controllers[record.controller_id] = record
 
     def acl(self, record: schema.AccessControlEntryRecord) -> None:
-        """A rule of access comes."""
+        """An access rule is added."""
         self._acls[record.id] = record
 
     def remove_acl(self, record: schema.RemoveAccessControlEntryRecord) -> None:
-        """A rule of access goes."""
+        """An access rule is removed."""
         self._acls[record.id] = None
 
     def scram(self, record: schema.UserScramCredentialRecord) -> None:
@@ -306,15 +306,15 @@ class Draft:
         self._scram[ScramKey(record.mechanism, record.name)] = record
 
     def remove_scram(self, record: schema.RemoveUserScramCredentialRecord) -> None:
-        """A user's password goes."""
+        """A user's password is removed."""
         self._scram[ScramKey(record.mechanism, record.name)] = None
 
     def token(self, record: schema.DelegationTokenRecord) -> None:
-        """A delegation token comes, or is renewed."""
+        """A delegation token is created or renewed."""
         self._tokens[record.token_id] = record
 
     def remove_token(self, record: schema.RemoveDelegationTokenRecord) -> None:
-        """A delegation token goes."""
+        """A delegation token is removed."""
         self._tokens[record.token_id] = None
 
     def quota(self, record: schema.ClientQuotaRecord) -> None:
@@ -328,7 +328,7 @@ class Draft:
         self._quotas[QuotaKey(entity, record.key)] = None if record.remove else record
 
     def nothing(self, record: MetadataRecord) -> None:
-        """A record that only moves the log forward, or tells of a migration long done."""
+        """A record that only advances the log, or belongs to a migration that ended long ago."""
 
 
 def _topic_image(draft: _TopicDraft) -> TopicImage:

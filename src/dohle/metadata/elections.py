@@ -1,13 +1,13 @@
-"""Who leads a partition when brokers come and go, as the records that say so.
+"""Leader election when brokers come and go: computes the records of the changes.
 
-A leader must be online and in the ISR, or, with eligible leader replicas (KIP-966), in the ELR
-when the ISR is empty. The leader stays if it may; else the first replica in the order of the
-assignment that may. With nobody left, and ELR on, the last leader known is taken if it is back;
-else, where the topic allows unclean elections, the first replica that is online; else nobody
-leads, and without ELR the last ISR is kept for the day when one of them returns.
+A leader must be online and in the ISR or, with eligible leader replicas (KIP-966), in the ELR when
+the ISR is empty. The current leader stays if it qualifies; else the first replica in the order of
+the assignment that does is elected. If there is none and ELR is on, the last known leader is
+elected if it is back; else, if the topic allows unclean elections, the first online replica; else
+there is no leader, and without ELR the last ISR is kept until one of its members returns.
 
-ELR: when the ISR falls below the minimum, those who leave it move to the ELR, unless they went
-down uncleanly; when it is back at the minimum, the ELR is emptied.
+ELR: when the ISR falls below the minimum, replicas that leave it move to the ELR, unless they went
+down uncleanly; when it is back at the minimum, the ELR is cleared.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ Replicas = tuple[BrokerId, ...]
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """What happens to a broker, beyond what the image already says of it; -1 is nobody."""
+    """A broker's change of state, beyond what the image already says; -1 means none."""
 
     #: It goes: it leaves the ISR and cannot lead.
     leaves: int = NO_LEADER
-    #: It comes: it may lead, though the image still has it fenced.
+    #: It comes: it may lead, though it is still fenced in the image.
     joins: int = NO_LEADER
-    #: It comes back after a crash: what it held may be lost, so it leaves the ELR as well.
+    #: It comes back after a crash: its records may be lost, so it leaves the ELR as well.
     crashed: int = NO_LEADER
-    #: If any, it goes only where it has its replica in one of these.
+    #: If not empty, it goes only where its replica is in one of these directories.
     lost_directories: tuple[Uuid, ...] = ()
 
 
 def leader_updates(
     image: ClusterImage, context: ControllerContext, change: Availability
 ) -> Iterator[VersionedRecord]:
-    """Return the changes of all the partitions that a change of one broker concerns."""
+    """Return the changes of all partitions that a broker's change affects."""
     for topic in image.topics.values():
         rules: _Rules | None = None
         for index, partition in topic.partitions.items():
@@ -167,7 +167,7 @@ def _eligible(partition: PartitionImage, isr: Replicas, rules: _Rules) -> Replic
 def _elect(
     partition: PartitionImage, isr: Replicas, elr: Replicas, rules: _Rules
 ) -> tuple[BrokerId, bool]:
-    """Return the leader, and whether it may lack records that were acknowledged."""
+    """Return the leader, and whether it may lack acknowledged records."""
     eligible = isr or elr
     for replica in (partition.leader, *partition.replicas):
         if replica in eligible and rules.may_lead(partition, replica):

@@ -1,7 +1,7 @@
-"""What a request to the controller is answered with if it fails as a whole.
+"""The response to a request that fails as a whole at the controller.
 
-The error stands where clients look for it: at every item of the request if the response has no
-place for an error of its own.
+The error is where clients look for it: in every item of the request if the response has no error
+field of its own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from dohle.protocol.messages.update_features import UpdateFeaturesRequest, Updat
 
 
 def failed_create_topics(request: CreateTopicsRequest, error: ApiError) -> CreateTopicsResponse:
-    """Tell the error of every topic."""
+    """Return the error for every topic."""
     return CreateTopicsResponse(
         topics=tuple(
             CreatableTopicResult(
@@ -65,7 +65,7 @@ def failed_create_topics(request: CreateTopicsRequest, error: ApiError) -> Creat
 
 
 def failed_delete_topics(request: DeleteTopicsRequest, error: ApiError) -> DeleteTopicsResponse:
-    """Tell the error of every topic, by whatever it was named."""
+    """Return the error for every topic, named as in the request."""
     named = (*(DeleteTopicState(name=name) for name in request.topic_names), *request.topics)
     return DeleteTopicsResponse(
         responses=tuple(
@@ -83,7 +83,7 @@ def failed_delete_topics(request: DeleteTopicsRequest, error: ApiError) -> Delet
 def failed_create_partitions(
     request: CreatePartitionsRequest, error: ApiError
 ) -> CreatePartitionsResponse:
-    """Tell the error of every topic."""
+    """Return the error for every topic."""
     return CreatePartitionsResponse(
         results=tuple(
             CreatePartitionsTopicResult(
@@ -95,50 +95,50 @@ def failed_create_partitions(
 
 
 def failed_alter_configs(request: AlterConfigsRequest, error: ApiError) -> AlterConfigsResponse:
-    """Tell the error of every resource."""
+    """Return the error for every resource."""
     return altered_response(request, [error] * len(request.resources))
 
 
 def failed_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, error: ApiError
 ) -> IncrementalAlterConfigsResponse:
-    """Tell the error of every resource."""
+    """Return the error for every resource."""
     return incrementally_altered_response(request, [error] * len(request.resources))
 
 
 def failed_update_features(_: UpdateFeaturesRequest, error: ApiError) -> UpdateFeaturesResponse:
-    """Tell the error."""
+    """Return the error."""
     return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
 
 
 def failed_unregister_broker(
     _: UnregisterBrokerRequest, error: ApiError
 ) -> UnregisterBrokerResponse:
-    """Tell the error."""
+    """Return the error."""
     return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
 
 
 def failed_broker_registration(
     _: BrokerRegistrationRequest, error: ApiError
 ) -> BrokerRegistrationResponse:
-    """Tell the error."""
+    """Return the error."""
     return BrokerRegistrationResponse(error_code=error.code)
 
 
 def failed_broker_heartbeat(_: BrokerHeartbeatRequest, error: ApiError) -> BrokerHeartbeatResponse:
-    """Tell the error."""
+    """Return the error."""
     return BrokerHeartbeatResponse(error_code=error.code)
 
 
 def failed_allocate_producer_ids(
     _: AllocateProducerIdsRequest, error: ApiError
 ) -> AllocateProducerIdsResponse:
-    """Tell the error."""
+    """Return the error."""
     return AllocateProducerIdsResponse(error_code=error.code)
 
 
 def failed_assign_replicas_to_dirs(
     _: AssignReplicasToDirsRequest, error: ApiError
 ) -> AssignReplicasToDirsResponse:
-    """Tell the error."""
+    """Return the error."""
     return AssignReplicasToDirsResponse(error_code=error.code)

@@ -1,8 +1,8 @@
-"""Features: which levels the cluster has agreed on, and how they are raised and lowered.
+"""Features: the levels that the cluster has agreed on, and how they are raised and lowered.
 
-Three lists differ. What a new cluster finalizes is in :mod:`dohle.metadata.bootstrap`; what
-UpdateFeatures may set, and ApiVersions advertises, is what works here; and a log that Kafka wrote
-may have finalized more, which is kept and does no harm.
+Three lists differ. What a new cluster finalizes is in :mod:`dohle.metadata.bootstrap`;
+UpdateFeatures may set, and ApiVersions advertises, what is implemented here; and a log written by
+Kafka may have finalized more, which is kept and does no harm.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from dohle.protocol.messages.update_features import (
 )
 from dohle.protocol.schema import VersionRange
 
-#: What works here.
+#: What is implemented here.
 SUPPORTED_FEATURES: Mapping[str, VersionRange] = {
     METADATA_VERSION: VersionRange(LOWEST_LEVEL, LATEST_LEVEL),
     KRAFT_VERSION: VersionRange(0, 1),
     GROUP_VERSION: VersionRange(0, 1),
     TRANSACTION_VERSION: VersionRange(0, 2),
 }
-#: What a log may have finalized beside that: the levels of Kafka 4.2.
+#: What a log may have finalized besides: the levels of Kafka 4.2.
 TOLERATED_FEATURES: Mapping[str, VersionRange] = {
     **SUPPORTED_FEATURES,
     ELR_VERSION: VersionRange(0, 1),
@@ -61,7 +61,7 @@ class UpgradeType(IntEnum):
 
 
 def unsupported_features(image: ClusterImage) -> list[str]:
-    """Say for which finalized features this node cannot be part of the cluster."""
+    """Return the finalized features that keep this node out of the cluster, with the reasons."""
     return [
         f"{name} is finalized at level {level}, but this node supports only "
         f"{TOLERATED_FEATURES.get(name, _UNKNOWN_FEATURE)}"
@@ -71,7 +71,7 @@ def unsupported_features(image: ClusterImage) -> list[str]:
 
 
 def registration_features(image: ClusterImage) -> tuple[Feature, ...]:
-    """Return what a broker of this release says when it registers with such a cluster."""
+    """Return the features with which a broker of this release registers in such a cluster."""
     tolerated = {name: TOLERATED_FEATURES.get(name, _UNKNOWN_FEATURE) for name in image.features}
     return tuple(
         Feature(
@@ -90,9 +90,9 @@ def update_features(
     *,
     version: int,
 ) -> Decision[UpdateFeaturesResponse]:
-    """Change all the levels that are asked for, or none."""
+    """Change all the requested levels, or none."""
     records: list[VersionedRecord] = []
-    # As in Kafka, the last one counts where a feature is named twice.
+    # As in Kafka, the last one wins if a feature is named twice.
     updates = {update.feature: update for update in request.feature_updates}
     try:
         for update in updates.values():
@@ -144,7 +144,7 @@ def _update(
 def _check_supported(
     image: ClusterImage, name: str, level: int, context: ControllerContext
 ) -> None:
-    # A feature that the log has may be lowered, though it may not be raised here.
+    # A feature in the log may be lowered even if it may not be raised here.
     local = SUPPORTED_FEATURES.get(name, VersionRange(0, image.features.get(name, 0)))
     supporters = [(f"Local controller {context.node_id}", local)]
     if name != KRAFT_VERSION:

@@ -1,8 +1,8 @@
-"""What the controller knows of brokers by their heartbeats alone. It is not in the log.
+"""What the controller knows of brokers from their heartbeats only. It is not in the log.
 
-A broker that shuts down may go once every active broker has read the metadata log as far as the
-records that took its leaderships away. A new controller knows nothing of this and learns it again
-from the heartbeats that come.
+A broker that shuts down may stop once every active broker has read the metadata log up to the
+records that took away its leaderships. A new controller starts without this knowledge and gets it
+from the next heartbeats.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _NOTHING_READ = -1
 
 
 class BrokerHeartbeats:
-    """How far each broker has read, and since when those that leave have been leaving."""
+    """How far each broker has read the log, and where its controlled shutdown began, if it did."""
 
     def __init__(self) -> None:
-        # By broker and epoch: a new life of a broker has told nothing yet.
+        # By broker and epoch: a restarted broker has not reported anything yet.
         self._read: dict[tuple[BrokerId, int], int] = {}
         self._leaving: dict[tuple[BrokerId, int], int] = {}
 
     def note(self, image: ClusterImage, request: BrokerHeartbeatRequest) -> None:
-        """Take in a heartbeat, if it is of a broker's present life."""
+        """Record a heartbeat, if it is of a broker's current registration."""
         registered = {(broker.id, broker.epoch) for broker in image.brokers.values()}
         self._read = {life: read for life, read in self._read.items() if life in registered}
         self._leaving = {life: at for life, at in self._leaving.items() if life in registered}
@@ -35,17 +35,17 @@ class BrokerHeartbeats:
         broker = image.broker(request.broker_id)
         assert broker is not None
         if broker.in_controlled_shutdown and not broker.fenced:
-            # The records that began it are at or before this offset. It is noted once: what is
-            # written later does not hold the broker up.
+            # The records that began it are at or before this offset. It is set once: later records
+            # do not delay the broker.
             self._leaving.setdefault(life, image.offset)
 
     def controlled_shutdown_offset(self, image: ClusterImage, broker_id: int) -> int | None:
-        """Return how far the others must have read before a broker may go; None if it stays."""
+        """Return how far the others must have read before a broker may stop; None if it stays."""
         broker = image.broker(broker_id)
         return None if broker is None else self._leaving.get((broker.id, broker.epoch))
 
     def lowest_active_offset(self, image: ClusterImage) -> int:
-        """Return how far all active brokers have read; without any there is no limit."""
+        """Return how far all active brokers have read; no limit if there are none."""
         read = (
             self._read.get((broker.id, broker.epoch), _NOTHING_READ)
             for broker in image.brokers.values()

@@ -1,10 +1,10 @@
-"""The cluster as the metadata log tells it, at one offset of that log. Immutable.
+"""The state of the cluster at one offset of the metadata log. Immutable.
 
-A node answers from an image and acts on the difference between two of them. Images are made by
-replaying records (:mod:`dohle.metadata.replay`) and share all that did not change, so that a
-holder of an old one keeps little alive.
+A node answers from an image and acts on the difference between two of them. Images are built by
+replaying records (:mod:`dohle.metadata.replay`) and share everything unchanged, so that an old
+image in use keeps little memory alive.
 
-Two images are equal when they hold the same metadata, whatever the offset they were read at.
+Two images are equal if they hold the same metadata, whatever the offset they were read at.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dohle.protocol.messages.records.cluster_metadata import (
 )
 from dohle.protocol.schema import MetadataRecord, VersionRange
 
-#: The next producer id of a cluster that has handed out none.
+#: The next producer id of a cluster that has allocated none.
 NO_PRODUCER_IDS = -1
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
@@ -56,7 +56,7 @@ CLUSTER_DEFAULT = ConfigResource(ResourceType.BROKER, "")
 
 
 class Endpoint(NamedTuple):
-    """Where one listener of a broker is reached."""
+    """The address of one listener of a broker."""
 
     name: str
     host: str
@@ -91,7 +91,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """A topic and its partitions by their index, which ascends."""
+    """A topic and its partitions by index, in ascending order."""
 
     name: TopicName
     id: Uuid
@@ -100,7 +100,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A metadata transaction (KIP-868) whose end is not yet read: its records wait.
+    """A metadata transaction (KIP-868) that has not ended: its records are not applied yet.
 
     They are kept by batch, the last batch first in the chain.
     """
@@ -115,7 +115,7 @@ class OpenTransaction:
         return OpenTransaction(self.start_offset, self.name, batch, self) if batch else self
 
     def records(self) -> list[MetadataRecord]:
-        """Return all the records that wait, in their order."""
+        """Return all its records, in order."""
         batches = []
         link: OpenTransaction | None = self
         while link is not None:
@@ -125,14 +125,14 @@ class OpenTransaction:
 
 
 class QuotaKey(NamedTuple):
-    """A quota: whose it is, as (type, is it named, name), and what it limits."""
+    """A quota: its entity, as (type, is it named, name), and what it limits."""
 
     entity: tuple[tuple[str, bool, str], ...]
     key: str
 
 
 class ScramKey(NamedTuple):
-    """Whose password it is, and by which SCRAM mechanism."""
+    """The user of a password, and the SCRAM mechanism."""
 
     mechanism: int
     user: str
@@ -140,13 +140,13 @@ class ScramKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """All that the log has said. What the controller does not use is kept as records."""
+    """Everything in the log. What the controller does not use is kept as records."""
 
     brokers: PersistentMap[BrokerId, BrokerRegistration] = field(default_factory=PersistentMap)
     controllers: PersistentMap[int, RegisterControllerRecord] = field(default_factory=PersistentMap)
     topics: PersistentMap[TopicName, TopicImage] = field(default_factory=PersistentMap)
     topics_by_id: PersistentMap[Uuid, TopicImage] = field(default_factory=PersistentMap)
-    #: The names with "." or "_" by what they have in common: see topic_names.
+    #: The names with "." or "_", by collision key: see topic_names.
     colliding_names: PersistentMap[str, tuple[TopicName, ...]] = field(
         default_factory=PersistentMap
     )
@@ -161,7 +161,7 @@ class ClusterImage:
         default_factory=PersistentMap
     )
     client_quotas: PersistentMap[QuotaKey, ClientQuotaRecord] = field(default_factory=PersistentMap)
-    #: Of the last record replayed.
+    #: The offset and epoch of the last record replayed.
     offset: int = field(default=-1, compare=False)
     epoch: int = field(default=-1, compare=False)
     transaction: OpenTransaction | None = field(default=None, compare=False)
@@ -184,7 +184,7 @@ class ClusterImage:
         return self.brokers.get(BrokerId(broker_id))
 
     def config(self, resource: ConfigResource) -> Mapping[str, str]:
-        """Return what was altered for a resource; defaults are not in the image."""
+        """Return the altered configs of a resource; defaults are not in the image."""
         return self.configs.get(resource, _NO_CONFIGS)
 
     def topic_config(self, name: TopicName) -> Mapping[str, str]:

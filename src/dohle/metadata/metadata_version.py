@@ -1,6 +1,6 @@
 """What each level of the feature ``metadata.version`` allows to be written to the metadata log.
 
-Levels are plain numbers, because a log may name one that this release does not know. Whoever
+Levels are plain numbers, because a log may contain one that this release does not know. Code that
 writes a record asks here for the version that the finalized level allows, so that every node of
 that level can read it.
 """
@@ -42,7 +42,7 @@ RELEASES = {
 LOWEST_LEVEL = min(RELEASES)
 LATEST_LEVEL = max(RELEASES)
 
-#: The levels that brought new records or fields. A downgrade below one of them would lose some.
+#: The levels that added records or fields. A downgrade below one of them would lose some.
 _CHANGED_RECORDS = frozenset({7, 8, 11, 13, 14, 15, 17, 23})
 
 _ZK_MIGRATION = 8
@@ -56,7 +56,7 @@ _ELR = 23
 
 
 def changes_records(lower: int, higher: int) -> bool:
-    """Tell whether the log of the higher level may hold what the lower one cannot."""
+    """Tell whether a log of the higher level may hold what the lower one cannot."""
     return any(lower < level <= higher for level in _CHANGED_RECORDS)
 
 

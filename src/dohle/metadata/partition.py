@@ -1,7 +1,8 @@
 """A partition as the metadata log describes it, and how its records change it.
 
-A PartitionRecord gives all of it; a PartitionChangeRecord gives what differs. Every change makes
-the partition epoch one higher, and one that names a leader, be it the same, the leader epoch too.
+A PartitionRecord holds all of it; a PartitionChangeRecord holds the differences. Every change
+increments the partition epoch, and one that names a leader, even the same one, the leader epoch
+too.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ NO_LEADER = BrokerId(-1)
 NO_LEADER_CHANGE = BrokerId(-2)
 _NO_RECOVERY_CHANGE = -1
 
-#: Where a replica lies, when that is not the id of a directory: not known since the log is from
-#: before directories had ids; not yet chosen by the broker; in none that the broker still has.
+#: The directory of a replica that is in no known directory: unknown, because the log is from before
+#: directories had ids; not yet chosen by the broker; in a directory that the broker no longer has.
 DIRECTORY_MIGRATING = ZERO_UUID
 DIRECTORY_UNASSIGNED = Uuid(bytes(15) + b"\x01")
 DIRECTORY_LOST = Uuid(bytes(15) + b"\x02")
@@ -40,7 +41,7 @@ class LeaderRecoveryState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """Who holds a partition and who leads it."""
+    """The replicas of a partition and its leader."""
 
     replicas: tuple[BrokerId, ...]
     #: One for each replica, in the same order.
@@ -56,7 +57,7 @@ class PartitionImage:
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
 
     def directory_of(self, broker_id: int) -> Uuid:
-        """Return where the broker keeps its replica; a ValueError if it has none."""
+        """Return the directory of the broker's replica; ValueError if it has none."""
         for replica, directory in zip(self.replicas, self.directories, strict=True):
             if replica == broker_id:
                 return directory
@@ -87,7 +88,7 @@ class PartitionImage:
         )
 
     def to_record(self, topic_id: Uuid, index: int, level: int) -> VersionedRecord:
-        """Return the record that gives all of this partition, at a level of metadata.version."""
+        """Return the record that holds all of this partition, at a level of metadata.version."""
         return VersionedRecord(
             PartitionRecord(
                 partition_id=index,
@@ -109,12 +110,12 @@ class PartitionImage:
 
 
 def partition_from_record(record: PartitionRecord) -> PartitionImage:
-    """Return the partition that a record gives."""
+    """Return the partition of a record."""
     replicas = record.replicas
     return PartitionImage(
         replicas=replicas,
         directories=_one_for_each(record.directories, replicas),
-        # Nearly all partitions are in sync: then the two share one tuple.
+        # In almost all partitions all replicas are in sync: then the two share one tuple.
         isr=replicas if record.isr == replicas else tuple(map(BrokerId, record.isr)),
         leader=record.leader,
         leader_epoch=record.leader_epoch,
@@ -130,7 +131,7 @@ def partition_from_record(record: PartitionRecord) -> PartitionImage:
 def is_directory_online(directory: Uuid, online: tuple[Uuid, ...]) -> bool:
     """Tell whether a broker with these directories can have a replica there.
 
-    A broker that listed no directories is one from before they had ids: all of its are online.
+    A broker that listed no directories is from before they had ids: all of its are online.
     """
     if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING):
         return True

@@ -1,11 +1,11 @@
-"""An immutable map whose changed copies are cheap, however large it is.
+"""An immutable map with cheap modified copies, however large it is.
 
-The entries are spread over small dicts by the hash of their keys. A changed copy shares all of
-them but the few that hold a changed key: with thousands of topics, creating one costs a few
-microseconds. There are as many dicts as keep them short.
+The entries are spread over small dicts by the hash of their keys. A modified copy shares all of
+them except the few that hold a changed key: with thousands of topics, creating one costs a few
+microseconds. The number of dicts grows so that they stay short.
 
-Iteration goes by ascending key. The order is thus the same in every process, whatever the hashes
-of strings are there; it is worked out once for a map and then kept.
+Iteration is by ascending key. So the order is the same in every process, whatever the hashes of
+strings are there; it is computed once for a map and then kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _GROWTH = 4
 
 
 class Orderable(Protocol):
-    """What a key must be, beside hashable."""
+    """What a key must be, besides hashable."""
 
     def __lt__(self, other: Any, /) -> bool: ...
 
@@ -31,7 +31,7 @@ D = TypeVar("D")
 
 
 class PersistentMap(Mapping[K, V]):
-    """See the module."""
+    """An immutable map; see the module."""
 
     __slots__ = ("_keys", "_shards", "_size")
 
@@ -75,9 +75,9 @@ class PersistentMap(Mapping[K, V]):
         return f"PersistentMap({dict(self.items())!r})"
 
     def changed(self, put: Mapping[K, V], remove: Collection[K] = ()) -> PersistentMap[K, V]:
-        """Return a map without the keys to remove and with the entries to put.
+        """Return a map without the removed keys and with the new entries.
 
-        A key that is not there need not be removed, and one in both is put.
+        Removing a missing key is fine, and a key in both is put.
         """
         if not put and not remove:
             return self

@@ -1,11 +1,11 @@
-"""Which brokers hold the replicas of new partitions.
+"""Chooses the brokers for the replicas of new partitions.
 
-Racks take turns, and within a rack its brokers do; both begin at a place that chance chooses and
-move on by one with every partition, so that leaders and the load of a lost broker spread evenly.
-After as many partitions as there are brokers the order is shuffled, or the same sets of brokers
-would come again. Two rules have no exception: no broker holds two replicas of a partition, and
-the first replica, which will lead, is not fenced. A fenced broker is taken only if its rack has
-no other left. Brokers without a rack are together in one.
+Racks take turns, and within a rack its brokers do; both start at a random position and advance by
+one with every partition, so that leaders and the load of a lost broker spread evenly. After as many
+partitions as there are brokers the order is shuffled, or the same sets of brokers would recur. Two
+rules have no exception: no broker holds two replicas of a partition, and the first replica, which
+will lead, is not fenced. A fenced broker is used only if its rack has no other left. Brokers
+without a rack form one rack.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def place_replicas(
     rng: Rng,
 ) -> list[tuple[BrokerId, ...]]:
     """Return the replicas of each partition; INVALID_REPLICATION_FACTOR if there are too few."""
-    # One that shuts down takes nothing new; once it is down, it counts as a fenced one.
+    # A broker in controlled shutdown gets no new replicas; once it is down, it counts as fenced.
     usable = [broker for broker in brokers if broker.fenced or not broker.in_controlled_shutdown]
     if replication_factor <= 0:
         raise _refused(f"The replication factor must be positive, not {replication_factor}.")
@@ -41,7 +41,7 @@ def place_replicas(
 
 
 class _Ring:
-    """Some brokers of a rack in turn: each once a round, and every round begins one further on."""
+    """Some brokers of a rack in turn: each once a round, and every round starts one further on."""
 
     def __init__(self, brokers: list[BrokerId], rng: Rng) -> None:
         self._brokers = sorted(brokers)
@@ -100,7 +100,7 @@ class _Racks:
         at = self._start
         while len(replicas) < replication_factor:
             if at == leader_rack:
-                leader_rack = -1  # it had its turn; the next time round it is as good as any
+                leader_rack = -1  # it had its turn; from now on it is like any other
             else:
                 broker = self._racks[at].next(self._round)
                 if broker is not None:

@@ -1,4 +1,4 @@
-"""AllocateProducerIds: producer ids go to brokers by the thousand, and never twice."""
+"""AllocateProducerIds: brokers get producer ids in blocks of a thousand, and none twice."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a broker answers from its image: Metadata, DescribeCluster, DescribeTopicPartitions.
 
-Addresses are those of the listener that the request came by. A broker does not create a topic
-here because somebody asked for it: the answer says which ones are missing, and the server decides.
+Addresses are those of the listener on which the request arrived. Topics are not created here: the
+answer says which ones are missing, and the server decides.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from dohle.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
-#: The first versions of Metadata where a null list and not an empty one asks for all topics,
-#: where a leader without the listener is told apart from no leader, and that take topic ids.
+#: The first versions of Metadata in which a null list instead of an empty one asks for all topics,
+#: which distinguish a leader without the listener from no leader, and which accept topic ids.
 _NULL_IS_ALL = 1
 _TELLS_MISSING_LISTENER = 6
 _TAKES_TOPIC_IDS = 12
@@ -47,10 +47,10 @@ _Location = tuple[tuple[BrokerId, ...], tuple[Uuid, ...]]
 
 
 class MetadataAnswer(NamedTuple):
-    """The response, in which each missing topic already stands with its error."""
+    """The response, which already has the error of each missing topic."""
 
     response: MetadataResponse
-    #: Names that a topic could have, but none has.
+    #: Valid names of topics that do not exist.
     missing: tuple[TopicName, ...]
 
 
@@ -63,7 +63,7 @@ def metadata(
     cluster_id: str,
     controller_id: int,
 ) -> MetadataAnswer:
-    """Answer who the brokers are and who leads the partitions."""
+    """Return the brokers and the leaders of the partitions."""
     view = _View(image, listener, version)
     missing: list[TopicName] = []
     if request.topics is None or (not request.topics and version < _NULL_IS_ALL):
@@ -103,7 +103,7 @@ def describe_cluster(
     cluster_id: str,
     controller_id: int,
 ) -> DescribeClusterResponse:
-    """Answer who the brokers are. Controllers are described by controllers."""
+    """Return the brokers. Controllers are described by controllers."""
     if request.endpoint_type != _BROKER_ENDPOINTS:
         if request.endpoint_type == _CONTROLLER_ENDPOINTS:
             code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
@@ -140,7 +140,7 @@ def describe_topic_partitions(
     listener: str,
     partition_limit: int,
 ) -> DescribeTopicPartitionsResponse:
-    """Answer as many partitions as allowed, by name of topic, from a cursor on (KIP-966)."""
+    """Return as many partitions as allowed, by topic name, starting at a cursor (KIP-966)."""
     cursor = request.cursor
     from_name = TopicName("") if cursor is None else cursor.topic_name
     asked: Iterable[TopicName] = {topic.name for topic in request.topics} or image.topics.keys()
@@ -177,7 +177,7 @@ def describe_topic_partitions(
 
 
 class _View:
-    """An image as clients see it who come by one listener."""
+    """An image as seen by clients on one listener."""
 
     def __init__(self, image: ClusterImage, listener: str, version: int) -> None:
         self._image = image
@@ -190,12 +190,12 @@ class _View:
             for broker in self._brokers.values()
             if not broker.fenced and listener in broker.endpoints
         }
-        # Thousands of partitions lie on few sets of brokers.
+        # Thousands of partitions share few sets of brokers.
         self._leader_errors: dict[BrokerId, ErrorCode] = {}
         self._offline_replicas: dict[_Location, tuple[BrokerId, ...]] = {}
 
     def brokers(self) -> tuple[MetadataResponseBroker, ...]:
-        """Return where the brokers are that can be reached."""
+        """Return the addresses of the reachable brokers."""
         found = []
         for broker_id in sorted(self._reachable):
             broker = self._brokers[broker_id]
@@ -208,7 +208,7 @@ class _View:
         return tuple(found)
 
     def topic(self, topic: TopicImage) -> MetadataResponseTopic:
-        """Return a topic that is there."""
+        """Return an existing topic."""
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.id,
@@ -219,7 +219,7 @@ class _View:
         )
 
     def topic_of_id(self, topic_id: Uuid) -> MetadataResponseTopic:
-        """Return the topic of an id, which may not be there."""
+        """Return the topic of an id, which may not exist."""
         topic = self._image.topic_by_id(topic_id)
         if topic is not None:
             return self.topic(topic)
@@ -228,7 +228,7 @@ class _View:
         )
 
     def no_topic(self, name: TopicName, invalid: bool) -> MetadataResponseTopic:
-        """Return a topic that is not there."""
+        """Return a missing topic."""
         return MetadataResponseTopic(
             error_code=(
                 ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -1,9 +1,9 @@
-"""Replaying the metadata log: an image and the next records give the next image.
+"""Replays the metadata log: an image and the next records give the next image.
 
-This is the only way in which an image changes, at the controller as at the brokers, when the log
-is loaded as when it grows. Records between BeginTransaction and EndTransaction wait for the end
-before they show (KIP-868); AbortTransaction drops them. What cannot follow from the image, such
-as a change of a partition that is not there, is an error: the log is damaged, or not ours.
+This is the only way in which an image changes, at the controller and at the brokers, when the log
+is loaded and when it grows. Records between BeginTransaction and EndTransaction take effect at the
+end (KIP-868); AbortTransaction drops them. A record that contradicts the image, such as a change of
+a missing partition, is an error: the log is damaged, or not ours.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["InvalidMetadataLog", "apply", "difference"]
 def apply(
     image: ClusterImage, records: Sequence[MetadataRecord], offset: int, epoch: int
 ) -> tuple[ClusterImage, Delta]:
-    """Replay records that follow each other, and tell what they changed.
+    """Replay consecutive records, and return what they changed.
 
     ``offset`` is that of the last record and ``epoch`` the one it was written in.
     """

@@ -1,8 +1,8 @@
-"""An image as the records of a snapshot: replayed on the empty image they give it again.
+"""Turns an image into the records of a snapshot: replayed on an empty image they restore it.
 
-The order is Kafka's: features first, with metadata.version before all, since a reader must know
-it to read on; then brokers, controllers, topics, configs and the rest. Record versions are those
-of the finalized metadata.version. The header and the footer of the file are not made here.
+The order is Kafka's: features first, starting with metadata.version, which a reader must know to
+read on; then brokers, controllers, topics, configs and the rest. Record versions are those of the
+finalized metadata.version. The header and the footer of the file are written elsewhere.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def snapshot_records(image: ClusterImage) -> list[VersionedRecord]:
 
 
 def registration_record(broker: BrokerRegistration, level: int) -> VersionedRecord:
-    """Return the record that gives all of a registration."""
+    """Return the record that holds all of a registration."""
     return VersionedRecord(
         RegisterBrokerRecord(
             broker_id=broker.id,

@@ -1,4 +1,4 @@
-"""DeleteTopics and CreatePartitions: topics go, by name or by id, and grow."""
+"""DeleteTopics and CreatePartitions: topics are deleted, by name or by id, and extended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dohle.protocol.messages.delete_topics import (
 )
 from dohle.protocol.messages.records.cluster_metadata import RemoveTopicRecord
 
-#: The first version that can tell a client that deletion is switched off.
+#: The first version that can report that deletion is disabled.
 _TELLS_DISABLED = 3
 
 _DUPLICATE_NAME = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -48,7 +48,7 @@ def delete_topics(
     *,
     version: int,
 ) -> Decision[DeleteTopicsResponse]:
-    """Delete the topics that can be."""
+    """Delete those of the topics that can be deleted."""
     wanted = [*(DeleteTopicState(name=name) for name in request.topic_names), *request.topics]
     if not context.config.get_bool("delete.topic.enable"):
         if version < _TELLS_DISABLED:
@@ -74,7 +74,7 @@ def delete_topics(
 
 
 class _Deletion:
-    """Sorts out what a request names: a topic must be named in one way, once."""
+    """Resolves the topics of a request: each must be named in one way, once."""
 
     def __init__(self, image: ClusterImage, wanted: list[DeleteTopicState]) -> None:
         self.topic_ids: dict[Uuid, None] = {}
@@ -108,7 +108,7 @@ class _Deletion:
         elif topic.name not in self._names:
             self.topic_ids[topic_id] = None
             self.results.append(_deleted(topic.name, topic_id, NO_ERROR))
-        # Else the name's answer says that the topic was named twice, for both.
+        # Otherwise the answer for the name, which covers both, says that the topic was named twice.
 
     def _by_name(self, name: TopicName) -> None:
         topic = self._image.topic(name)
@@ -132,7 +132,7 @@ class _Deletion:
 def create_partitions(
     image: ClusterImage, request: CreatePartitionsRequest, context: ControllerContext
 ) -> Decision[CreatePartitionsResponse]:
-    """Add partitions to the topics that can have them."""
+    """Add partitions to those of the topics that allow it."""
     records: list[VersionedRecord] = []
     results = []
     counts = Counter(topic.name for topic in request.topics)

@@ -1,6 +1,7 @@
-"""Which names a topic may have, and which of them cannot stand side by side.
+"""Which names a topic may have, and which of them collide.
 
-Metric names cannot tell "." from "_", so two topics whose names differ in nothing else collide.
+Metric names cannot distinguish "." from "_", so two topics whose names differ in nothing else
+collide.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]*")
 
 
 def topic_name_error(name: str) -> str | None:
-    """Say what is wrong with a name; None if it is a good one."""
+    """Return what is wrong with a name; None if it is valid."""
     if not name:
         reason = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -33,10 +34,10 @@ def topic_name_error(name: str) -> str | None:
 
 
 def is_internal(name: str) -> bool:
-    """Tell whether it is a topic that brokers keep for themselves."""
+    """Tell whether it is a topic that brokers use internally."""
     return name in INTERNAL_TOPICS
 
 
 def collision_key(name: str) -> str | None:
-    """Return what the name has in common with those it collides with; None if it cannot."""
+    """Return what colliding names have in common; None if the name cannot collide."""
     return name.replace(".", "_") if "." in name or "_" in name else None

@@ -1,7 +1,7 @@
-"""CreateTopics: each topic of a request is created whole or refused, one by one.
+"""CreateTopics: each topic of a request is created completely or refused, one by one.
 
-Numbers of -1 stand for the broker's defaults. With a manual assignment both numbers must be -1.
-A topic's records are TopicRecord, its ConfigRecords, then its PartitionRecords.
+Numbers of -1 stand for the broker's defaults. With a manual assignment both numbers must be -1. A
+topic's records are TopicRecord, its ConfigRecords, then its PartitionRecords.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _METADATA_TOPIC = ApiError(
 def create_topics(
     image: ClusterImage, request: CreateTopicsRequest, context: ControllerContext
 ) -> Decision[CreateTopicsResponse]:
-    """Create the topics that can be."""
+    """Create those of the topics that can be created."""
     counts = Counter(topic.name for topic in request.topics)
     refused = [_refusal(name, _DUPLICATE) for name, count in counts.items() if count > 1]
     if counts[TopicName(CLUSTER_METADATA_TOPIC)] == 1:
@@ -71,7 +71,7 @@ def create_topics(
 
 
 class _Creation:
-    """The topics of one request, as far as they have been looked at."""
+    """The topics of one request, processed so far."""
 
     def __init__(self, image: ClusterImage, context: ControllerContext) -> None:
         assert image.metadata_version is not None, "the cluster has been bootstrapped"
@@ -190,7 +190,7 @@ class _Creation:
         )
 
     def _effective_configs(self, configs: Mapping[str, str]) -> tuple[CreatableTopicConfigs, ...]:
-        # The topics of a request mostly have the same, or none.
+        # The topics of a request mostly have the same configs, or none.
         key = frozenset(configs.items())
         if key not in self._described:
             described = describe_topic(
