@@ -7,9 +7,12 @@ from typing import Any
 
 from dohle.protocol.apis import find_api
 from dohle.protocol.framing import parse_request_header
+from dohle.records.batch import ATTRIBUTES_AT, batches
 from dohle.server.broker import BrokerServer
 from dohle.server.net.outcome import Frame, LateFrame
 from dohle.server.net.shortcut import Served, Shortcut
+from dohle.storage.log import Log
+from dohle.storage.log_values import Isolation
 
 
 def served(frame: memoryview) -> Served:
@@ -44,3 +47,16 @@ def _made(late: LateFrame) -> Frame:
 def joined(frame: Frame) -> bytes:
     """Return an answer all of which is in memory."""
     return b"".join(chunk for chunk in frame if isinstance(chunk, bytes))
+
+
+def written_since(log: Log, offset: int) -> list[bytes]:
+    """Return the batches of a log, each from its attributes on: behind offsets and checksum."""
+    found = []
+    while offset < log.log_end_offset:
+        piece = log.read(offset, 1 << 20, Isolation.LOG_END, min_one_batch=True).slice
+        assert piece is not None
+        for batch in batches(memoryview(piece.read())):
+            batch.ensure_valid()
+            found.append(bytes(batch.buffer[ATTRIBUTES_AT:]))
+            offset = batch.last_offset + 1
+    return found

@@ -30,12 +30,10 @@ from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from dohle.records.batch import ATTRIBUTES_AT, batches
 from dohle.server.coordinators.offset_commit_answers import commit_answer
 from dohle.server.internal_topics import CONSUMER_OFFSETS
 from dohle.server.node import Node
 from dohle.server.shortcuts.commit import CommitShortcut, learn_commit
-from dohle.storage.log_values import Isolation
 from tests.server.faults import FaultyFileSystem, until, watched_node
 from tests.server.handlers.classic_members import GROUP, join, stable
 from tests.server.handlers.offsets import (
@@ -45,7 +43,7 @@ from tests.server.handlers.offsets import (
     id_of,
     offsets,
 )
-from tests.server.shortcuts.serving import joined, serve_late, served
+from tests.server.shortcuts.serving import joined, serve_late, served, written_since
 from tests.server.transactions.txn_producer import log_of
 from tests.server.wire import Wire, create_topic, on_node
 
@@ -344,20 +342,6 @@ def commit_of(
     return OffsetCommitRequest(topics=tuple(topics), unknown_tags=tags[0])
 
 
-def written_since(node: Node, offset: int) -> list[bytes]:
-    """Return the batches of the groups' log, each from its attributes on."""
-    log = log_of(node, CONSUMER_OFFSETS)
-    found = []
-    while offset < log.log_end_offset:
-        piece = log.read(offset, 1 << 20, Isolation.LOG_END, min_one_batch=True).slice
-        assert piece is not None
-        for batch in batches(memoryview(piece.read())):
-            batch.ensure_valid()
-            found.append(bytes(batch.buffer[ATTRIBUTES_AT:]))
-            offset = batch.last_offset + 1
-    return found
-
-
 async def compare(
     node: Node, groups: tuple[str, str], commits: list[OffsetCommitRequest], version: int
 ) -> None:
@@ -369,7 +353,7 @@ async def compare(
             async with await Wire.connect(node) as fresh:
                 other = commit.replace(group_id=GroupId(groups[1]))
                 assert await fresh.send(other, version) == answer
-            written = written_since(node, end)
+            written = written_since(log_of(node, CONSUMER_OFFSETS), end)
             first, second = written[: len(written) // 2], written[len(written) // 2 :]
             old, new = (group.encode() for group in groups)
             assert [batch.replace(old, new) for batch in first] == second

@@ -1,0 +1,162 @@
+"""The same requests by two ways: on a connection that learns, and each on a new one.
+
+A new connection has learnt nothing, so its requests take the slow path. What both are answered must
+be the same, byte for byte, whatever the requests: proper ones, and such with bytes changed, cut off
+or put in anywhere. Requests go to a dispatcher of a node directly, as a connection hands them over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+
+from dohle.core.seams import ManualClock
+from dohle.protocol.errors import MalformedMessage
+from dohle.server.net.connection import Connection
+from dohle.server.net.dispatch import Dispatcher
+from dohle.server.net.outcome import CloseConnection, FileRecords, Frame, PendingFrame
+from dohle.server.net.shortcut import Shortcut
+from dohle.server.node import Node
+from tests.server.faults import until, watched_node
+from tests.server.wire import Wire
+
+#: What comes of a request that is not answered now.
+CLOSED, WAITS = b"closed", b"waits"
+# The API key stays: another one is another request, of which nothing has been learnt.
+_KEY_BYTES = 2
+
+
+class Mutation(NamedTuple):
+    """A change of a frame: some bytes at a place become others."""
+
+    at: int
+    removed: int
+    put: bytes
+
+    def of(self, frame: bytes) -> bytes:
+        """Return the frame with the change."""
+        at = _KEY_BYTES + self.at % (len(frame) - _KEY_BYTES)
+        return frame[:at] + self.put + frame[at + self.removed :]
+
+
+#: Mostly one byte becomes another, often one of the last; now and then bytes go or come.
+MUTATIONS: st.SearchStrategy[Mutation] = st.one_of(
+    st.builds(Mutation, st.integers(0, 200), st.just(1), st.binary(min_size=1, max_size=1)),
+    st.builds(Mutation, st.integers(0, 200), st.just(1), st.sampled_from([b"\0", b"\1", b"\xff"])),
+    st.builds(Mutation, st.integers(-4, -1), st.just(1), st.sampled_from([b"\1", b"\2"])),
+    st.builds(Mutation, st.integers(-12, -1), st.integers(0, 2), st.binary(max_size=2)),
+    st.builds(Mutation, st.integers(0, 200), st.integers(0, 9), st.binary(max_size=9)),
+)
+
+
+class Way:
+    """One of the ways to a dispatcher."""
+
+    def __init__(self, node: Node, connection: Connection, *, learns: bool) -> None:
+        loop = asyncio.get_running_loop()
+        self._dispatcher = Dispatcher(loop, node.broker, node.broker.handlers)
+        self._connection = connection
+        self._learns = learns
+
+    def forget(self) -> None:
+        """Forget what was learnt."""
+        self._connection.shortcuts.clear()
+
+    def shortcut(self, api_key: int) -> Shortcut | None:
+        """Return what it has learnt."""
+        return self._connection.shortcuts.get(api_key)
+
+    async def send(self, frame: bytes) -> bytes:
+        """Return what comes of a request, the frame of its answer if there is one."""
+        if not self._learns:
+            self.forget()
+        dispatcher = self._dispatcher
+        try:
+            reply = dispatcher.handle(memoryview(bytearray(frame)), self._connection)
+            dispatcher.settle()
+            if isinstance(reply, asyncio.Task):
+                await asyncio.wait([reply])
+                reply = dispatcher.complete(reply)
+            elif isinstance(reply, asyncio.Future):
+                dispatcher.forget(reply)
+                return WAITS
+            assert reply is not None, "nothing is before it"
+            made = reply if isinstance(reply, list) else reply()
+            if isinstance(made, PendingFrame):
+                pending = made
+                await until(lambda: pending.frame is not None or pending.failure is not None)
+                if pending.frame is None:
+                    return CLOSED
+                made = pending.frame
+            return _bytes_of(made)
+        except (CloseConnection, MalformedMessage):
+            return CLOSED
+
+
+def _bytes_of(frame: Frame) -> bytes:
+    return b"".join(
+        chunk.file.read_at(chunk.position, chunk.size) if isinstance(chunk, FileRecords) else chunk
+        for chunk in frame
+    )
+
+
+class Twins:
+    """Both ways to one node."""
+
+    def __init__(self, node: Node, connections: list[Connection]) -> None:
+        self.node = node
+        #: How many requests were sent when a shortcut had served one.
+        self.served = 0
+        self._learning = Way(node, connections[0], learns=True)
+        self._slow = Way(node, connections[1], learns=False)
+
+    async def compare(
+        self,
+        api_key: int,
+        frames: list[bytes],
+        twin: Callable[[bytes], bytes] = bytes,
+        written: Callable[[], bytes] = bytes,
+    ) -> None:
+        """Send frames by both ways; each time they must come to the same.
+
+        ``twin`` turns what the first says and is told into what the second does; ``written`` tells
+        what was written since it was last asked.
+        """
+        self._learning.forget()
+        for frame in frames:
+            answer = await self._learning.send(frame), written()
+            slow = await self._slow.send(twin(frame)), written()
+            assert tuple(map(twin, answer)) == slow, frame
+            learnt = self._learning.shortcut(api_key)
+            self.served += learnt is not None and learnt.has_served
+
+
+@contextmanager
+def on_twins(
+    path: Path, properties: dict[str, str] | None = None
+) -> Iterator[tuple[asyncio.Runner, Twins]]:
+    """Run a node whose clock stands still, for many examples."""
+    with asyncio.Runner() as runner:
+        life = watched_node(path, [], properties, clock=ManualClock())
+        node = runner.run(life.__aenter__())
+
+        async def twins() -> Twins:
+            wires.extend([await Wire.connect(node), await Wire.connect(node)])
+            await until(lambda: len(node.listeners[0].connections) == len(wires))
+            return Twins(node, [*node.listeners[0].connections])
+
+        async def end() -> None:
+            for wire in wires:
+                await wire.close()
+            await life.__aexit__(None, None, None)
+
+        wires: list[Wire] = []
+        try:
+            yield runner, runner.run(twins())
+        finally:
+            runner.run(end())
