@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from importlib import import_module
 from typing import cast
 
@@ -96,7 +97,9 @@ class Api:
         return _load(self.key.name.lower(), self.name + kind)
 
 
+@cache
 def _load(module: str, name: str) -> object:
+    # Asked for every record that is decoded; there are only so many names.
     return getattr(import_module(f"dohle.protocol.messages.{module}"), name)
 
 
