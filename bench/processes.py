@@ -125,7 +125,7 @@ class Process(Measured):
         return line
 
     def stop(self) -> None:
-        """End it: at once, or if it shall leave its files in order, as it wants."""
+        """End it: with SIGKILL, or with SIGTERM if it has to shut down cleanly."""
         process = self._process
         if process.poll() is None:
             if self._ends_cleanly:
@@ -155,7 +155,7 @@ class Process(Measured):
 
 @contextmanager
 def folder(*, in_memory: bool = False) -> Iterator[str]:
-    """Make a folder that goes with the block, in memory if asked and if there is such a place."""
+    """Make a folder that is removed with the block; in memory if asked for and available."""
     place = _MEMORY_FOLDER if in_memory and os.path.isdir(_MEMORY_FOLDER) else None
     path = tempfile.mkdtemp(prefix="dohle-bench-", dir=place)
     try:
@@ -172,7 +172,7 @@ def broker(**settings: str) -> Iterator[Process]:
 
 
 def broker_in(path: str, *, ends_cleanly: bool = True, **settings: str) -> Process:
-    """Run a broker in a folder that stays."""
+    """Run a broker in a folder that is kept."""
     overrides = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
     return Process("bench.run_broker", path, *overrides, ends_cleanly=ends_cleanly)
 

@@ -57,7 +57,7 @@ def connect(address: str) -> socket.socket:
 
 
 def build_batch(record_size: int, records: int) -> bytes:
-    """Build a batch of records of random bytes, all of this minute."""
+    """Build a batch of records of random bytes, stamped with the current time."""
     now_ms = int(time.time() * 1000)
     rng = random.Random(7)
     builder = BatchBuilder()
@@ -103,7 +103,7 @@ def metadata_frame(*topics: TopicName) -> bytes:
 
 
 def api_versions_frame() -> bytes:
-    """Return the request with which a client begins."""
+    """Return an ApiVersions request, the first that a client sends."""
     request = ApiVersionsRequest(client_software_name="bench", client_software_version="1")
     return frame(request, API_VERSIONS_VERSION)
 
@@ -213,7 +213,7 @@ def pour_first(sock: socket.socket, load: Load, answer_size: int) -> bytes:
 
 
 def drop(sock: socket.socket, size: int, wake_bytes: int = 1) -> None:
-    """Take bytes off a socket without looking at them, when so many have come or all."""
+    """Discard bytes from a socket unread, once so many have arrived or all of them."""
     nowhere = bytearray(_DROP_BYTES)
     if wake_bytes > 1:
         # Waited for by poll: a receive that has begun would wait for as many again.
@@ -272,13 +272,13 @@ def ping(sock: socket.socket, request: bytes, answer_size: int) -> float:
 
 
 def ceiling_write(sock: socket.socket, load: Load, recv_size: int) -> None:
-    """Have a load received, and written behind what this connection has had written before."""
+    """Let the bare loop receive a load and append it to this connection's file."""
     command = COMMAND.pack(WRITE, load.size, recv_size)
     pour_first(sock, Load([command, *load.blocks], 1), len(BARE_ANSWER))
 
 
 def ceiling_sendfile(sock: socket.socket, size: int, piece: int) -> None:
-    """Have the last bytes sent that this connection has had written."""
+    """Let the bare loop send the last bytes that it wrote for this connection."""
     sock.sendall(COMMAND.pack(SENDFILE, size, piece))
     drop(sock, size)
 

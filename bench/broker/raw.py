@@ -56,7 +56,7 @@ class _Pair:
         self._batch, self._records = batch, records
 
     def _new_topic(self) -> tuple[TopicName, Uuid]:
-        """Begin a log anew, as the bare loop begins its file anew."""
+        """Start a new log, as the bare loop starts a new file."""
         name = TopicName(f"raw-{next(_TOPIC_NUMBERS)}")
         return name, create_topics(self._server.address, [name])[name]
 
@@ -74,8 +74,8 @@ class _Pair:
                 "produce, pipelined (bare)": lambda: self._bare_pipelined(request, count),
                 "fetch, pipelined": lambda: self._refetch(topic_id, count),
                 "fetch, pipelined (bare)": lambda: self._bare_refetch(topic_id, count),
-                "produce, 100 connections": lambda: self._crowd(request, answer_size, count // 4),
-                "produce, 100 connections (bare)": lambda: self._bare_crowd(request, count // 4),
+                "produce, 100 connections": lambda: self._many(request, answer_size, count // 4),
+                "produce, 100 connections (bare)": lambda: self._bare_many(request, count // 4),
             },
             rounds,
         )
@@ -133,7 +133,7 @@ class _Pair:
     def _batch_at(self, request: bytes) -> int:
         return request.index(self._batch)
 
-    def _crowd(self, request: bytes, answer_size: int, count: int) -> Sample:
+    def _many(self, request: bytes, answer_size: int, count: int) -> Sample:
         with ExitStack() as stack:
             address = self._server.address
             sockets = [stack.enter_context(connect(address)) for _ in range(CONNECTIONS)]
@@ -144,7 +144,7 @@ class _Pair:
                 lambda: ping_pong(sockets, request, answer_size, count),
             )
 
-    def _bare_crowd(self, request: bytes, count: int) -> Sample:
+    def _bare_many(self, request: bytes, count: int) -> Sample:
         with ExitStack() as stack:
             sockets = ceiling_appending(
                 stack, self._bare.address, self._batch_at(request), CONNECTIONS
@@ -202,7 +202,10 @@ class _Pair:
             return [ping(sock, request, _BARE_ANSWER_BYTES) for _ in range(count)]
 
     def _long_polls(self, count: int) -> list[float]:
-        """The answer to a third request shows that the fetch before it has begun to wait."""
+        """Measure from a produce request to the answer of a fetch that waits for it.
+
+        An answer on a third connection shows that the fetch has been read and is waiting.
+        """
         topic, topic_id = self._new_topic()
         request, check = produce_frame(topic, self._batch), api_versions_frame()
         address, size = self._server.address, len(self._batch)

@@ -20,7 +20,7 @@ _MEMORY_BYTES = 2_000_000_000
 
 def run(quick: bool = False) -> list[Row]:
     """Measure all cases."""
-    # Told to end, it leaves as on an error: with its processes ended and its folders gone.
+    # SIGTERM cleans up as an error does: it ends the child processes and removes the folders.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     touch_memory(_MEMORY_BYTES // 4 if quick else _MEMORY_BYTES)
     parts = (throughput, raw, loads, growth)

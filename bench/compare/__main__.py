@@ -29,7 +29,7 @@ _OTHER_PARTS = [f"{_VERSUS}/{name}" for name in ("latency", "partitions")]
 def main() -> int:
     """Measure, print, and judge."""
     options = _options()
-    # Told to end, it leaves as on an error: with its processes ended and its folders gone.
+    # SIGTERM cleans up as an error does: it ends the child processes and removes the folders.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     cases: list[Case] = []
     left: list[Key] = []

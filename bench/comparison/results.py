@@ -43,18 +43,18 @@ _ABOUT_WARM_UPS = (
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What dohle is compared with, and what is to be said about it."""
+    """What dohle is compared with, and the words of the report about it."""
 
     name: str
     title: str
     peer: str
     explanation: str = ""
-    #: What belongs to the machine's description.
+    #: Added to the description of the machine.
     setting: str = ""
 
     @property
     def path(self) -> Path:
-        """Where results are kept unless it is told."""
+        """Where results are kept by default."""
         return FOLDER / f"{self.name}.json"
 
     def keep(

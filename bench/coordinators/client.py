@@ -1,4 +1,4 @@
-"""What a coordinator is asked, as frames, and conversations of many clients with it at once.
+"""Requests to coordinators as frames, and many clients that talk to a coordinator at once.
 
 A conversation is a generator: it yields a request and is sent the answer. So a member of a group is
 written down as it thinks, and a thousand of them take part in one loop.
@@ -55,7 +55,7 @@ def answer_of(kind: type[R], version: int, answer: bytes) -> R:
 
 
 def expect(what: str, codes: Iterable[int]) -> None:
-    """Fail if one of these is an error."""
+    """Raise if one of these is an error code."""
     for code in codes:
         if code:
             raise RuntimeError(f"{what} failed: {ErrorCode(code).name}")
@@ -70,7 +70,7 @@ def connect_many(stack: ExitStack, address: str, count: int) -> list[socket.sock
 
 
 def converse(talks: Collection[tuple[socket.socket, Conversation]]) -> int:
-    """Let all talk until each has said everything; return how many requests that were."""
+    """Run all conversations to their end; return how many requests were sent."""
     open_ = {sock.fileno(): (sock, talk, bytearray()) for sock, talk in talks}
     count = len(open_)
     with select.epoll() as epoll:
@@ -98,7 +98,7 @@ def converse(talks: Collection[tuple[socket.socket, Conversation]]) -> int:
 
 
 def _received(sock: socket.socket, held: bytearray) -> bytes | None:
-    """Return an answer if it is there as a whole; what there is of it is held."""
+    """Return an answer once it is complete; keep what has arrived of it until then."""
     data = sock.recv(_RECV_BYTES)
     if not data:
         raise ConnectionError("the broker has closed the connection")
@@ -113,7 +113,7 @@ def _received(sock: socket.socket, held: bytearray) -> bytes | None:
 
 
 def again(request: bytes, count: int, check: Callable[[bytes], object]) -> Conversation:
-    """Send a request again and again; the last answer is looked at."""
+    """Send a request many times; only the last answer is checked."""
     answer = b""
     for _ in range(count):
         answer = yield request
@@ -124,12 +124,12 @@ def again(request: bytes, count: int, check: Callable[[bytes], object]) -> Conve
 
 
 def ping_frame() -> bytes:
-    """Return the request that costs least: it is read, and refused for want of a name."""
+    """Return the cheapest request: it is decoded, and refused because it names no client."""
     return frame(ApiVersionsRequest(), _PING_VERSION)
 
 
 def find_coordinators(address: str, key_type: int) -> None:
-    """Have the topic of the coordinators made, if it is not there."""
+    """Make the server create the coordinators' topic if it does not exist yet."""
     with connect(address) as sock:
         request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=("bench",))
         answer = call(sock, frame(request, FIND_VERSION))
@@ -160,7 +160,7 @@ def commit_frame(
 
 
 def check_commit(answer: bytes) -> None:
-    """Fail if a commit has."""
+    """Raise if a commit was refused."""
     response = answer_of(OffsetCommitResponse, COMMIT_VERSION, answer)
     expect("OffsetCommit", (each.error_code for one in response.topics for each in one.partitions))
 
@@ -173,7 +173,7 @@ def offset_fetch_frame(group_id: str, topic: TopicName, partitions: int) -> byte
 
 
 def check_offset_fetch(answer: bytes) -> None:
-    """Fail if a fetch has, or has brought nothing."""
+    """Raise if the fetch was refused or found no offsets."""
     response = answer_of(OffsetFetchResponse, OFFSET_FETCH_VERSION, answer)
     for topic in response.groups[0].topics:
         expect("OffsetFetch", (each.error_code for each in topic.partitions))

@@ -42,9 +42,9 @@ def rows(quick: bool) -> list[Row]:
     with broker(**settings) as server, ExitStack() as stack:
         create_topics(server.address, [_TOPIC])
         find_coordinators(server.address, 0)
-        crowd = _Crowd(server, connect_many(stack, server.address, members + 1), members)
-        grown = crowd.grow(rounds)
-        rebalanced = crowd.rebalance(3 if quick else 7)
+        group = _LargeGroup(server, connect_many(stack, server.address, members + 1), members)
+        grown = group.grow(rounds)
+        rebalanced = group.rebalance(3 if quick else 7)
     with broker(**settings) as server, ExitStack() as stack:
         create_topics(server.address, [_TOPIC])
         find_coordinators(server.address, 0)
@@ -52,7 +52,7 @@ def rows(quick: bool) -> list[Row]:
     return [*grown, *many, *rebalanced]
 
 
-class _Crowd:
+class _LargeGroup:
     """Members of one group, each with a connection of its own."""
 
     def __init__(self, server: Process, sockets: list[socket.socket], partitions: int) -> None:
@@ -95,7 +95,7 @@ class _Crowd:
     def _converge(
         self, sockets: list[socket.socket]
     ) -> tuple[Sample, list[bytes], Callable[[bytes], object]]:
-        """Measure from the first heartbeat until every partition is somebody's."""
+        """Measure from the first heartbeat until every partition is assigned."""
         members = list(zip(sockets, self._consumer_members(len(sockets)), strict=True))
         sample = self._count(lambda: converge(members, self._partitions))
         converse([(sock, member.beat()) for sock, member in members])
@@ -235,7 +235,7 @@ def _each(section: str, case: str, ours: Sample, ping: Sample) -> Row:
 
 
 def _beside_pings(section: str, case: str, ours: Sample, ping: Sample) -> list[Row]:
-    """Compare all that it took with as many pings."""
+    """Compare the whole of it with as many pings."""
     share = ours.requests / ping.requests
     peer = f"{ours.requests:,.0f} pings"
     return [

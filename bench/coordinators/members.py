@@ -1,4 +1,4 @@
-"""Members of groups, of both protocols, who do what a client does and nothing else."""
+"""Members of groups of both protocols, which send what a client sends and nothing else."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class ClassicMember:
 
 
 def check_heartbeat(answer: bytes) -> None:
-    """Fail if a heartbeat has."""
+    """Raise if a heartbeat was refused."""
     expect("Heartbeat", (answer_of(HeartbeatResponse, HEARTBEAT_VERSION, answer).error_code,))
 
 
@@ -158,7 +158,7 @@ class ConsumerMember:
         self.assigned: tuple[TopicPartitions, ...] = ()
 
     def anew(self) -> ConsumerMember:
-        """Return who joins in its place after it has left."""
+        """Return the member that joins in its place after it has left."""
         number = int.from_bytes(uuid_from_text(self._member_id), "big") + _NEXT
         return ConsumerMember(self._group_id, self._topic, number)
 
@@ -167,7 +167,7 @@ class ConsumerMember:
         return sum(len(topic.partitions) for topic in self.assigned)
 
     def beat(self) -> Conversation:
-        """Send one heartbeat: to join, to tell what it owns if that has changed, or to stay."""
+        """Send one heartbeat: to join, to report a change of what it owns, or to stay a member."""
         response = _heard((yield self.frame()))
         self._is_told = True
         self.epoch = response.member_epoch
@@ -203,7 +203,7 @@ def _heard(answer: bytes) -> ConsumerGroupHeartbeatResponse:
 
 
 def check_consumer_heartbeat(answer: bytes) -> None:
-    """Fail if a heartbeat has."""
+    """Raise if a heartbeat was refused."""
     _heard(answer)
 
 

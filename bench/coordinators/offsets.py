@@ -1,4 +1,4 @@
-"""Commits, fetches of offsets and heartbeats: what a member costs while nothing happens."""
+"""Offset commits, offset fetches and heartbeats: what a member costs in a stable group."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _both_ways(
         case.check(last[0])
         return sample
 
-    def crowd() -> Sample:
+    def on_many() -> Sample:
         talks = [
             (sock, again(request, each, case.check))
             for sock, request in zip(sockets, case.frames, strict=True)
@@ -135,5 +135,5 @@ def _both_ways(
 
     return {
         f"{case.name}, pipelined": pipelined,
-        f"{case.name}, {CONNECTIONS} connections": crowd,
+        f"{case.name}, {CONNECTIONS} connections": on_many,
     }

@@ -17,7 +17,7 @@ from dohle.server.run import raise_descriptor_limit
 
 def run(quick: bool = False) -> list[Row]:
     """Measure all cases."""
-    # Told to end, it leaves as on an error: with its processes ended and its folders gone.
+    # SIGTERM cleans up as an error does: it ends the child processes and removes the folders.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     # A thousand members have as many connections.
     raise_descriptor_limit()

@@ -39,7 +39,7 @@ _SCALE, _SCALE_QUICK, _SCALE_WARM_UP = 1.0, 0.25, 0.1
 def main() -> int:
     """Measure, print, and keep the results."""
     options = _options()
-    # Told to end, it leaves as on an error: with its processes ended and its folders gone.
+    # SIGTERM cleans up as an error does: it ends the child processes and removes the folders.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         jars = spark_connector.jars()
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def _warm_up(field: Field, parts: list[str]) -> None:
-    """Do a little of what takes long; the other parts leave out their first batches."""
+    """Run the long parts briefly; the others leave their first batches out of the figures."""
     long = [part for part in parts if part in (SOURCE, SINK)]
     for case in cases(field, long, _SCALE_WARM_UP, few=True):
         _turn(case, (DOHLE, CONNECTOR), "warm-up")

@@ -189,7 +189,7 @@ def _overhead(field: Field, source: Topic) -> list[Case]:
 
 
 def _options(kind: str, delivery: str) -> dict[str, str]:
-    """Return what says how to deliver: the connector has one way only, at least once."""
+    """Return the option for the delivery guarantee; the connector only has at-least-once."""
     return {"delivery": delivery} if kind == DOHLE else {}
 
 

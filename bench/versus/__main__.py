@@ -30,7 +30,7 @@ _MEMORY_BYTES = 2_000_000_000
 def main() -> int:
     """Measure, print, and keep the results."""
     options = _options()
-    # Told to end, it leaves as on an error: with its processes ended and its folders gone.
+    # SIGTERM cleans up as an error does: it ends the child processes and removes the folders.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     pace = Pace(options.quick, options.limits)
     names = [PARTS.get(name, name) for name in options.parts] or list(PARTS.values())

@@ -25,7 +25,7 @@ _REQUESTS_OF_WARM_UP = (4_000, 1_000, 4_000)
 def turn(turn: Turn) -> list[Figure]:
     """Send small produce and fetch requests, and larger ones to produce."""
     server = turn.server
-    topic = TopicName("crowd")
+    topic = TopicName("shared")
     topic_id = create_topic(server.address, topic)
     small, large = build_batch(100, 1), build_batch(1_000, 10)
     cases = {

@@ -1,4 +1,4 @@
-"""(d) How long it takes, at a rate that is fixed and moderate.
+"""(d) Latency at a fixed, moderate rate.
 
 Requests are sent when it is time, whether or not earlier ones have been answered, and each one's
 time runs from when it was sent: a server that stops for a while is charged for all who wait.
@@ -124,7 +124,7 @@ class _Loop:
 
 
 class _Pair:
-    """A writer, and a reader that is told of what was written."""
+    """A writer, and a reader that long-polls for what was written."""
 
     def __init__(self, address: str, topic: str, batch: bytes, records: int) -> None:
         self._address, self._records, self._batch_bytes = address, records, len(batch)
@@ -138,11 +138,11 @@ class _Pair:
 
     @property
     def is_done(self) -> bool:
-        """Tell whether all that was sent has been answered, and has been read."""
+        """Tell whether everything that was sent has been acknowledged and fetched."""
         return len(self._sent_at) == len(self.produced_s) == len(self.fetched_s)
 
     def connect(self, stack: ExitStack) -> tuple[socket.socket, socket.socket]:
-        """Open both connections, and begin to wait."""
+        """Open both connections, and send the first fetch."""
         self._writer = stack.enter_context(connect(self._address))
         self._reader = stack.enter_context(connect(self._address))
         self._held = {self._writer: bytearray(), self._reader: bytearray()}
@@ -155,7 +155,7 @@ class _Pair:
         self._writer.send(self._request)
 
     def receive(self, sock: socket.socket, now: float) -> None:
-        """Take what has come."""
+        """Read what has arrived, and take the time of each complete answer."""
         held = self._held[sock]
         _receive(sock, held)
         while (answer := _taken(held)) is not None:
@@ -180,7 +180,7 @@ def _receive(sock: socket.socket, held: bytearray) -> None:
 
 
 def _taken(held: bytearray) -> bytes | None:
-    """Take the first answer off what has been received, if it is there as a whole."""
+    """Remove and return the first answer if it has arrived completely."""
     if len(held) < _SIZE.size:
         return None
     end = _SIZE.size + _SIZE.unpack_from(held)[0]

@@ -1,4 +1,4 @@
-"""Where dohle's time goes in a part: py-spy looks on while dohle has a turn.
+"""Where dohle's time goes in a part: py-spy samples it during a turn.
 
 py-spy is not among the dependencies; ``pip install py-spy`` where it is wanted.
 """
@@ -33,7 +33,7 @@ class NoProfiler(Exception):
 
 
 class Stacks(NamedTuple):
-    """Samples of stacks, as py-spy writes them: frames from the outermost on, and a count."""
+    """Stacks as py-spy writes them: frames, outermost first, and how often they were sampled."""
 
     counts: Counter[tuple[str, ...]]
 
@@ -70,14 +70,14 @@ def _function(frame: str) -> str:
 
 
 def profile(bench: Stand, name: str, pace: Pace) -> str:
-    """Let dohle have one turn, and say what takes most of its time."""
+    """Give dohle one turn, and name the functions that take most of its time."""
     spy = Path(sys.executable).with_name("py-spy")
     command = str(spy) if spy.exists() else shutil.which("py-spy")
     if command is None:
         raise NoProfiler("py-spy is not installed: pip install py-spy")
     part = find_part(name)
     stacks = _observed(bench, part, command, pace)
-    # What everything is below of tells nothing.
+    # Functions that are below nearly every sample, like the event loop, say nothing.
     parts = [(name, share) for name, share in stacks.largest_with_calls() if share < _EVERYTHING]
     return "\n".join(
         [
