@@ -115,5 +115,5 @@ _Result = TypeVar("_Result")
 
 
 def run(call: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run one call to its end in a loop of its own, and return what it returns."""
+    """Run one coroutine to its end in a new loop, and return its result."""
     return asyncio.run(call)

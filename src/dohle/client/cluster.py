@@ -1,17 +1,17 @@
-"""The way into a cluster: connections to its brokers, its metadata, and what to do when one fails.
+"""Access to a cluster: connections to its brokers, its metadata, and the handling of failures.
 
 Rules it keeps:
 
-- The bootstrap list is only the way in: brokers are then known by their ids and reached where they
-  say they listen. If none of them can be reached, the list is used again.
-- One connection a broker, made when it is first needed and made anew when it was lost. A broker
-  answers a connection's requests in order, so whoever has requests that wait (a fetch, a
-  JoinGroup) asks over a channel of its own: further connections that it shares with nobody.
-- Metadata is asked for when something is missing, known to be wrong or too old. Those who ask at
-  the same time share the answer.
-- :meth:`Cluster.retry` is the one place that tries again: as long as the error is a retriable one,
-  with growing pauses, within the time for the operation; new metadata is fetched where the error
-  says that the old was wrong.
+- The bootstrap list is only the way in: afterwards brokers are known by their ids and reached at
+  their advertised addresses. If none of them can be reached, the list is used again.
+- One connection per broker, opened when it is first needed and again after it was lost. A broker
+  answers the requests of a connection in order, so requests that may wait at the broker (a fetch, a
+  JoinGroup) use a separate channel: further connections that are not shared.
+- Metadata is requested when something is missing, known to be wrong or too old. Concurrent callers
+  share the response.
+- :meth:`Cluster.retry` is the only place that retries: as long as the error is retriable, with
+  growing pauses, within the time for the operation; metadata is refreshed if the error says that it
+  was wrong.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Result = TypeVar("_Result")
 
 
 class Cluster:
-    """Connections and metadata that producers, consumers and admins share.
+    """Connections and metadata that producers, consumers and admin clients share.
 
     Use it as an async context manager, or :meth:`close` it. Nothing is sent before it is needed.
     """

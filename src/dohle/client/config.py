@@ -1,7 +1,7 @@
 """The settings of the client, under Kafka's own names and with Kafka's own defaults.
 
-Dots became underscores and units are last, as they are in Kafka's names. A value that cannot work
-is refused when the settings are made, not when they are used.
+Dots became underscores, and units come last, as in Kafka's names. An invalid value is refused when
+the settings are created, not when they are used.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from enum import Enum, IntEnum
 from dohle.client.group.assignors import ASSIGNORS
 from dohle.records.compression.codecs import Codec
 
-#: Batches of one producer and partition that a broker remembers, and so can tell from repeats.
+#: How many batches of a producer and partition a broker remembers to recognise duplicates.
 IDEMPOTENT_IN_FLIGHT_MAX = 5
 
 
 class IsolationLevel(IntEnum):
-    """Which records of transactions a reader sees, by the number in requests."""
+    """Which transactional records a consumer sees, by the number in requests."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class OffsetReset(Enum):
-    """What a reader does when its offset is not in the log: ``auto.offset.reset``."""
+    """What a consumer does when its offset is not in the log: ``auto.offset.reset``."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -37,17 +37,17 @@ class ClientConfig:
 
     client_id: str = "dohle"
     request_timeout_ms: int = 30_000
-    #: The time for a whole operation, its retries included: ``default.api.timeout.ms``.
+    #: The time for a whole operation, including its retries: ``default.api.timeout.ms``.
     api_timeout_ms: int = 60_000
     socket_connection_setup_timeout_ms: int = 10_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1000
-    #: Tries after the first; the time for the operation bounds them too.
+    #: Retries after the first attempt; the time for the operation bounds them too.
     retries: int = 2_147_483_647
     metadata_max_age_ms: int = 300_000
-    #: Requests on one connection that wait for their answers; more wait for room.
+    #: Unanswered requests on one connection; further ones wait.
     in_flight_requests_max: int = 100
-    #: A larger answer is nonsense: the largest request a broker takes, as a rule.
+    #: A larger response is treated as an error: usually the largest request that a broker accepts.
     response_bytes_max: int = 104_857_600
 
     def __post_init__(self) -> None:
@@ -63,14 +63,14 @@ class ClientConfig:
             "response_bytes_max",
         )
         if self.retries < 0:
-            raise ValueError(f"retries is {self.retries}: none is 0")
+            raise ValueError(f"retries is {self.retries}: use 0 for none")
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
-    """How records become batches and batches get to their leaders."""
+    """How records are batched and sent to the leaders."""
 
-    #: 0: nobody says it is written; 1: the leader has; -1 (``all``): all in-sync replicas have.
+    #: 0: no acknowledgement; 1: the leader has written it; -1 (``all``): all in-sync replicas have.
     acks: int = -1
     enable_idempotence: bool = True
     codec: Codec = Codec.NONE
@@ -79,17 +79,17 @@ class ProducerConfig:
     linger_ms: int = 5
     buffer_memory: int = 33_554_432
     max_request_size: int = 1_048_576
-    #: Requests to one broker that wait for their answers.
+    #: Unanswered requests to one broker.
     max_in_flight_requests: int = IDEMPOTENT_IN_FLIGHT_MAX
-    #: How long ``send`` waits for metadata and for room.
+    #: How long ``send`` waits for metadata and for buffer space.
     max_block_ms: int = 60_000
     #: How long a record may take from ``send`` to its outcome.
     delivery_timeout_ms: int = 120_000
-    #: Lets records be sent in transactions, and fences whoever had this id before.
+    #: Enables transactions, and fences any earlier producer with this id.
     transactional_id: str | None = None
-    #: A transaction that is open longer is aborted by the broker.
+    #: The broker aborts a transaction that is open for longer.
     transaction_timeout_ms: int = 60_000
-    #: Lets transactions wait for their end for ever, if the broker allows that (KIP-939).
+    #: Transactions without a timeout, if the broker allows that (KIP-939).
     transaction_two_phase_commit_enable: bool = False
     allow_auto_create_topics: bool = True
 
@@ -105,15 +105,15 @@ class ProducerConfig:
             "transaction_timeout_ms",
         )
         if self.transactional_id == "":
-            raise ValueError("transactional_id is empty: leave it out, or give it a name")
+            raise ValueError("transactional_id is empty: leave it out, or give it a value")
         if self.transactional_id is not None and not self.enable_idempotence:
             raise ValueError("transactions need enable_idempotence")
         if self.transaction_two_phase_commit_enable and self.transactional_id is None:
             raise ValueError("transaction_two_phase_commit_enable needs a transactional_id")
         if self.linger_ms < 0:
-            raise ValueError(f"linger_ms is {self.linger_ms}: not to wait is 0")
+            raise ValueError(f"linger_ms is {self.linger_ms}: use 0 to send without waiting")
         if self.acks not in (0, 1, -1):
-            raise ValueError(f"acks is {self.acks}: it is 0, 1 or -1 (all)")
+            raise ValueError(f"acks is {self.acks}: it must be 0, 1 or -1 (all)")
         if self.enable_idempotence and self.acks != -1:
             raise ValueError(
                 "an idempotent producer needs acks=-1 (all): set enable_idempotence=False to "
@@ -128,7 +128,7 @@ class ProducerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """How much is fetched at a time, and what of it is given out."""
+    """How much is fetched at a time, and which records are returned."""
 
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     auto_offset_reset: OffsetReset = OffsetReset.LATEST
@@ -137,19 +137,19 @@ class ConsumerConfig:
     max_partition_fetch_bytes: int = 1_048_576
     fetch_max_wait_ms: int = 500
     check_crcs: bool = True
-    #: What the records of one batch may decompress to.
+    #: The most bytes that the records of one batch may decompress to.
     decompressed_bytes_max: int = 134_217_728
-    #: The group to share topics with (``subscribe``), or to keep offsets for (``commit``).
+    #: The group to share topics with (``subscribe``), or to store offsets for (``commit``).
     group_id: str | None = None
-    #: Makes a static member: one that comes back under this name has what it had before.
+    #: Makes it a static member: one that restarts with this id keeps its assignment.
     group_instance_id: str | None = None
-    #: The assignors to offer, the preferred one first. Only if all are cooperative, members keep
-    #: what they have during a rebalance.
+    #: The assignors to offer, the preferred one first. Members keep their partitions during a
+    #: rebalance only if all assignors are cooperative.
     partition_assignment_strategy: tuple[str, ...] = ("range", "cooperative-sticky")
-    #: How long the group waits for a heartbeat before it goes on without this member.
+    #: How long the group waits for a heartbeat before it removes this member.
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3000
-    #: How long a rebalance waits for this member to come back for records.
+    #: How long a rebalance waits for this member to ask for more records.
     max_poll_interval_ms: int = 300_000
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5000
@@ -166,10 +166,10 @@ class ConsumerConfig:
             "auto_commit_interval_ms",
         )
         if self.group_id == "":
-            raise ValueError("group_id is empty: leave it out, or give the group a name")
+            raise ValueError("group_id is empty: leave it out, or give it a value")
         for name in self.partition_assignment_strategy:
             if name not in ASSIGNORS:
-                raise ValueError(f"{name!r} is no assignor: {', '.join(ASSIGNORS)} are")
+                raise ValueError(f"unknown assignor {name!r}: choose from {', '.join(ASSIGNORS)}")
         if not self.partition_assignment_strategy:
             raise ValueError("partition_assignment_strategy is empty: a group needs an assignor")
         if self.fetch_min_bytes < 0 or self.fetch_max_wait_ms < 0:

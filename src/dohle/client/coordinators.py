@@ -1,8 +1,7 @@
-"""Which broker coordinates a group or a transactional id, and requests to it.
+"""Finds the broker that coordinates a group or a transactional id, and sends requests to it.
 
-A coordinator that was found is remembered until an answer, or its silence, says that it is another
-one by now. Brokers from 3.0 on (FindCoordinator v4) are asked for many at once, older ones for one
-at a time.
+A coordinator is remembered until a response, or its silence, shows that it has moved. Brokers from
+3.0 on (FindCoordinator v4) are asked for many at once, older ones for one at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _Result = TypeVar("_Result")
 _Value = TypeVar("_Value")
 
 _BATCHED = 4
-#: After these another broker may be the coordinator.
+#: Errors after which another broker may be the coordinator.
 _FORGET = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -43,7 +42,7 @@ _FORGET = frozenset(
 
 
 class CoordinatorKind(IntEnum):
-    """What a coordinator is looked for, by the number in requests."""
+    """What a coordinator is responsible for, by the number in requests."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -64,13 +63,13 @@ class CoordinatorRouter:
         return self._known.get((kind, key))
 
     def forget(self, kind: CoordinatorKind, key: str) -> None:
-        """Look for the coordinator anew when it is needed next."""
+        """Look up the coordinator again the next time it is needed."""
         self._known.pop((kind, key), None)
 
     async def find(
         self, kind: CoordinatorKind, keys: Iterable[str]
     ) -> dict[str, BrokerId | KafkaError]:
-        """Return the coordinator of each key, or why it is not known."""
+        """Return the coordinator of each key, or the error."""
         found: dict[str, BrokerId | KafkaError] = {}
         missing: list[str] = []
         for key in dict.fromkeys(keys):
@@ -93,7 +92,7 @@ class CoordinatorRouter:
         channel: Channel = SHARED,
         timeout_ms: int | None = None,
     ) -> _Result:
-        """Ask the coordinator of one key, and again (elsewhere, if need be) while it may help."""
+        """Send a request to the coordinator of one key; retry, elsewhere if it has moved."""
 
         async def attempt() -> _Result:
             try:
@@ -114,7 +113,7 @@ class CoordinatorRouter:
         what: str,
         ask: Callable[[Connection, list[str]], Awaitable[Mapping[str, _Value | KafkaError]]],
     ) -> Results[str, _Value]:
-        """Ask the coordinators of many keys, each about its own, until each key has its answer."""
+        """Send requests to the coordinators of many keys until each key has its answer."""
 
         async def ask_one(
             connection: Connection, some: list[str]

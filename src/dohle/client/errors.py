@@ -1,7 +1,7 @@
-"""What can go wrong between this client and a cluster, beside the codes that brokers answer with.
+"""What can go wrong between this client and a cluster, besides the error codes of brokers.
 
-Every failure is a :class:`~dohle.core.errors.KafkaError`, so that a caller has one thing to catch
-and the same question to ask of it: is it worth another try?
+Every failure is a :class:`~dohle.core.errors.KafkaError`, so that a caller has one exception to
+catch and one question to ask: is it worth a retry?
 """
 
 from __future__ import annotations
@@ -10,35 +10,35 @@ from dohle.core.errors import ErrorCode, KafkaError
 
 
 class ConnectionClosed(KafkaError):
-    """The connection is gone, or never came to be; what was in flight may have been done or not."""
+    """The connection is gone or failed; requests in flight may or may not have been executed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
 
 
 class TimedOut(KafkaError):
-    """No answer, no room or no success within the time that was set."""
+    """No answer, no space or no success within the given time."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
 class ClientClosed(KafkaError):
-    """The client was closed while, or before, it was asked for something."""
+    """The client was closed before or during a call."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
 
 
 def is_retriable(error: KafkaError) -> bool:
-    """Tell whether another try may help. A broker that is not there now may come back."""
+    """Tell whether a retry may help. A broker that is unreachable now may come back."""
     if isinstance(error, ClientClosed):
         return False
     return error.code.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE
 
 
 def error_code_of(number: int) -> ErrorCode:
-    """Return the code of a number; one that a newer broker invented counts as unknown."""
+    """Return the error code of a number; UNKNOWN_SERVER_ERROR for one of a newer broker."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -46,7 +46,7 @@ def error_code_of(number: int) -> ErrorCode:
 
 
 def answered_error(number: int, about: str, message: str | None = None) -> KafkaError:
-    """Make the error of an answer: what it is about, and what the broker said if it said more."""
+    """Make the error of a response: what it is about, and the broker's message if there is one."""
     code = error_code_of(number)
     text = about if not message else f"{about}: {message}"
     if code is ErrorCode.UNKNOWN_SERVER_ERROR and number != code:

@@ -1,7 +1,7 @@
-"""Requests about many partitions: each leader is asked about its own, and each partition answers.
+"""Requests about many partitions: each leader is asked about its own.
 
-That a topic or partition is not known is retried only a few times: right after its creation a
-broker may not have heard of it, but more often the name is wrong.
+An unknown topic or partition is retried only a few times: right after its creation a broker may not
+know it yet, but more often the name is wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicPartition
 
 _Value = TypeVar("_Value")
-#: Asks one leader about some partitions and returns what it says about each.
+#: Asks one leader about some partitions and returns the result of each.
 Ask = Callable[
     [Connection, Mapping[TopicPartition, PartitionInfo]],
     Awaitable[Mapping[TopicPartition, _Value | KafkaError]],
@@ -31,7 +31,7 @@ _UNKNOWN_PARTITION = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TO
 async def ask_leaders(
     cluster: Cluster, what: str, partitions: Iterable[TopicPartition], ask: Ask[_Value]
 ) -> Results[TopicPartition, _Value]:
-    """Ask the leaders of the partitions until each has a value or an error that stays."""
+    """Ask the leaders of the partitions until each has a value or a final error."""
     wanted = list(partitions)
     infos: dict[TopicPartition, PartitionInfo] = {}
 

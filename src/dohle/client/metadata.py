@@ -1,8 +1,8 @@
-"""What the client knows of the cluster: brokers, topics and who leads which partition.
+"""What the client knows of the cluster: brokers, topics and the leaders of partitions.
 
-Values only: :class:`ClusterMetadata` never changes, each answer of a broker gives a new one. A
-partition's leader is not replaced by that of an older leader epoch, which a broker that lags behind
-may still report, unless the topic was created anew in between.
+Values only: :class:`ClusterMetadata` never changes, each response creates a new one. A partition's
+leader is not replaced by that of an older leader epoch, which a lagging broker may still report,
+unless the topic was recreated in between.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_LEADER_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A broker and where clients reach it."""
+    """A broker and its address for clients."""
 
     node_id: BrokerId
     host: str
@@ -65,13 +65,13 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """One view of the cluster; topics are those that were asked for."""
+    """One view of the cluster; it has the topics that were asked for."""
 
     cluster_id: str | None = None
     controller_id: BrokerId = NO_LEADER
     brokers: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
     topics: Mapping[TopicName, TopicInfo] = field(default_factory=dict)
-    #: Why there is nothing about a topic that was asked for.
+    #: Why a requested topic is missing.
     errors: Mapping[TopicName, KafkaError] = field(default_factory=dict)
 
     def partition(self, of: TopicPartition) -> PartitionInfo | None:
@@ -85,12 +85,12 @@ class ClusterMetadata:
         return None if partition is None else self.brokers.get(partition.leader_id)
 
     def topic_id(self, name: TopicName) -> Uuid:
-        """Return a topic's id, or zeros where brokers are too old to have any."""
+        """Return a topic's id; zeros if the brokers are too old to have any."""
         topic = self.topics.get(name)
         return ZERO_UUID if topic is None else topic.topic_id
 
     def updated(self, answer: MetadataResponse, *, complete: bool) -> ClusterMetadata:
-        """Return the view after an answer about all topics (``complete``) or about some."""
+        """Return the view after a response about all topics (``complete``) or about some."""
         topics = {} if complete else dict(self.topics)
         errors = {} if complete else dict(self.errors)
         for entry in answer.topics:

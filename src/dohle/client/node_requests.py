@@ -1,7 +1,7 @@
-"""Requests about many things that different brokers answer for: each is asked about its own.
+"""Requests about many keys that different brokers are responsible for: each is asked about its own.
 
-A retriable error concerns only the things that had it: these are asked for again, of whoever is
-responsible by then.
+A retriable error concerns only the keys that had it: for these the broker responsible by then is
+asked again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
-#: Says which broker is responsible for each key.
+#: Returns the broker responsible for each key.
 Locate = Callable[[Iterable[_Key]], Awaitable[Mapping[_Key, BrokerId | KafkaError]]]
-#: Asks one broker about some keys and returns what it says about each.
+#: Asks one broker about some keys and returns the result of each.
 AskNode = Callable[[Connection, list[_Key]], Awaitable[Mapping[_Key, _Value | KafkaError]]]
 
 
@@ -38,9 +38,9 @@ async def ask_nodes(
     topics: Iterable[TopicName] = (),
     is_settled: Callable[[KafkaError, int], bool] = lambda error, tries: False,
 ) -> Results[_Key, _Value]:
-    """Ask until each key has a value or an error that stays.
+    """Ask until each key has a value or a final error.
 
-    ``is_settled`` may say of an error, after so many tries, that it stays though it is retriable.
+    ``is_settled`` may decide, after a number of attempts, that a retriable error is final.
     """
     pending = dict.fromkeys(keys)
     done: dict[_Key, _Value] = {}
@@ -87,7 +87,7 @@ async def _ask_once(
         except KafkaError as error:
             return dict.fromkeys(some, error)
         missing = KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {node_id} did not answer all that was asked"
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {node_id} did not answer for every key"
         )
         return {key: answers.get(key, missing) for key in some}
 

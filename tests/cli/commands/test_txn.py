@@ -129,7 +129,7 @@ def test_what_is_not_there_is_said_to_be_missing(command: Command) -> None:
     assert expected in command.error("txn", "describe", "nobody")
     assert expected in command.error("txn", "abort", "nobody")
     assert "there is no topic" in command.error("txn", "producers", "no-such-topic")
-    assert "no such states" in command.error("txn", "list", "--state", "Asleep")
+    assert "unknown transaction states" in command.error("txn", "list", "--state", "Asleep")
 
 
 @pytest.mark.parametrize(

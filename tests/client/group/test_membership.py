@@ -284,7 +284,7 @@ def test_what_no_other_try_mends_is_raised(code: ErrorCode) -> None:
 def test_an_assignment_that_cannot_be_read_is_raised() -> None:
     membership = member()
     join(membership, 1)
-    with pytest.raises(KafkaError, match="cannot be read"):
+    with pytest.raises(KafkaError, match="cannot be decoded"):
         membership.synced(SyncGroupResponse(assignment=b"\x00"))
 
 

@@ -24,7 +24,7 @@ def test_an_address_is_read(text: str, expected: Address) -> None:
     "text", ["", ":9092", "host:", "host:0", "host:65536", "host:x", "::1:9092", "[::1:9092", "h:²"]
 )
 def test_a_wrong_address_is_refused_with_its_text(text: str) -> None:
-    with pytest.raises(ValueError, match="is no address"):
+    with pytest.raises(ValueError, match="is not an address"):
         parse_address(text)
 
 

@@ -65,7 +65,7 @@ def test_what_is_prepared_can_only_be_ended() -> None:
                 state.prepared()
             assert state.state is TransactionState.PREPARED
             for call in (state.begin, state.check_send, state.add_offsets, state.check_ready):
-                with pytest.raises(KafkaError, match="to be ended first"):
+                with pytest.raises(KafkaError, match="end its transaction first"):
                     call()
             assert state.has_to_end
             assert not state.may_send(P0)

@@ -121,9 +121,9 @@ def test_what_is_prepared_is_ended_by_a_producer_that_takes_over(
         prepared = await prepare(cluster, topic, 1)
         async with Producer(cluster, two_phase(topic)) as producer:
             assert await producer.init_transactions(keep_prepared=True) == prepared
-            with pytest.raises(KafkaError, match="to be ended first"):
+            with pytest.raises(KafkaError, match="end its transaction first"):
                 producer.begin_transaction()
-            with pytest.raises(KafkaError, match="to be ended first"):
+            with pytest.raises(KafkaError, match="end its transaction first"):
                 await producer.send(topic, b"2")
             with pytest.raises(KafkaError) as fenced:
                 await end_transaction(cluster, prepared, commit=commit)
@@ -163,7 +163,7 @@ def test_a_producer_ends_itself_what_it_has_prepared(bootstrap: str, topic: str)
             for value, commit in ((1, True), (2, False), (3, True)):
                 await write(producer, topic, value)
                 assert await producer.prepare_transaction() is not None
-                with pytest.raises(KafkaError, match="to be ended first"):
+                with pytest.raises(KafkaError, match="end its transaction first"):
                     await producer.send(topic, b"more")
                 await (producer.commit_transaction() if commit else producer.abort_transaction())
             producer.begin_transaction()

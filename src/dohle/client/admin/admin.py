@@ -1,10 +1,10 @@
 """Administration: topics, partitions, offsets, the cluster itself.
 
-Configs, groups and transactions are parts of their own.
+Configs, groups and transactions have their own modules.
 
-Where an operation concerns several things, each has its own result: one bad name does not spoil the
-rest. Requests for the controller go to the broker that metadata names as such, and again to another
-if that was wrong; what concerns one broker or one partition goes to that broker or its leader.
+An operation on several things has a result for each: one bad name does not affect the rest.
+Requests for the controller go to the broker that metadata names as such, and to another one if that
+was wrong; requests about one broker or partition go to that broker or the partition's leader.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _DELETE_TOPICS_BY_STATE = 6
 
 
 class Admin(ConfigAdmin, GroupAdmin, TransactionAdmin):
-    """Asks the cluster to change, and tells how it is."""
+    """Changes and describes the cluster."""
 
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
@@ -123,17 +123,19 @@ class Admin(ConfigAdmin, GroupAdmin, TransactionAdmin):
         return await self._ask_controller("delete topics", ask)
 
     async def list_topics(self) -> Mapping[TopicName, TopicInfo]:
-        """Return all topics, the internal ones among them."""
+        """Return all topics, including internal ones."""
         metadata = await self._cluster.retry("list topics", lambda: self._cluster.refresh(None))
         return metadata.topics
 
     async def describe_topics(self, names: Iterable[str]) -> Results[TopicName, TopicInfo]:
-        """Return some topics as they are now; none is created by asking for it."""
+        """Return the current state of some topics; asking does not create them."""
         topics = tuple(map(TopicName, names))
         metadata = await self._cluster.retry(
             "describe topics", lambda: self._cluster.refresh(topics)
         )
-        unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the broker did not mention it")
+        unknown = KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ("the broker's response does not contain it")
+        )
         return Results(
             {name: metadata.topics[name] for name in topics if name in metadata.topics},
             {
@@ -182,13 +184,13 @@ class Admin(ConfigAdmin, GroupAdmin, TransactionAdmin):
         *,
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> Results[TopicPartition, OffsetInfo]:
-        """Look up offsets; one that no record has, as after the last time, is -1."""
+        """Look up offsets; -1 if no record matches, such as none after a time."""
         return await list_offsets(self._cluster, starts, isolation_level)
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> Results[TopicPartition, int]:
-        """Delete all records before these offsets (-1: all there are); return where logs start."""
+        """Delete all records before these offsets (-1: all); return the new log start offsets."""
         timeout_ms = self._cluster.config.request_timeout_ms
 
         async def ask(
@@ -246,7 +248,7 @@ class Admin(ConfigAdmin, GroupAdmin, TransactionAdmin):
         *,
         topics: Mapping[str, Iterable[int]] | None = None,
     ) -> Results[BrokerId, tuple[LogDirDescription, ...]]:
-        """Return the log directories of brokers, by default of all, with what lies in them."""
+        """Return the log directories of brokers, by default of all, and the replicas in them."""
         if broker_ids is None:
             broker_ids = [broker.node_id for broker in await self._cluster.brokers()]
         nodes = [BrokerId(node_id) for node_id in broker_ids]
@@ -268,7 +270,7 @@ class Admin(ConfigAdmin, GroupAdmin, TransactionAdmin):
         return await self._ask_brokers(nodes, "describe log dirs", ask)
 
     async def describe_features(self) -> Features:
-        """Return which features the cluster could use and which it does."""
+        """Return the features that the cluster supports, and those in use."""
 
         async def ask(connection: Connection) -> Features:
             answer = await connection.ask_versions()
@@ -287,7 +289,7 @@ class Admin(ConfigAdmin, GroupAdmin, TransactionAdmin):
         return await self._ask_any("describe features", ask)
 
     async def _describe_by_metadata(self) -> ClusterDescription:
-        """Describe the cluster with what brokers before 2.8 tell."""
+        """Describe the cluster from metadata, for brokers before 2.8."""
         metadata = await self._cluster.refresh(())
         brokers = tuple(
             BrokerDescription(each.node_id, each.host, each.port, each.rack)

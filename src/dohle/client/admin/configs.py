@@ -1,7 +1,7 @@
-"""Reading and changing the configs of topics, brokers and other resources.
+"""Reads and changes the configs of topics, brokers and other resources.
 
-What concerns one broker is asked of that broker; the rest, the defaults of all brokers among it, of
-any. A resource that could not be asked for because its broker is gone has that as its error.
+Requests about one broker go to that broker; all others, including the defaults of all brokers, to
+any. If its broker is gone, that is the resource's error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OF_A_BROKER = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
 
 
 def entry_source(number: int) -> ConfigSource:
-    """Return a source by its number; one that is not known here is UNKNOWN."""
+    """Return a source by its number; UNKNOWN for an unknown one."""
     try:
         return ConfigSource(number)
     except ValueError:
@@ -46,7 +46,7 @@ def entry_source(number: int) -> ConfigSource:
 
 
 class ConfigAdmin(AdminRequests):
-    """The part of an admin that is about configs."""
+    """The part of an admin client for configs."""
 
     async def describe_configs(
         self,
@@ -101,7 +101,7 @@ class ConfigAdmin(AdminRequests):
         *,
         validate_only: bool = False,
     ) -> Results[ConfigResource, None]:
-        """Replace all configs of resources: what is not given falls back to its default."""
+        """Replace all configs of resources: what is not given returns to its default."""
 
         def asking(some: Sequence[ConfigResource]) -> Ask[Results[ConfigResource, None]]:
             request = alter_configs.AlterConfigsRequest(
@@ -196,12 +196,12 @@ class ConfigAdmin(AdminRequests):
 
 
 def _broker_of(resource: ConfigResource) -> BrokerId | None:
-    """Return the broker that must be asked about a resource; None if any can be."""
+    """Return the broker that must be asked about a resource; None if any will do."""
     if resource.type not in _OF_A_BROKER or not resource.name:
         return None
     if not resource.name.isdecimal():
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"a broker's id is a number, and not {resource.name!r}"
+            ErrorCode.INVALID_REQUEST, f"a broker's id is a number, not {resource.name!r}"
         )
     return BrokerId(int(resource.name))
 
@@ -237,7 +237,7 @@ def _about(resource: ConfigResource) -> str:
 
 
 def _entry(result: DescribeConfigsResourceResult) -> ConfigEntry:
-    # Before version 1 an answer only says whether the value is the default.
+    # Before version 1 a response only says whether the value is the default.
     source = entry_source(result.config_source)
     if result.is_default:
         source = ConfigSource.DEFAULT_CONFIG

@@ -1,4 +1,4 @@
-"""What an admin learns about groups and transactions, as values."""
+"""What an admin client returns about groups and transactions, as values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO_TIMEOUT_MS = 2**31 - 1
 
 
 class GroupType(StrEnum):
-    """Which protocol a group follows, by the name in requests."""
+    """The protocol of a group, by its name in requests."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -20,7 +20,7 @@ class GroupType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group in a list; state and type are None where the broker is too old to tell them."""
+    """A group in a list; state and type are None if the broker is too old to send them."""
 
     group_id: GroupId
     protocol_type: str
@@ -31,14 +31,14 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMemberDescription:
-    """A member of a group and what it reads."""
+    """A member of a group and its assignment."""
 
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
     assignment: tuple[TopicPartition, ...]
-    #: What it is to read in the end, if that differs from what it reads now (KIP-848).
+    #: Its target assignment, if that differs from the current one (KIP-848).
     target_assignment: tuple[TopicPartition, ...] | None = None
     subscribed_topics: tuple[TopicName, ...] = ()
     subscribed_topic_regex: str | None = None
@@ -47,7 +47,7 @@ class GroupMemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group, its members and who coordinates it."""
+    """A group, its members and its coordinator."""
 
     group_id: GroupId
     type: GroupType
@@ -71,7 +71,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id, its producer and its transaction; it began at -1 if none is open."""
+    """A transactional id with producer and transaction; the start is -1 if none is open."""
 
     transactional_id: TransactionalId
     coordinator_id: BrokerId
@@ -84,13 +84,13 @@ class TransactionDescription:
 
     @property
     def is_two_phase(self) -> bool:
-        """Whether its transactions wait for their end for ever (KIP-939)."""
+        """Whether its transactions have no timeout (KIP-939)."""
         return self.timeout_ms == _NO_TIMEOUT_MS
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """What a partition's leader knows of a producer; the start offset is -1 without transaction."""
+    """A partition leader's knowledge of a producer; the start offset is -1 without transaction."""
 
     producer_id: ProducerId
     producer_epoch: int

@@ -1,7 +1,7 @@
 """Groups: listing and describing them, and their committed offsets.
 
-Each group is asked of its coordinator. Which protocol a group follows is found out by asking: first
-for a consumer group (KIP-848), then for a classic one.
+Each group's coordinator is asked. A group's protocol is found out by asking: first for a consumer
+group (KIP-848), then for a classic one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DEAD = "Dead"
 
 
 class GroupAdmin(AdminRequests):
-    """The part of an admin that is about groups."""
+    """The part of an admin client for groups."""
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
@@ -153,7 +153,7 @@ class GroupAdmin(AdminRequests):
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> Results[TopicPartition, None]:
-        """Commit offsets from outside; a group that has members refuses it."""
+        """Commit offsets from outside the group; refused if it has members."""
 
         async def ask(connection: Connection) -> Results[TopicPartition, None]:
             return await commit_offsets(connection, GroupMetadata(GroupId(group_id)), offsets)
@@ -170,7 +170,7 @@ class GroupAdmin(AdminRequests):
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> Results[TopicPartition, None]:
-        """Forget committed offsets; topics that the group reads now are refused."""
+        """Delete committed offsets; refused for topics that the group subscribes to."""
         request = OffsetDeleteRequest(
             group_id=GroupId(group_id),
             topics=tuple(
@@ -247,7 +247,8 @@ class GroupAdmin(AdminRequests):
 
 def _has_members(group_id: str) -> str:
     return (
-        f"group {group_id} has members, who alone can commit its offsets: stop its consumers first"
+        f"group {group_id} has members, and only they can commit its offsets: stop its consumers "
+        "first"
     )
 
 
@@ -304,7 +305,7 @@ def _classic_group(
 def _classic_member(
     member: classic_groups.DescribedGroupMember, protocol_type: str
 ) -> GroupMemberDescription:
-    """Return a member; what it reads is known only if it is a consumer and said so readably."""
+    """Return a member; its assignment is known only if it is a consumer's and can be decoded."""
     assignment: tuple[TopicPartition, ...] = ()
     topics: tuple[TopicName, ...] = ()
     if protocol_type == PROTOCOL_TYPE:

@@ -1,4 +1,4 @@
-"""How an admin's requests reach a broker that can answer them, and how answers are sorted out."""
+"""Sends an admin client's requests to a broker that can answer them, and collects the results."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Entry = tuple[_Key, int, str, str | None, _Value]
 
 
 def sort_out(entries: Iterable[Entry[_Key, _Value]]) -> Results[_Key, _Value]:
-    """Make results of an answer's entries.
+    """Turn the entries of a response into results.
 
-    That the broker asked is not the controller concerns all of them, and is raised.
+    NOT_CONTROLLER concerns all of them, and is raised.
     """
     done: dict[_Key, _Value] = {}
     errors: dict[_Key, KafkaError] = {}
@@ -42,7 +42,7 @@ def sort_out(entries: Iterable[Entry[_Key, _Value]]) -> Results[_Key, _Value]:
 
 
 class AdminRequests:
-    """Sends requests to the controller, to one broker or to any, and again while it may help."""
+    """Sends requests to the controller, to one broker or to any; retries while that may help."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -86,7 +86,7 @@ class AdminRequests:
         return Results(done, errors)
 
     def _coordinator_of(self, kind: CoordinatorKind, key: str) -> BrokerId:
-        """Return the broker that was just asked as a coordinator."""
+        """Return the broker that is the coordinator being asked."""
         known = self._cluster.coordinators.known(kind, key)
         return NO_LEADER if known is None else known
 

@@ -1,4 +1,4 @@
-"""What an operation on several things gives: for each of them a value or an error."""
+"""The outcome of an operation on several things: a value or an error for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class Results(Generic[_Key, _Value]):
-    """Values and errors by the thing they are about."""
+    """Values and errors by key."""
 
     done: Mapping[_Key, _Value]
     errors: Mapping[_Key, KafkaError] = field(default_factory=dict)
@@ -26,6 +26,6 @@ class Results(Generic[_Key, _Value]):
         return self.done
 
     def one(self) -> _Value:
-        """Return the value of the only thing that was asked about, or raise its error."""
+        """Return the value of the only key, or raise its error."""
         (value,) = self.ok().values()
         return value

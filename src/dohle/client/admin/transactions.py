@@ -1,8 +1,8 @@
-"""Transactions: listing and describing them, and ending one that hangs.
+"""Transactions: listing and describing them, and aborting hanging ones.
 
-A transactional id is asked of its coordinator, a partition's producers of its leader. A hanging
-transaction is one that the coordinator does not know of any more; only its partition's leader can
-end it, by a marker that carries what the leader itself says of the producer.
+Transactional ids are described by their coordinator, a partition's producers by its leader. A
+hanging transaction is one that the coordinator no longer knows; only its partition's leader can end
+it, with a marker that carries what the leader itself reports about the producer.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from dohle.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-#: Whoever fences does not mean to have a transaction.
+#: Fencing needs no transaction.
 _FENCING_TIMEOUT_MS = 1
 _DURATION_VERSION, _PATTERN_VERSION = 1, 2
 
 
 class TransactionAdmin(AdminRequests):
-    """The part of an admin that is about transactions."""
+    """The part of an admin client for transactions."""
 
     async def list_transactions(
         self,
@@ -61,7 +61,7 @@ class TransactionAdmin(AdminRequests):
         running_longer_than_ms: int | None = None,
         transactional_id_pattern: str | None = None,
     ) -> tuple[TransactionListing, ...]:
-        """Return all transactional ids, or those that fit."""
+        """Return all transactional ids, or those that match."""
         request = ListTransactionsRequest(
             state_filters=tuple(states),
             producer_id_filters=tuple(map(ProducerId, producer_ids)),
@@ -82,7 +82,9 @@ class TransactionAdmin(AdminRequests):
                 raise answered_error(answer.error_code, f"transactions of {connection.address}")
             if answer.unknown_state_filters:
                 unknown = ", ".join(answer.unknown_state_filters)
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no such states: {unknown}")
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"unknown transaction states: {unknown}"
+                )
             return answer
 
         nodes = [broker.node_id for broker in await self._cluster.brokers()]
@@ -137,7 +139,7 @@ class TransactionAdmin(AdminRequests):
     async def fence_producers(
         self, transactional_ids: Iterable[str]
     ) -> Results[str, tuple[ProducerId, int]]:
-        """Abort what is open and shut out whoever uses these ids now; return the new epochs."""
+        """Abort open transactions and fence the producers of these ids; return the new epochs."""
 
         async def ask(
             connection: Connection, some: list[str]
@@ -164,7 +166,7 @@ class TransactionAdmin(AdminRequests):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> Results[TopicPartition, tuple[ProducerDescription, ...]]:
-        """Return the producers that the partitions' leaders know of."""
+        """Return the producers known to the partitions' leaders."""
 
         async def ask(
             connection: Connection, some: Mapping[TopicPartition, PartitionInfo]
@@ -210,8 +212,8 @@ class TransactionAdmin(AdminRequests):
         producer_epoch: int,
         coordinator_epoch: int,
     ) -> None:
-        """Write an abort marker into a partition, whatever the coordinator thinks of it."""
-        # A leader that has no marker of the producer yet says -1, which no marker may carry.
+        """Write an abort marker to a partition, regardless of the coordinator."""
+        # A leader without a marker of the producer reports -1, which no marker may carry.
         marker = WritableTxnMarker(
             producer_id=ProducerId(producer_id),
             producer_epoch=producer_epoch,

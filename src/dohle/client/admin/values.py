@@ -1,4 +1,4 @@
-"""What an admin asks for and gets, as values."""
+"""The arguments and results of an admin client, as values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSource(IntEnum):
-    """Where a config's value comes from, by the number in requests; the first that is set wins."""
+    """Where a config's value comes from, by its number in requests; the first that is set wins."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -67,7 +67,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A value that a config would have, or has, from one of its sources."""
+    """The value of a config from one of its sources."""
 
     name: str
     value: str | None
@@ -89,13 +89,13 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it."""
+        """Whether it was never set."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; with assignments, brokers by partition, counts are left out."""
+    """A topic to create; with assignments (brokers by partition) the counts are left out."""
 
     name: str
     partitions: int = BROKER_DEFAULT
@@ -106,7 +106,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic that was created, or could be; counts are -1 where the broker does not tell."""
+    """A topic that was, or could be, created; counts are -1 if the broker does not return them."""
 
     name: TopicName
     topic_id: Uuid
@@ -137,7 +137,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
-    """A replica in a log directory; a future one is on its way there from another."""
+    """A replica in a log directory; a future one is being moved there from another."""
 
     partition: TopicPartition
     size: int
@@ -147,7 +147,7 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A log directory of a broker; its bytes are -1 where the broker does not tell."""
+    """A log directory of a broker; its bytes are -1 if the broker does not return them."""
 
     path: str
     error: KafkaError | None
@@ -158,7 +158,7 @@ class LogDirDescription:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the cluster can do and what it does, as ranges of levels by feature."""
+    """The features that the cluster supports and those in use, as ranges of levels."""
 
     supported: Mapping[str, tuple[int, int]]
     finalized: Mapping[str, tuple[int, int]]

@@ -1,11 +1,11 @@
-"""The consumer: reads partitions that are assigned by hand, or that its group gives it.
+"""The consumer: reads partitions that are assigned manually or by its group.
 
-Rules it keeps, beside those of fetching (:mod:`dohle.client.consumer.fetcher`) and of being a
-member (:mod:`dohle.client.group.member`):
+Rules it keeps, besides those of fetching (:mod:`dohle.client.consumer.fetcher`) and of group
+membership (:mod:`dohle.client.group.member`):
 
-- In a partition records come in order, each once between two seeks.
-- Who comes back for the next record has processed those before: only then partitions are handed
-  over and offsets committed by themselves.
+- The records of a partition come in order, each once between two seeks.
+- A caller that asks for the next record has processed the previous ones: only then are partitions
+  revoked and offsets committed automatically.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from dohle.core.ids import GroupId, TopicName, TopicPartition
 
 
 class Consumer:
-    """Reads partitions; made and used within a running loop, by one task at a time.
+    """Reads partitions; created and used within a running loop, by one task at a time.
 
-    Leaving it as a context manager without an error commits what was read, if it is a consumer
-    of a group that commits by itself.
+    Leaving it as a context manager without an error commits what was read, if auto-commit is
+    enabled and it is in a group.
     """
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig | None = None) -> None:
@@ -69,13 +69,13 @@ class Consumer:
     async def assign(
         self, starts: Mapping[TopicPartition, Start], *, stop_at_end: bool = False
     ) -> None:
-        """Read these partitions from these places on, instead of what was assigned before.
+        """Read these partitions from these positions, instead of the previous assignment.
 
-        With ``stop_at_end`` reading ends where the partitions end now.
+        With ``stop_at_end`` reading stops at the current end of the partitions.
         """
         self._check_open()
         if self._member is not None:
-            raise ValueError("the group assigns the partitions: unsubscribe first")
+            raise ValueError("the group assigns the partitions: call unsubscribe first")
         level = self.config.isolation_level
         offsets = await resolve_starts(self._cluster, starts, level)
         self._stop_at_end = stop_at_end
@@ -91,17 +91,17 @@ class Consumer:
         *,
         stop_at_end: bool = False,
     ) -> None:
-        """Read, together with the other members of the group, these topics.
+        """Read these topics together with the other members of the group.
 
-        A pattern must match a topic's whole name; topics that are made later are found too. With
-        ``stop_at_end`` reading ends when all partitions that this member has were read up to
-        where they ended when it got them.
+        A pattern must match the whole name of a topic; topics that are created later are found too.
+        With ``stop_at_end`` reading stops when all partitions of this member are read up to the end
+        that they had when they were assigned.
         """
         self._check_open()
         if self._commits is None:
-            raise ValueError("to subscribe a consumer needs a group_id")
+            raise ValueError("subscribe needs a group_id")
         if isinstance(topics, str):
-            raise TypeError("topics is one text: give a list of topics")
+            raise TypeError("topics is a single string: pass a list of topics")
         wanted: Topics = topics if isinstance(topics, re.Pattern) else tuple(map(TopicName, topics))
         self._listener = listener or RebalanceListener()
         self._stop_at_end = stop_at_end
@@ -116,7 +116,7 @@ class Consumer:
         self._commits.membership = member.membership
 
     async def unsubscribe(self, *, commit: bool = True) -> None:
-        """Give up what the group assigned, and leave it."""
+        """Give up the assignment and leave the group."""
         member, self._member = self._member, None
         if member is None or self._commits is None:
             return
@@ -131,7 +131,7 @@ class Consumer:
             await member.leave()
 
     async def seek(self, partition: TopicPartition, start: Start) -> None:
-        """Go on reading a partition from another place."""
+        """Continue reading a partition at another position."""
         offsets = await resolve_starts(
             self._cluster, {partition: start}, self.config.isolation_level
         )
@@ -139,14 +139,14 @@ class Consumer:
         self._fetcher.news.set()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give out no records of these partitions until they are resumed."""
+        """Return no records of these partitions until they are resumed."""
         for partition in partitions:
             reader = self._fetcher.readers[partition]
             reader.is_paused = True
             reader.go_to(reader.position)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on with partitions that were paused."""
+        """Resume paused partitions."""
         for partition in partitions:
             self._fetcher.readers[partition].is_paused = False
         self._fetcher.news.set()
@@ -167,12 +167,12 @@ class Consumer:
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions that are read."""
+        """The partitions that are being read."""
         return tuple(self._fetcher.readers)
 
     @property
     def is_done(self) -> bool:
-        """Whether all partitions have been read up to where they are to stop."""
+        """Whether all partitions have been read up to where they should stop."""
         if self._member is not None and not (
             self._stop_at_end and self._member.membership.is_stable
         ):
@@ -180,13 +180,13 @@ class Consumer:
         return all(reader.is_done for reader in self._fetcher.readers.values())
 
     def group_metadata(self) -> GroupMetadata:
-        """Return who this is in its group, for offsets that are part of a transaction."""
+        """Return the group membership, for offsets that are part of a transaction."""
         return self._group_commits().who
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
     ) -> None:
-        """Commit offsets, by default behind all records that were given out."""
+        """Commit offsets, by default the positions after all returned records."""
         self._check_open()
         commits = self._group_commits()
         await commits.commit(self._positions() if offsets is None else offsets)
@@ -202,7 +202,7 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumedRecord:
-        """Return the next record of any partition; in a partition they come in order."""
+        """Return the next record of any partition; within a partition they come in order."""
         fetcher = self._fetcher
         while True:
             if self._commits is not None:
@@ -211,7 +211,7 @@ class Consumer:
             if item is not None:
                 return item
             if fetcher.has_answers:
-                # Between two answers others get their turn, the next fetch among them.
+                # Between two responses other tasks get their turn, including the next fetch.
                 await asyncio.sleep(0)
                 fetcher.open_next()
                 continue
@@ -225,7 +225,7 @@ class Consumer:
             await fetcher.news.wait()
 
     async def poll(self, *, timeout_ms: int = 0, max_records: int = 500) -> list[ConsumedRecord]:
-        """Return the records that are there, waiting for the first one for a while.
+        """Return the available records, waiting for the first one for a while.
 
         An empty list means that none came in time, or that reading is done.
         """
@@ -246,7 +246,7 @@ class Consumer:
         return items
 
     async def close(self, *, commit: bool = True) -> None:
-        """Stop reading, commit (if commits happen by themselves) and leave the group."""
+        """Stop reading, commit (with auto-commit) and leave the group."""
         if self._is_closed:
             return
         try:
@@ -263,7 +263,7 @@ class Consumer:
             await self._cluster.close_channel(self._group_channel)
 
     async def _attend(self, commits: Commits) -> None:
-        """Let happen what waits for the reader to come back."""
+        """Handle what waits for the caller to ask for more."""
         if commits.is_due:
             commits.commit_by_itself(self._positions())
         member = self._member
@@ -275,17 +275,17 @@ class Consumer:
             raise member.failure
 
     async def _save(self) -> None:
-        """Commit what was read before a rebalance during which it is read on."""
+        """Commit what was read before a rebalance during which reading continues."""
         assert self._commits is not None
         if self.config.enable_auto_commit:
             await self._commits.commit_quietly(self._positions())
 
     async def _give_up(self, partitions: tuple[TopicPartition, ...], is_lost: bool) -> None:
-        """Hand partitions back to the group during a rebalance."""
+        """Revoke partitions during a rebalance."""
         try:
             await self._hand_back(partitions, is_lost=is_lost, commit=True)
         except Exception as error:
-            # A listener's: its caller is to see it, and the rebalance goes on.
+            # It comes from the listener: the caller gets it, and the rebalance continues.
             self._fetcher.errors.append(error)
 
     async def _hand_back(
@@ -307,7 +307,7 @@ class Consumer:
             self._commits.forget(partitions)
 
     async def _take(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Begin to read what the group assigned, from where the group was."""
+        """Start reading assigned partitions at their committed offsets."""
         assert self._commits is not None
         if partitions:
             found = await self._commits.committed(partitions)
@@ -387,7 +387,7 @@ class Consumer:
 
     def _group_commits(self) -> Commits:
         if self._commits is None:
-            raise ValueError("offsets are kept for a group: this consumer has no group_id")
+            raise ValueError("this consumer has no group_id: offsets are committed for a group")
         return self._commits
 
     def _check_open(self) -> None:

@@ -1,8 +1,8 @@
-"""The state of reading one partition, and the records in one answer about it.
+"""The state of reading one partition, and the records in one response for it.
 
-An answer starts with the batch that holds the offset asked for, so the records before that are
-dropped here, like those of control batches and of aborted transactions. Positions move as records
-are given out, and over what is left out.
+A response starts with the batch that holds the requested offset, so earlier records are dropped
+here, like those of control batches and of aborted transactions. The position advances as records
+are returned, and past the skipped ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_EPOCH = -1
 
 
 class ConsumedRecord(NamedTuple):
-    """A record and where it was read."""
+    """A record and its topic, partition and offset."""
 
     topic: TopicName
     partition: int
@@ -37,21 +37,22 @@ class PartitionReader:
 
     def __init__(self, partition: TopicPartition, offset: int, stop_at: int | None = None) -> None:
         self.partition = partition
-        #: The offset of the next record to give out.
+        #: The offset of the next record to return.
         self.position = offset
         #: The offset of the next fetch.
         self.fetch_offset = offset
-        #: The leader epoch of the last batch that records were given out of.
+        #: The leader epoch of the last batch of which records were returned.
         self.position_epoch = NO_EPOCH
-        #: Whether nothing is to be fetched or given out for now.
+        #: Whether fetching and returning records is paused.
         self.is_paused = False
         #: Reading ends before this offset.
         self.stop_at = stop_at
-        #: The leader epoch of the last batch fetched: tells if the log was cut since (KIP-320).
+        #: The leader epoch of the last fetched batch: reveals a truncation of the log since
+        #: (KIP-320).
         self.last_fetched_epoch = NO_EPOCH
-        #: Answers that wait to be given out, or are.
+        #: Fetched responses whose records are not all returned yet.
         self.buffered = 0
-        #: Grows when what was fetched, or is on its way, is not wanted any more.
+        #: Incremented when fetched or requested records are no longer wanted.
         self.generation = 0
         self.is_fetching = False
         self.failures = 0
@@ -63,17 +64,17 @@ class PartitionReader:
 
     @property
     def is_done(self) -> bool:
-        """Whether all that was wanted has been read."""
+        """Whether everything wanted has been read."""
         return self.stop_at is not None and self.position >= self.stop_at
 
     def wants_more(self, buffered_max: int) -> bool:
-        """Tell whether another fetch makes sense, if so many answers may be held."""
+        """Tell whether to fetch more, given how many responses may be buffered."""
         return not (
             self.is_fetching or self.is_paused or self.is_done or self.buffered >= buffered_max
         )
 
     def go_to(self, offset: int) -> None:
-        """Go on from another offset, and forget what was fetched."""
+        """Continue at another offset, and drop what was fetched."""
         self.position = self.fetch_offset = offset
         self.last_fetched_epoch = NO_EPOCH
         self.buffered = 0
@@ -84,7 +85,7 @@ class PartitionReader:
 
 
 class FetchedRecords:
-    """The batches of one answer about a partition, walked but not decoded."""
+    """The batches of one response for a partition, located but not decoded."""
 
     def __init__(self, reader: PartitionReader, data: PartitionData) -> None:
         self.reader = reader
@@ -108,12 +109,12 @@ class FetchedRecords:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in it, not even an error."""
+        """Whether it contains nothing, not even an error."""
         return not self._batches and self._error is None
 
     @property
     def is_current(self) -> bool:
-        """Whether the reader still wants it."""
+        """Whether it is still wanted."""
         return self.generation == self.reader.generation
 
     @property
@@ -129,7 +130,7 @@ class FetchedRecords:
         return self._batches[-1].partition_leader_epoch if self._batches else NO_EPOCH
 
     def records(self, config: ConsumerConfig) -> Iterator[ConsumedRecord]:
-        """Give out the records and move the reader's position along."""
+        """Yield the records and advance the reader's position."""
         reader = self.reader
         topic, partition = reader.partition
         for batch in self._batches:

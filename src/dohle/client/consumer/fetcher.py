@@ -1,13 +1,13 @@
-"""Fetching: which partitions are asked for, of whom, and what their answers hold.
+"""Fetching: which partitions are requested, from which brokers, and what the responses hold.
 
 Rules it keeps:
 
-- At most one fetch a broker is on its way, and at most two answers a partition are held: the one
-  that is given out and the one after it. With the sizes of fetches this bounds its memory.
-- A partition whose fetch fails with a retriable error is tried again, with growing pauses; an error
-  that lasts longer than the time for an operation, or is not retriable, is left for the reader. It
-  may read on afterwards: nothing has been skipped.
-- An offset that is not in the log any more is reset as ``auto_offset_reset`` says.
+- At most one fetch per broker is in flight, and at most two responses per partition are buffered:
+  the one being read and the one after it. Together with the fetch sizes this bounds the memory.
+- A partition whose fetch fails with a retriable error is retried, with growing pauses; an error
+  that lasts longer than the time for an operation, or is not retriable, is raised to the caller,
+  who may read on afterwards: nothing has been skipped.
+- An offset that is no longer in the log is reset as ``auto_offset_reset`` says.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _BUFFERED_MAX = 2
 
 
 class Fetcher:
-    """Reads partitions for a consumer; used by one task at a time."""
+    """Fetches partitions for a consumer; used by one task at a time."""
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig) -> None:
         self.config = config
-        #: In the order of the next fetch: a partition that gave records goes behind the others.
+        #: In the order of the next fetch: a partition that returned records goes to the end.
         self.readers: dict[TopicPartition, PartitionReader] = {}
-        #: What went wrong and was not told yet.
+        #: Errors that were not raised yet.
         self.errors: deque[Exception] = deque()
-        #: Set when there may be something to do or to give out.
+        #: Set when there may be something to do or to return.
         self.news = asyncio.Event()
         self._cluster = cluster
         self._channel = cluster.new_channel("fetch")
@@ -60,7 +60,7 @@ class Fetcher:
 
     @property
     def has_answers(self) -> bool:
-        """Whether an answer waits to be given out."""
+        """Whether a response is ready to be read."""
         return bool(self._ready)
 
     def add(self, readers: Iterable[PartitionReader]) -> None:
@@ -70,7 +70,7 @@ class Fetcher:
         self.news.set()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions no more; nothing of theirs is given out from now on."""
+        """Stop reading these partitions; none of their records are returned from now on."""
         for partition in partitions:
             reader = self.readers.pop(partition, None)
             if reader is not None:
@@ -86,7 +86,7 @@ class Fetcher:
         await self._cluster.close_channel(self._channel)
 
     def next_buffered(self) -> ConsumedRecord | None:
-        """Return the next record of the answer that is given out, if there is one."""
+        """Return the next record of the current response, if there is one."""
         if self._records is None or self._current is None:
             return None
         reader = self._current.reader
@@ -96,7 +96,7 @@ class Fetcher:
                     return item
                 reader.buffered -= 1
             except BaseException:
-                # The records before the bad ones were given out; the rest is fetched again.
+                # The records before the invalid ones were returned; the rest is fetched again.
                 reader.go_to(reader.position)
                 self._current = self._records = None
                 raise
@@ -104,14 +104,14 @@ class Fetcher:
         return None
 
     def open_next(self) -> None:
-        """Begin with the next answer, and let its successor be fetched meanwhile."""
+        """Start with the next response, and let the one after it be fetched meanwhile."""
         if self._ready:
             self._current = self._ready.popleft()
             self._records = self._current.records(self.config)
             self.fetch_more()
 
     def fetch_more(self) -> None:
-        """Send a fetch to each broker that has none to answer and leads what can be fetched."""
+        """Send a fetch to each leader of partitions to be fetched that has none in flight."""
         now = self._loop.time()
         groups: dict[BrokerId, list[PartitionReader]] = {}
         for reader in self.readers.values():
@@ -161,7 +161,7 @@ class Fetcher:
                 if self._is_wanted(reader, generation):
                     self._failed(reader, error)
         except Exception as error:
-            # Nobody awaits this task: the reader must learn of what is wrong here.
+            # Nobody awaits this task: the error must reach the caller here.
             self.errors.append(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
             raise
         finally:
@@ -222,7 +222,7 @@ class Fetcher:
                 await self._take_partition(reader, data)
 
     def _is_wanted(self, reader: PartitionReader, generation: int) -> bool:
-        """Tell whether what was asked for a reader is still what it needs."""
+        """Tell whether what was requested for a reader is still what it needs."""
         same = self.readers.get(reader.partition) is reader
         return same and reader.generation == generation
 
@@ -252,7 +252,7 @@ class Fetcher:
         self.readers[reader.partition] = self.readers.pop(reader.partition)
 
     def _failed(self, reader: PartitionReader, error: KafkaError) -> None:
-        """Try a partition again later, or tell the reader."""
+        """Retry a partition later, or report the error to the caller."""
         now = self._loop.time()
         reader.failures += 1
         if reader.failing_since is None:
@@ -274,13 +274,13 @@ class Fetcher:
         try:
             await self._cluster.refresh({partition.topic for partition in self.readers})
         except KafkaError:
-            pass  # the partitions are tried again in any case, and ask for it again
+            pass  # the partitions are retried anyway, and ask for it again
         finally:
             self._is_refreshing = False
             self.news.set()
 
     async def _reset(self, reader: PartitionReader, error: KafkaError) -> None:
-        """Go to where the reset policy says, once all that was fetched before is given out."""
+        """Reset the position by policy, once everything fetched before is returned."""
         if reader.buffered:
             return
         if reader.fetch_offset != reader.position:
@@ -300,11 +300,11 @@ class Fetcher:
             reader.go_to(offsets[reader.partition])
 
     def _truncated(self, reader: PartitionReader, end_offset: int) -> None:
-        """Go back to where the log was cut since it was read (KIP-320)."""
+        """Go back to where the log was truncated since it was read (KIP-320)."""
         if self.config.auto_offset_reset is OffsetReset.NONE:
             text = (
-                f"{reader.partition} was cut at offset {end_offset} after it had been read up to "
-                f"{reader.fetch_offset}"
+                f"{reader.partition} was truncated to offset {end_offset} after it had been read "
+                f"up to {reader.fetch_offset}"
             )
             self._failed(reader, KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text))
         else:

@@ -1,4 +1,4 @@
-"""Looking up offsets: where partitions begin and end, and where a time lies in them."""
+"""Looks up offsets: the beginning and end of partitions, and the position of a timestamp."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CONSUMER = BrokerId(-1)
 
 @dataclass(frozen=True, slots=True)
 class OffsetInfo:
-    """An offset that was looked up; offset and timestamp are -1 where no record was found."""
+    """An offset that was looked up; offset and timestamp are -1 if no record was found."""
 
     offset: int
     timestamp: int
@@ -62,7 +62,7 @@ async def list_offsets(
     starts: Mapping[TopicPartition, EndStart],
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> Results[TopicPartition, OffsetInfo]:
-    """Ask the leaders for offsets as they are, also for those that are not found."""
+    """Ask the leaders for offsets, and return them even if nothing was found."""
 
     async def ask(
         connection: Connection, group: Mapping[TopicPartition, PartitionInfo]
@@ -105,7 +105,7 @@ async def resolve_starts(
     starts: Mapping[TopicPartition, Start],
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:
-    """Turn places into offsets; the first error is raised."""
+    """Turn positions into offsets; the first error is raised."""
     offsets: dict[TopicPartition, int] = {}
     to_list: dict[TopicPartition, EndStart] = {}
     need_end: list[TopicPartition] = []

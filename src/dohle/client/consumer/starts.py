@@ -1,4 +1,4 @@
-"""Places in a partition, by what one knows of them: an offset, a time, an end."""
+"""Positions in a partition: by offset, by timestamp, or relative to an end."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The first offset that is still there."""
+    """The first offset that still exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The offset after the last record that the isolation level lets one see."""
+    """The offset after the last record that the isolation level makes visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The first record of this time or a later one; the end if there is none."""
+    """The first record with this timestamp or a later one; the end if there is none."""
 
     timestamp_ms: int
 
@@ -39,7 +39,7 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """So many offsets before the end, or the beginning if there are not as many."""
+    """A number of offsets before the end, or the beginning if there are fewer."""
 
     offsets: int
 

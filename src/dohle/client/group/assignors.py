@@ -1,9 +1,9 @@
-"""How the leader of a classic group shares the partitions out, under Kafka's names.
+"""How the leader of a classic group assigns partitions, under Kafka's names.
 
-Pure functions of what the members want and how many partitions each topic has; a topic that does
-not exist has none. Every partition that somebody wants has exactly one owner, except that
-``cooperative-sticky`` leaves a partition that changes hands without one until its old owner has
-given it up (KIP-429).
+Pure functions of the members' subscriptions and the topics' partition counts; a topic that does not
+exist has none. Every subscribed partition gets exactly one owner, except that
+``cooperative-sticky`` leaves a partition that moves without one until its old owner has revoked it
+(KIP-429).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Assignment = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True, slots=True)
 class Assignor:
-    """A way to share out; a cooperative one lets members keep what they have meanwhile."""
+    """An assignment strategy; with a cooperative one members keep their partitions meanwhile."""
 
     name: str
     assign: Callable[[Members, PartitionCounts], Assignment]
@@ -29,7 +29,7 @@ class Assignor:
 
 
 def assign_ranges(members: Members, counts: PartitionCounts) -> Assignment:
-    """Give each member a range of every topic, so that equal topics are shared out equally."""
+    """Give each member a range of every topic, so that topics alike are divided alike."""
     assignment: Assignment = {member_id: [] for member_id in members}
     for topic in _topics(members, counts):
         subscribers = [each for each in _ordered(members) if topic in members[each].topics]
@@ -43,7 +43,7 @@ def assign_ranges(members: Members, counts: PartitionCounts) -> Assignment:
 
 
 def assign_round_robin(members: Members, counts: PartitionCounts) -> Assignment:
-    """Deal all partitions of all topics out, one by one."""
+    """Distribute all partitions of all topics one by one."""
     assignment: Assignment = {member_id: [] for member_id in members}
     circle = _ordered(members)
     turn = 0
@@ -56,7 +56,7 @@ def assign_round_robin(members: Members, counts: PartitionCounts) -> Assignment:
 
 
 def assign_cooperative_sticky(members: Members, counts: PartitionCounts) -> Assignment:
-    """Even out with as few moves as possible; what moves goes to its new owner the next time."""
+    """Balance with as few moves as possible; a partition that moves gets its owner next time."""
     owners = _owners(members, counts)
     assignment = _assign_sticky(members, counts, owners)
     return {
@@ -94,15 +94,15 @@ def _assign_sticky(
                     return True
         return False
 
-    # Each move takes from the richest who can give, and brings two members nearer to each other:
-    # so there is an end to them, and no partition moves in vain.
+    # Each move takes from the member with the most that can give, and brings two members closer to
+    # each other: so it terminates, and no partition moves in vain.
     while move_one():
         pass
     return assignment
 
 
 def _owners(members: Members, counts: PartitionCounts) -> dict[TopicPartition, str]:
-    """Return who owns what; of several who say so, the one who heard of the latest generation."""
+    """Return the owner of each partition; of several claims, the one of the latest generation."""
     owners: dict[TopicPartition, str] = {}
     disputed: dict[TopicPartition, int] = {}
     for member_id in _ordered(members):
@@ -122,7 +122,7 @@ def _owners(members: Members, counts: PartitionCounts) -> dict[TopicPartition, s
 
 
 def _ordered(members: Members) -> list[str]:
-    """Return the members in an order that stays: static ones first, by what they are called."""
+    """Return the members in a stable order: static ones first, by instance id."""
 
     def place(member_id: str) -> tuple[bool, str]:
         instance_id = members[member_id].instance_id

@@ -1,12 +1,12 @@
-"""A consumer's commits: those that are asked for, and those that happen by themselves.
+"""A consumer's commits: explicit and automatic ones.
 
 Rules it keeps:
 
-- One commit at a time, so that an older one that had to be sent again never undoes a newer one.
-- What is committed by itself is what had been given out when the reader came back for more: only
-  then can it be taken for processed.
-- A commit that fails by itself is no news: all that comes of it is that records may be read twice.
-  Only an error that will not go away is told.
+- One commit at a time, so that an older one that had to be retried never overwrites a newer one.
+- An automatic commit covers what had been returned when the caller asked for more: only then can it
+  be considered processed.
+- A failed automatic commit is not reported, as it only means that records may be read twice. Only
+  an error that will not go away is raised.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dohle.core.ids import GroupId, TopicPartition
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
-#: What a commit may tell a member about its membership.
+#: Errors of a commit that concern the membership.
 _OF_MEMBERS = frozenset(
     {
         ErrorCode.REBALANCE_IN_PROGRESS,
@@ -48,9 +48,9 @@ class Commits:
         report: Callable[[KafkaError], None],
     ) -> None:
         self.group_id = group_id
-        #: The member on whose behalf is committed; without one it is done from outside the group.
+        #: The member that commits; without one, commits come from outside the group.
         self.membership: GroupMembership | None = None
-        #: Whether the reader should call :meth:`commit_by_itself` when it comes.
+        #: Whether the caller's next read should call :meth:`commit_by_itself`.
         self.is_due = False
         self._cluster = cluster
         self._channel = channel
@@ -64,7 +64,7 @@ class Commits:
 
     @property
     def who(self) -> GroupMetadata:
-        """Who commits."""
+        """The identity with which to commit."""
         if self.membership is None:
             return GroupMetadata(self.group_id)
         return self.membership.metadata
@@ -77,7 +77,7 @@ class Commits:
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what is committed; what is not is left out."""
+        """Return the committed offsets; partitions without one are left out."""
         wanted = tuple(partitions)
 
         async def ask(connection: Connection) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -93,19 +93,19 @@ class Commits:
         )
 
     def start(self, interval_ms: int) -> None:
-        """Let commits happen by themselves."""
+        """Start automatic commits."""
         self._interval_ms = interval_ms
         self._set_timer()
 
     def commit_by_itself(self, offsets: Offsets) -> None:
-        """Commit what has been read, if it was not before, without anybody waiting."""
+        """Commit what has been read since the last commit, in the background."""
         self.is_due = False
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self.commit_quietly(offsets))
         self._set_timer()
 
     async def commit_quietly(self, offsets: Offsets) -> None:
-        """Commit what was not committed before; an error that may go away is no news."""
+        """Commit what has been read since the last commit; ignore errors that may go away."""
         news = {each: place for each, place in offsets.items() if self._last.get(each) != place}
         if not news:
             return
@@ -116,12 +116,12 @@ class Commits:
                 self._report(error)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take no commit of these partitions for known: somebody else may commit them now."""
+        """Treat these partitions as not committed: another member may commit them now."""
         for partition in partitions:
             self._last.pop(partition, None)
 
     async def close(self) -> None:
-        """Stop; a commit that is on its way is given up."""
+        """Stop; a commit in flight is abandoned."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
@@ -142,12 +142,12 @@ class Commits:
         who = self.who
 
         async def ask(connection: Connection) -> None:
-            # In each try: a rebalance may have begun, and the join would hold the commit up.
+            # In each attempt: a rebalance may have begun, and the join would delay the commit.
             if membership is not None and not membership.may_commit:
                 raise KafkaError(
                     ErrorCode.REBALANCE_IN_PROGRESS,
-                    f"group {self.group_id} is being rebalanced: nothing can be committed until "
-                    "this consumer has what it is to read",
+                    f"group {self.group_id} is rebalancing: commit again once this consumer has "
+                    "its new assignment",
                 )
             (await commit_offsets(connection, who, offsets)).ok()
 

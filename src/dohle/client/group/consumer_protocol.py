@@ -1,6 +1,6 @@
-"""What the members of a classic group tell each other: what they want, and what they get.
+"""What the members of a classic group send each other: subscriptions and assignments.
 
-How that is framed is in :mod:`dohle.protocol.consumer_framing`.
+Their framing is in :mod:`dohle.protocol.consumer_framing`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ASSIGNMENT_VERSION = 0
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member wants, and what it had of which generation."""
+    """A member's topics, and what it owned in which generation."""
 
     topics: tuple[TopicName, ...]
     owned: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
-    #: Who it is across restarts, if it is a static member; not part of what is written.
+    #: The instance id of a static member; not part of the encoded form.
     instance_id: str | None = None
 
 
@@ -43,7 +43,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, tuple[int,
 
 
 def write_subscription(subscription: Subscription) -> bytes:
-    """Return what a member tells when it joins."""
+    """Encode the subscription that a member sends when it joins."""
     message = ConsumerProtocolSubscription(
         topics=subscription.topics,
         owned_partitions=tuple(
@@ -56,7 +56,7 @@ def write_subscription(subscription: Subscription) -> bytes:
 
 
 def read_subscription(data: bytes, instance_id: str | None = None) -> Subscription:
-    """Return what a member told."""
+    """Decode a member's subscription."""
     message = consumer_framing.read_subscription(data)
     return Subscription(
         tuple(map(TopicName, message.topics)),
@@ -67,7 +67,7 @@ def read_subscription(data: bytes, instance_id: str | None = None) -> Subscripti
 
 
 def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """Return what a member is to get, in the version that every client reads."""
+    """Encode an assignment in the version that every client can read."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=tuple(
             ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=some)
@@ -78,7 +78,7 @@ def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """Return what a member got; no bytes at all mean nothing."""
+    """Decode an assignment; no bytes at all mean an empty one."""
     if not data:
         return ()
     message = consumer_framing.read_assignment(data)

@@ -1,13 +1,14 @@
-"""Carries out what :mod:`dohle.client.group.membership` decides: requests, heartbeats, hand-overs.
+"""Carries out what :mod:`dohle.client.group.membership` decides: requests, heartbeats, revocations.
 
-It runs beside the reader, on a channel of its own, since a JoinGroup is answered only when all
-members are there. Rules it keeps:
+It runs in the background, on a channel of its own, since a JoinGroup is answered only when all
+members have joined. Rules it keeps:
 
-- Partitions are given up only when the reader has come back for more: then what it got before can
-  be taken for processed, and committed. Until then heartbeats go on.
-- While partitions change hands the reader is held, so that it gets no record of others' partitions.
-- A retriable error is told to the reader when it has lasted longer than an operation may; then it
-  is tried again. Any other error ends the membership, and every later read raises it.
+- Partitions are revoked only when the caller has asked for more: then the records before can be
+  considered processed, and committed. Until then heartbeats continue.
+- While partitions are moving the caller waits, so that it gets no record of other members'
+  partitions.
+- A retriable error is raised to the caller when it has lasted longer than an operation may; then it
+  is retried. Any other error ends the membership, and every later read raises it.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ _ASK_AGAIN = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-#: A JoinGroup is answered only after the rebalance timeout, at the latest.
+#: A JoinGroup is answered after the rebalance timeout at the latest.
 _JOIN_GRACE_MS = 5000
 _MEMBER_ID_TIMEOUT_S = 2
 
 
 class GroupMember:
-    """One consumer's part in its group; made within a running loop."""
+    """One consumer's membership in its group; created within a running loop."""
 
     def __init__(
         self,
@@ -78,9 +79,9 @@ class GroupMember:
     ) -> None:
         self.membership = membership
         self.topics = topics
-        #: Whether the reader is to come in before it reads on.
+        #: Whether the caller must come in before it reads on.
         self.is_reader_wanted = False
-        #: Why this is over, if it is.
+        #: Why the membership has ended, if it has.
         self.failure: Exception | None = None
         self._cluster = cluster
         self._channel = channel
@@ -97,7 +98,7 @@ class GroupMember:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Find out which topics there are, and begin to join."""
+        """Find out which topics there are, and start to join."""
         await self.look_at_topics()
         loop = asyncio.get_running_loop()
         self._tasks = [
@@ -107,17 +108,17 @@ class GroupMember:
         ]
 
     def wake(self) -> None:
-        """Look at what is to be done."""
+        """Check what is to be done."""
         self._wake.set()
 
     async def let_reader_in(self) -> None:
-        """Say that the reader is back, and wait until it may read on."""
+        """Say that the caller is back, and wait until it may read on."""
         self._reader_came.set()
         while self.is_reader_wanted and self.failure is None:
             await self._turn_over.wait()
 
     async def look_at_topics(self) -> None:
-        """Join anew if there are other topics, or partitions, than before."""
+        """Rejoin if the topics, or their partition counts, have changed."""
         membership = self.membership
         if isinstance(self.topics, re.Pattern):
             metadata = await self._cluster.retry("list topics", lambda: self._cluster.refresh(None))
@@ -143,7 +144,7 @@ class GroupMember:
         self.membership.stopped()
 
     async def leave(self) -> None:
-        """Let the group know that this member has stopped."""
+        """Tell the group that this member has stopped."""
         group_id = self.membership.group_id
         coordinator = self._cluster.coordinators.known(CoordinatorKind.GROUP, group_id)
         if coordinator is None or not self.membership.must_leave:
@@ -175,7 +176,7 @@ class GroupMember:
                 self._release_reader()
                 await asyncio.sleep(self._cluster.backoff.delay_s(failures))
             except Exception as error:
-                # Nobody awaits this task: the reader must learn of what is wrong here.
+                # Nobody awaits this task: the error must reach the caller here.
                 self._fail(error)
                 raise
 
@@ -184,7 +185,7 @@ class GroupMember:
         match step:
             case Revoke():
                 await self._hold_reader(wait=True)
-                # The wait may have been long: what is to be given up may be lost by now.
+                # The wait may have been long: partitions to be revoked may be lost by now.
                 step = membership.step()
                 if isinstance(step, Revoke):
                     await self._give_up(step.partitions, step.is_lost)
@@ -216,8 +217,8 @@ class GroupMember:
             self.membership.joined(await asyncio.shield(asking))
         except asyncio.CancelledError:
             if request.member_id == NO_MEMBER_ID:
-                # The group would wait for the member that it chose an id for: learn the id, which
-                # comes at once, so that it can be told that nobody comes.
+                # The group would wait for the member id that it assigned: get the id, which comes
+                # at once, so that the group can be told that the member is not coming.
                 await asyncio.wait([asking], timeout=_MEMBER_ID_TIMEOUT_S)
                 if asking.done() and asking.exception() is None:
                     self.membership.member_id = asking.result().member_id
@@ -251,7 +252,7 @@ class GroupMember:
             self.wake()
 
     async def _send_heartbeat(self, connection: Connection) -> None:
-        # Asked for anew in each try: behind a join that has been sent meanwhile it would wait.
+        # Requested again in each attempt: after a join that was sent meanwhile it would wait.
         request = self.membership.heartbeat()
         if request is None:
             return
@@ -268,7 +269,7 @@ class GroupMember:
                 self._report(error)
 
     async def _count(self, topics: Iterable[TopicName]) -> dict[TopicName, int]:
-        """Return how many partitions topics have; one that does not exist has none."""
+        """Return the partition counts of topics; 0 for one that does not exist."""
         names = tuple(topics)
         metadata = await self._cluster.retry(
             "partitions of topics", lambda: self._cluster.refresh(names)

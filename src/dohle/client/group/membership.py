@@ -1,18 +1,18 @@
-"""Being a member of a classic group: what to send next, and what an answer changes.
+"""Membership in a classic group: what to send next, and what a response changes.
 
 No I/O and no clock. The driver asks for the next :data:`Step`, carries it out and reports.
 
-- JOINING: with an eager assignor everything is given up first, with a cooperative one what has been
-  read is committed; then JoinGroup, which the coordinator answers when all members are there. The
-  coordinator may ask for a first join under a member id that it chose.
-- LEADING: the leader needs to know the partitions of all topics that anybody wants, to share them
-  out. SYNCING: SyncGroup; the answer says what the member gets.
-- TAKING: what is not the member's any more is given up, what is new is taken. A cooperative member
-  that gave something up joins again at once, so that others can have it.
-- STABLE: until a heartbeat, a commit or a change of topics says that there is a rebalance.
+- JOINING: with an eager assignor everything is revoked first, with a cooperative one what has been
+  read is committed; then JoinGroup, which the coordinator answers when all members have joined. The
+  coordinator may ask for a first join with a member id that it assigned.
+- LEADING: the leader needs the partition counts of all subscribed topics to assign them. SYNCING:
+  SyncGroup; the response has the member's assignment.
+- TAKING: partitions that are no longer assigned are revoked, new ones are taken. A cooperative
+  member that revoked something rejoins at once, so that others can get it.
+- STABLE: until a heartbeat, a commit or a change of topics reports a rebalance.
 
-A member that the group does not know any more has lost what it had: it is told so (``is_lost``),
-must not commit it, and joins as a new one. A fenced static member is out for good.
+A member that the group no longer knows has lost its partitions: it is told so (``is_lost``), must
+not commit them, and joins as a new one. A fenced static member is out for good.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LEAVE_BATCHED = 3
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """Who commits: a member of a generation, or somebody outside the group."""
+    """The identity of a commit: a member of a generation, or someone outside the group."""
 
     group_id: GroupId
     generation_id: int = NO_GENERATION
@@ -64,7 +64,7 @@ class GroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """Give these partitions up; ``is_lost``: they belong to others already."""
+    """Revoke these partitions; ``is_lost``: they already belong to others."""
 
     partitions: tuple[TopicPartition, ...]
     is_lost: bool
@@ -72,33 +72,33 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Commit what has been read, since that is not possible again before the group is stable."""
+    """Commit what has been read: it will not be possible again before the group is stable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Send this and report by :meth:`GroupMembership.joined`."""
+    """Send this and report to :meth:`GroupMembership.joined`."""
 
     request: JoinGroupRequest
 
 
 @dataclass(frozen=True, slots=True)
 class CountPartitions:
-    """Find out how many partitions these topics have."""
+    """Find out the partition counts of these topics."""
 
     topics: frozenset[TopicName]
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Send this and report by :meth:`GroupMembership.synced`."""
+    """Send this and report to :meth:`GroupMembership.synced`."""
 
     request: SyncGroupRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Begin to read these partitions, beside those that are kept."""
+    """Start reading these partitions, in addition to those kept."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -112,7 +112,7 @@ Step = Revoke | Save | Join | CountPartitions | Sync | Take | Rest
 
 
 class MemberState(Enum):
-    """Where a member is in the life of a generation."""
+    """The phases of a member's generation."""
 
     JOINING = auto()
     LEADING = auto()
@@ -156,36 +156,36 @@ class GroupMembership:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who it is now."""
+        """Its current identity."""
         return GroupMetadata(
             self.group_id, self.generation_id, self.member_id, self.group_instance_id
         )
 
     @property
     def is_stable(self) -> bool:
-        """Whether it reads what it was given, and nothing else is to be done."""
+        """Whether it is reading its assignment, and there is nothing else to do."""
         return self.state is MemberState.STABLE and not self._must_rejoin
 
     @property
     def may_commit(self) -> bool:
-        """Whether the group takes its commits: while it has a generation, and none is made."""
+        """Whether the group accepts its commits: it has a generation, and no join is in flight."""
         is_settled = self.state in (MemberState.STABLE, MemberState.TAKING)
         return is_settled and self.generation_id != NO_GENERATION
 
     @property
     def watched_topics(self) -> Mapping[TopicName, int] | None:
-        """What the partitions were counted to be when they were shared out here, if they were."""
+        """The partition counts that it assigned by as the leader, if it did."""
         return self._counts
 
     def subscribe(self, topics: Iterable[TopicName]) -> None:
-        """Want these topics from now on."""
+        """Subscribe to these topics from now on."""
         wanted = tuple(sorted(set(topics)))
         if wanted != self._topics:
             self._topics = wanted
             self.rejoin()
 
     def rejoin(self) -> None:
-        """Join anew as soon as may be."""
+        """Rejoin as soon as possible."""
         self._must_rejoin = True
 
     def step(self) -> Step:
@@ -214,11 +214,11 @@ class GroupMembership:
         return Join(self._join_request())
 
     def saved(self) -> None:
-        """Take note that what has been read was committed, as far as that was possible."""
+        """Report that what has been read was committed, as far as possible."""
         self._is_saved = True
 
     def revoked(self, step: Revoke) -> None:
-        """Take note that partitions were given up."""
+        """Report that partitions were revoked."""
         self.owned = tuple(each for each in self.owned if each not in step.partitions)
         if step.is_lost:
             self._is_lost = False
@@ -228,12 +228,12 @@ class GroupMembership:
             self._must_rejoin = True
 
     def joining(self) -> None:
-        """Take note that the join is on its way: until its answer there is no generation."""
+        """Report that the join is in flight: until its response there is no generation."""
         self.state = MemberState.JOINING
         self._must_rejoin = False
 
     def joined(self, answer: JoinGroupResponse) -> None:
-        """Take the answer; an error that cannot be mended here is raised."""
+        """Process the response; an error that cannot be handled here is raised."""
         code = answer.error_code
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
@@ -253,18 +253,18 @@ class GroupMembership:
                 each.member_id: _subscription(each.metadata, each.group_instance_id)
                 for each in answer.members
             }
-            # When a static leader comes back (KIP-814), all keep what they have.
+            # When a static leader comes back (KIP-814), all members keep their assignment.
             self._is_assigning = not answer.skip_assignment
             self.state = MemberState.LEADING
 
     def counted(self, counts: PartitionCounts) -> None:
-        """Share the partitions out, as the leader."""
+        """Compute the assignment, as the leader."""
         assignor = self._assignors.get(self._protocol_name)
         if assignor is None:
             raise KafkaError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"group {self.group_id} chose the assignor {self._protocol_name!r}, which was "
-                "not offered",
+                f"group {self.group_id} chose the assignor {self._protocol_name!r}, which this "
+                "member did not offer",
             )
         self._counts = dict(counts)
         if self._is_assigning:
@@ -273,34 +273,34 @@ class GroupMembership:
         self.state = MemberState.SYNCING
 
     def synced(self, answer: SyncGroupResponse) -> None:
-        """Take the answer; an error that cannot be mended here is raised."""
+        """Process the response; an error that cannot be handled here is raised."""
         if answer.error_code:
-            self._refused(answer.error_code, "waiting for what it is to read")
+            self._refused(answer.error_code, "waiting for its assignment")
             return
         try:
             self._assigned = read_assignment(bytes(answer.assignment))
         except MalformedMessage as error:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"what the leader of group {self.group_id} assigned cannot be read: {error}",
+                f"the assignment of the leader of group {self.group_id} cannot be decoded: {error}",
             ) from None
         self.state = MemberState.TAKING
 
     def taken(self) -> None:
-        """Take note that the assigned partitions are read."""
+        """Report that the assigned partitions are being read."""
         self.owned = self._assigned
         self.state = MemberState.STABLE
 
     def stopped(self) -> None:
-        """Take note that no answer is waited for any more: the generation is the last one known.
+        """Report that no response is awaited any more: the last known generation counts.
 
-        While a group waits for its members to join, it still takes their commits.
+        While a group waits for its members to join, it still accepts their commits.
         """
         if not self._is_lost:
             self.state = MemberState.STABLE
 
     def heartbeat(self) -> HeartbeatRequest | None:
-        """Return the heartbeat to send, if the group is to hear one now."""
+        """Return the heartbeat to send, if one is due to be sent in this state."""
         if not self.may_commit:
             return None
         return HeartbeatRequest(
@@ -311,17 +311,17 @@ class GroupMembership:
         )
 
     def answered(self, generation_id: int, code: int, doing: str) -> None:
-        """Take what a heartbeat or a commit of a generation was answered with."""
+        """Process the error code of a heartbeat or a commit of a generation."""
         if code and generation_id == self.generation_id and self.may_commit:
             self._refused(code, doing)
 
     @property
     def must_leave(self) -> bool:
-        """Whether the group is to be told of the end; a static member comes back, as a rule."""
+        """Whether the group is to be told of the end; a static member usually comes back."""
         return self.member_id != NO_MEMBER_ID and self.group_instance_id is None
 
     def leave_request(self, version: int) -> LeaveGroupRequest:
-        """Return what to send at the end, in one of the two forms that there are."""
+        """Return the request to send at the end, in the form for either version range."""
         if version < LEAVE_BATCHED:
             return LeaveGroupRequest(group_id=self.group_id, member_id=self.member_id)
         leaver = MemberIdentity(member_id=self.member_id, reason="the consumer was closed")
@@ -382,5 +382,5 @@ def _subscription(metadata: bytes, instance_id: str | None) -> Subscription:
     except MalformedMessage as error:
         raise KafkaError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-            f"what another member of the group wants cannot be read: {error}",
+            f"the subscription of another member of the group cannot be decoded: {error}",
         ) from None

@@ -1,7 +1,7 @@
-"""Committed offsets: asking a group's coordinator for them, and telling it.
+"""Committed offsets: fetching them from a group's coordinator, and committing them.
 
-Topics are named, not numbered by their ids: OffsetCommit and OffsetFetch from v10 on would need an
-id of every topic, also of those that are gone.
+Topics are sent by name, not by id: OffsetCommit and OffsetFetch from v10 on would need the id of
+every topic, including deleted ones.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def fetch_offsets(
     *,
     require_stable: bool,
 ) -> Results[TopicPartition, OffsetAndMetadata]:
-    """Ask the coordinator for some partitions' offsets, or all; what has none is left out.
+    """Fetch the offsets of some partitions, or of all; partitions without one are left out.
 
     With ``require_stable`` a partition whose offset a transaction may still change is an error.
     """
@@ -108,7 +108,7 @@ async def commit_offsets(
     who: GroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> Results[TopicPartition, None]:
-    """Tell the coordinator offsets; an error that concerns all partitions alike is raised."""
+    """Commit offsets; an error that concerns all partitions alike is raised."""
     version = connection.version_of(OffsetCommitRequest, _NAMED_TOPICS_MAX)
     request = OffsetCommitRequest(
         group_id=who.group_id,
@@ -147,7 +147,7 @@ async def commit_offsets(
     return Results(done, errors)
 
 
-#: Errors of a commit that say nothing about a partition.
+#: Errors of a commit that do not concern a single partition.
 OF_THE_GROUP = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -1,4 +1,4 @@
-"""What a program may want to do when partitions come and go."""
+"""Callbacks for partitions that are assigned and revoked."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dohle.core.ids import TopicPartition
 
 
 class RebalanceListener:
-    """Told of partitions that a consumer gets and gives up; what is not overridden does nothing.
+    """Called when a consumer gets or gives up partitions; by default it does nothing.
 
-    Reading waits while it is told. What it raises is raised by the next read; the partitions come
-    or go all the same.
+    Reading waits during a call. What it raises is raised by the next read; the partitions are
+    assigned or revoked all the same.
     """
 
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions came; they are read from here on. Seeking is possible."""
+        """Partitions were assigned; they are read from here on. Seeking is possible."""
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions will go; committing is still possible."""
+        """Partitions are about to be revoked; committing is still possible."""
 
     async def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions are gone, others may read them already; committing is not possible."""
+        """Partitions are lost, and others may read them already; committing is not possible."""
         await self.on_partitions_revoked(partitions)

@@ -1,4 +1,4 @@
-"""Where brokers are: host and port, and the list of them that a client starts from."""
+"""The addresses of brokers: host and port, and the bootstrap list of a client."""
 
 from __future__ import annotations
 
@@ -19,33 +19,35 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Read ``host:port``, ``[v6]:port`` or a host alone; a ValueError says what is wrong."""
+    """Parse ``host:port``, ``[v6]:port`` or a host alone; a ValueError says what is wrong."""
     stripped = text.strip()
     host, separator, port = stripped.rpartition(":")
     if stripped.startswith("["):
         if stripped.endswith("]"):
             host, separator, port = stripped, "", ""
         if not host.endswith("]"):
-            raise ValueError(f"{text!r} is no address: the bracket is not closed before the port")
+            raise ValueError(
+                f"{text!r} is not an address: the bracket is not closed before the port"
+            )
         host = host[1:-1]
     elif not separator:
         host = stripped
         port = ""
     elif ":" in host:
-        raise ValueError(f"{text!r} is no address: write an IPv6 address as [address]:port")
+        raise ValueError(f"{text!r} is not an address: write an IPv6 address as [address]:port")
     if not host:
-        raise ValueError(f"{text!r} is no address: the host is missing")
+        raise ValueError(f"{text!r} is not an address: the host is missing")
     if not separator:
         return Address(host, PORT_DEFAULT)
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError(f"{text!r} is no address: {port!r} is not a port from 1 to 65535")
+        raise ValueError(f"{text!r} is not an address: {port!r} is not a port from 1 to 65535")
     return Address(host, int(port))
 
 
 def parse_bootstrap(servers: str | Iterable[str]) -> tuple[Address, ...]:
-    """Read a list of addresses, or one text with commas between them."""
+    """Parse a list of addresses, or one text with commas between them."""
     texts = servers.split(",") if isinstance(servers, str) else servers
     addresses = tuple(dict.fromkeys(parse_address(text) for text in texts if text.strip()))
     if not addresses:
-        raise ValueError("no bootstrap server is given: at least one host:port is needed")
+        raise ValueError("no bootstrap server is given: pass at least one host:port")
     return addresses

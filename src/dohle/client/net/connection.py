@@ -1,15 +1,15 @@
-"""One connection to one broker: requests out, their answers in, in the same order.
+"""One connection to one broker: requests out, their responses in, in the same order.
 
 Rules it keeps:
 
-- A connection is usable once the broker has said which versions it serves; each request then goes
-  out in the highest version that both sides know.
-- Requests are pipelined, up to a limit; a broker answers them in order, and an answer to anything
+- A connection is usable once the broker has sent its API versions; each request is then sent in the
+  highest version that both sides know.
+- Requests are pipelined, up to a limit; a broker answers them in order, and a response to anything
   but the oldest request ends the connection.
-- Requests that are made within one turn of the loop leave in one write.
-- A request that gets no answer in time ends the connection, since nothing behind it can be answered
-  either. Whoever waits then learns why.
-- A caller that is cancelled leaves its place in the order; the late answer is thrown away.
+- Requests made within one turn of the loop are sent in one write.
+- A request without a response in time ends the connection, since nothing after it can be answered
+  either. All waiting callers are told why.
+- A cancelled caller's request keeps its place in the order; the late response is dropped.
 """
 
 from __future__ import annotations

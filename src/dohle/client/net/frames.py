@@ -1,11 +1,11 @@
-"""Frames over a stream: the bytes of a connection in, whole answers out; requests are not known.
+"""Frames over a stream: the bytes of a connection in, whole responses out. Knows no requests.
 
 Rules it keeps:
 
-- Bytes are received into a buffer that is used again. A small frame is copied out of it; a large
-  one gets memory of its own, which the rest of it is received into directly.
-- A frame larger than allowed is refused before memory is taken for it.
-- Every frame given out owns its memory, so that records may be read from it at any later time.
+- Bytes are received into a buffer that is reused. A small frame is copied out of it; a large one
+  gets its own memory, into which its rest is received directly.
+- A frame larger than allowed is refused before memory is allocated for it.
+- Every frame returned owns its memory, so that its records can be read at any later time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LARGE_BYTES = 64 * 1024
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
-    """Cuts what arrives into frames; tells when writing must pause and when all is over."""
+    """Splits what arrives into frames; reports when writing must pause and the connection's end."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._large: memoryview | None = None
         self._large_end = 0
         self._transport: asyncio.Transport | None = None
-        #: Set while the peer takes what is written.
+        #: Set while the peer accepts data.
         self.writable = asyncio.Event()
         self.writable.set()
         #: Set once the connection is gone.
@@ -48,7 +48,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport."""
-        # uvloop's transports are none of asyncio's classes, but behave like one of them.
+        # uvloop's transports are not asyncio's classes, but behave like one of them.
         self._transport = cast(asyncio.Transport, transport)
 
     @property
@@ -64,7 +64,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         return self._buffer[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Give out the frames that are complete now."""
+        """Pass on the frames that are complete now."""
         if self._large is not None:
             self._large_end += nbytes
             if self._large_end == len(self._large):
@@ -94,7 +94,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 self._large[: self._large_end] = buffer[body:end]
                 start = end
             break
-        # What is left is the head of a small frame: it always fits.
+        # The rest is the head of a small frame: it always fits.
         rest = end - start
         if start and rest:
             buffer[:rest] = bytes(buffer[start:end])
@@ -111,7 +111,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._on_lost(exc)
 
     def pause_writing(self) -> None:
-        """Stop: the peer reads more slowly than is written."""
+        """Stop: the peer reads more slowly than we write."""
         self.writable.clear()
 
     def resume_writing(self) -> None:

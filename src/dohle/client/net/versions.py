@@ -1,10 +1,10 @@
 """Which version of each request to send to a broker: the highest that both sides know.
 
 What the codec can encode and what the client can use are not the same: :data:`_USABLE` says where
-the client needs more than the oldest versions offer. A version that Kafka calls unstable is used
-only for a request that asks for it by name. ApiVersions itself is negotiated by trial, as KIP-511
-says: a broker that does not know the version asked for answers UNSUPPORTED_VERSION in the oldest
-format.
+the client needs more than the oldest versions offer. A version that Kafka marks as unstable is used
+only for a request that explicitly asks for it. ApiVersions itself is negotiated by trial, as
+KIP-511 says: a broker that does not know the version asked for answers UNSUPPORTED_VERSION in the
+oldest format.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dohle.protocol.messages.api_versions import (
 from dohle.protocol.schema import Buffer, Request, VersionRange
 
 #: Produce: batches of format 2. Metadata: a way to ask for no topic. ListOffsets: one offset and
-#: its timestamp. OffsetCommit and OffsetFetch: offsets that brokers keep themselves.
+#: its timestamp. OffsetCommit and OffsetFetch: offsets stored by brokers.
 _USABLE = {
     ApiKey.PRODUCE: 3,
     ApiKey.METADATA: 1,
@@ -35,7 +35,7 @@ _ERROR_CODE_BYTES = 2
 
 
 class BrokerVersions:
-    """What one broker serves, and what is therefore sent to it."""
+    """The versions that one broker serves, and the ones to send to it."""
 
     def __init__(self, broker: str, served: Iterable[ApiVersion]) -> None:
         self._broker = broker
@@ -59,8 +59,8 @@ class BrokerVersions:
                 raise UnsupportedVersion(
                     f"{self._broker} does not serve {name}"
                     if served is None
-                    else f"{self._broker} serves {name} in versions {served}, and this client "
-                    f"speaks {_spoken(request, version_max)}"
+                    else f"{self._broker} serves {name} in versions {served}, but this client "
+                    f"supports {_spoken(request, version_max)}"
                 )
             self._chosen[request, version_max] = chosen
         return chosen
@@ -84,10 +84,10 @@ def _spoken(request: type[Request], version_max: int | None = None) -> VersionRa
 
 
 def api_versions_refused(body: Buffer) -> int | None:
-    """Return the version to ask again with if a broker did not know the one asked for.
+    """Return the version to retry with if a broker did not know the one requested.
 
     The error code is the first field in all versions. A broker from before KIP-511 does not say
-    what it knows, and some say it in a way of their own: then the oldest version is safe.
+    what it knows, and some say it in their own way: then the oldest version is safe.
     """
     code = int.from_bytes(memoryview(body)[:_ERROR_CODE_BYTES], "big", signed=True)
     if code != ErrorCode.UNSUPPORTED_VERSION:

@@ -1,6 +1,6 @@
-"""Where records gather into batches: a queue for each partition, and how far each queue has come.
+"""Where records gather into batches: a queue for each partition, and the progress of each queue.
 
-Only queues with work are looked at, so that the cost grows with the partitions in use and not with
+Only queues with work are examined, so that the cost grows with the partitions in use and not with
 those that exist.
 """
 
@@ -17,13 +17,13 @@ from dohle.records.batch import HEADER_SIZE
 from dohle.records.builder import RECORD_OVERHEAD_MAX, BatchBuilder, encode_headers
 from dohle.records.record import Header
 
-#: The lengths of key and value and the count of headers, at their largest.
+#: The largest size of the lengths of key and value and the count of headers.
 _LENGTHS_MAX = 3 * 5
 _NO_LIMIT = 2**31
 
 
 def record_bytes_max(key: bytes | None, value: bytes | None, headers: Iterable[Header]) -> int:
-    """Return what a record takes at most, alone in a batch."""
+    """Return the largest size of a record, alone in a batch."""
     size = HEADER_SIZE + RECORD_OVERHEAD_MAX + _LENGTHS_MAX
     if key is not None:
         size += len(key)
@@ -33,7 +33,7 @@ def record_bytes_max(key: bytes | None, value: bytes | None, headers: Iterable[H
 
 
 class Accumulator:
-    """The batches of all partitions that are not done yet."""
+    """The unfinished batches of all partitions."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -48,7 +48,7 @@ class Accumulator:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every batch has its outcome."""
+        """Whether every batch is finished."""
         return not self._active
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
@@ -60,16 +60,16 @@ class Accumulator:
         return list(self._active.values())
 
     def had_its_turn(self, queue: PartitionQueue) -> None:
-        """Put a queue behind the others."""
+        """Move a queue to the end."""
         self._active[queue.partition] = self._active.pop(queue.partition)
 
     def settle(self, queue: PartitionQueue) -> None:
-        """Look at a queue no more if it has nothing to do."""
+        """Drop a queue from the active ones if it has nothing to do."""
         if queue.is_idle and not queue.is_broken:
             self._active.pop(queue.partition, None)
 
     def restart_sequences(self) -> None:
-        """Begin all sequences anew, under another identity; nothing may be in flight."""
+        """Restart all sequences with another identity; nothing may be in flight."""
         for queue in self._queues.values():
             assert queue.is_idle
             queue.identity = None
@@ -77,19 +77,19 @@ class Accumulator:
         self._active.clear()
 
     def unfinished(self) -> Iterator[ProducerBatch]:
-        """Go through all batches without outcome."""
+        """Iterate over all unfinished batches."""
         for queue in self._active.values():
             yield from queue.waiting
             yield from queue.in_flight
 
     def has_room(self, partition: TopicPartition, record_bytes: int) -> bool:
-        """Tell whether the partition has an open batch that the record fits into."""
+        """Tell whether the partition has an open batch with room for the record."""
         queue = self._active.get(partition)
         batch = None if queue is None else queue.open_batch
         return batch is not None and self._fits(batch, record_bytes)
 
     def seal(self, partition: TopicPartition) -> bool:
-        """Close the partition's open batch, so that it need not linger; tell if there was one."""
+        """Close the partition's open batch, so that it does not linger; tell whether it had one."""
         queue = self._active.get(partition)
         batch = None if queue is None else queue.open_batch
         if batch is None:
@@ -107,7 +107,7 @@ class Accumulator:
         record_bytes: int,
         now_ms: float,
     ) -> tuple[asyncio.Future[RecordMetadata], bool]:
-        """Add a record; return its outcome to come, and whether the sender should look."""
+        """Add a record; return its future, and whether the sender should be woken."""
         queue = self._queue_for(partition)
         batch = queue.open_batch
         look = False
@@ -125,14 +125,14 @@ class Accumulator:
     def append_batch(
         self, partition: TopicPartition, builder: BatchBuilder, now_ms: float
     ) -> asyncio.Future[RecordMetadata]:
-        """Add a batch that has its records, behind those that there are."""
+        """Add a batch that is already filled, after the existing ones."""
         queue = self._queue_for(partition)
         if queue.open_batch is not None:
             queue.open_batch.is_sealed = True
         return self._begin(queue, builder, now_ms).seal_whole(builder.size)
 
     def new_builder(self) -> BatchBuilder:
-        """Begin an empty batch as the settings say."""
+        """Start an empty batch with these settings."""
         return BatchBuilder(
             codec=self._config.codec,
             level=self._config.compression_level,
@@ -152,7 +152,7 @@ class Accumulator:
         return batch
 
     def send_at_ms(self, queue: PartitionQueue, *, at_once: bool) -> float | None:
-        """Return when the queue's first batch may go out; None if something must happen first."""
+        """Return when the queue's first batch may be sent; None if something must happen first."""
         linger_ms = 0 if at_once else self._config.linger_ms
         return queue.send_at_ms(linger_ms, self._in_flight_max)
 

@@ -1,8 +1,8 @@
-"""A batch of records on its way to one partition, and what its senders wait for.
+"""A batch of records on its way to one partition, and the futures of its records.
 
-A batch is open until it is full or taken to be sent. Its bytes are made when it is first sent and
-sent again as they are, so that a broker can tell a repeat from news; only a new producer identity
-makes them anew. It has one outcome, told once to each of its records.
+A batch is open until it is full or taken to be sent. Its bytes are built when it is first sent and
+resent unchanged, so that a broker can recognise a duplicate; only a new producer identity makes it
+build them again. It has one outcome, which each of its records gets once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_OFFSET = -1
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written. The offset is -1 where no broker told it, as with acks 0."""
+    """Where a record was written. The offset is -1 if no broker returned it, as with acks 0."""
 
     topic: TopicName
     partition: int
@@ -30,7 +30,7 @@ class RecordMetadata(NamedTuple):
 
 
 class ProducerIdentity(NamedTuple):
-    """What a broker knows an idempotent producer by."""
+    """The identity of an idempotent producer: its id and epoch."""
 
     producer_id: ProducerId
     epoch: int
@@ -60,17 +60,17 @@ class ProducerBatch:
     ) -> None:
         self.partition = partition
         self.builder = builder
-        #: Its place among the partition's batches.
+        #: Its position among the partition's batches.
         self.ordinal = ordinal
         self.created_ms = created_ms
-        #: Set with the outcome; never an error, so that nobody need look at it.
+        #: Set with the outcome; never to an error, so that nobody has to retrieve it.
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        #: What it takes of the producer's buffer.
+        #: Its share of the producer's buffer.
         self.memory = 0
         self.attempts = 0
         self.retry_at_ms = 0.0
         self.is_sealed = False
-        #: Whether a broker may have written it although nobody said so.
+        #: Whether a broker may have written it without acknowledging it.
         self.fate_unknown = False
         self._futures: list[asyncio.Future[RecordMetadata]] = []
         self._timestamps: list[int] = []
@@ -94,13 +94,13 @@ class ProducerBatch:
         headers: Iterable[Header],
         memory: int,
     ) -> asyncio.Future[RecordMetadata]:
-        """Add a record and return what will tell its outcome."""
+        """Add a record and return the future of its outcome."""
         assert not self.is_sealed, "a sealed batch takes no more records"
         self.builder.append(timestamp, key, value, headers)
         return self._promise(timestamp, memory)
 
     def seal_whole(self, memory: int) -> asyncio.Future[RecordMetadata]:
-        """Close a batch that came with its records; return what will tell the first one's fate."""
+        """Close a batch that came filled; return the future of its first record."""
         self.is_sealed = True
         return self._promise(self.builder.max_timestamp, memory)
 
@@ -119,18 +119,18 @@ class ProducerBatch:
         return self._encoded
 
     def set_sequence(self, identity: ProducerIdentity, base_sequence: int) -> None:
-        """Give it its place in the sequence of an identity."""
+        """Set its position in the sequence of an identity."""
         self.builder.producer_id, self.builder.producer_epoch = identity
         self.builder.base_sequence = base_sequence
         self._encoded = None
 
     def clear_sequence(self) -> None:
-        """Take its sequence numbers away, since their identity is used no more."""
+        """Remove its sequence numbers, since their identity is no longer used."""
         self.builder.base_sequence = NO_SEQUENCE
         self._encoded = None
 
     def succeed(self, base_offset: int, log_append_time_ms: int = -1) -> None:
-        """Tell all records where they are."""
+        """Report to all records where they were written."""
         topic, partition = self.partition
         for delta, future in enumerate(self._futures):
             if not future.done():
@@ -142,12 +142,13 @@ class ProducerBatch:
         self._finish()
 
     def fail(self, error: KafkaError) -> None:
-        """Tell all records what went wrong."""
+        """Report an error to all records."""
         for future in self._futures:
             if not future.done():
                 future.set_exception(error)
                 if self.builder.is_transactional:
-                    # The end of the transaction tells: who does not look here misses nothing.
+                    # The end of the transaction reports it too: a future that is never awaited is
+                    # no loss.
                     future.exception()
         self._finish()
 

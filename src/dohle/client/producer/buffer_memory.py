@@ -1,4 +1,4 @@
-"""A budget of bytes with a line: who asks first gets room first, however little others ask for."""
+"""A budget of bytes with a fair queue: first come, first served, however little others ask for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class BufferMemory:
-    """The bytes that unsent and unanswered records may take."""
+    """The bytes of unsent and unacknowledged records."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -17,18 +17,18 @@ class BufferMemory:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether somebody waits for room."""
+        """Whether somebody is waiting for space."""
         return bool(self._line)
 
     def try_take(self, size: int) -> bool:
-        """Take room if there is some and nobody waits for it."""
+        """Take space if it is available and nobody is waiting."""
         if self._line or self.used + size > self.limit:
             return False
         self.used += size
         return True
 
     async def take(self, size: int) -> None:
-        """Take room, waiting for it in line; more than there is at all is a ValueError."""
+        """Take space, waiting for it in line; ValueError for more than the limit."""
         if size > self.limit:
             raise ValueError(f"{size} bytes never fit into {self.limit}")
         if self.try_take(size):
@@ -43,11 +43,11 @@ class BufferMemory:
                     self._line.remove((size, turn))
                 self._advance()
             else:
-                self.give(size)  # room came in the same moment
+                self.give(size)  # space became free at the same moment
             raise
 
     def give(self, size: int) -> None:
-        """Give room back."""
+        """Give space back."""
         self.used -= size
         assert self.used >= 0, "more was given back than was taken"
         self._advance()

@@ -1,16 +1,16 @@
-"""The batches of one partition: which may go next, and what an answer does to the rest.
+"""The batches of one partition: which may be sent next, and how a response affects the rest.
 
-No I/O and no clock: times come in as milliseconds of any monotonic clock.
+No I/O and no clock: times are passed in as milliseconds of any monotonic clock.
 
 Rules it keeps:
 
-- Batches go out in the order in which they were begun, and come back to their place for a retry.
-- An idempotent producer has several in flight, since the broker refuses what comes out of sequence.
-  Once one has failed, the rest come back too, and go out again one at a time. Without idempotence
-  only one is in flight, unless there is no answer to wait for (acks 0).
-- A sequence that may have a hole is given up: when nothing is in flight any more, the queue goes on
-  under a new identity from 0. A batch that may have been written under the old one is not sent
-  under the new one, since that could write it twice: it fails.
+- Batches are sent in the order in which they were started, and return to their place for a retry.
+- An idempotent producer has several in flight, since the broker refuses batches out of sequence.
+  Once one has failed, the rest come back too, and are sent again one at a time. Without idempotence
+  only one is in flight, unless there is no response to wait for (acks 0).
+- A sequence that may have a gap is abandoned: when nothing is in flight any more, the queue
+  continues with a new identity from 0. A batch that may have been written under the old identity is
+  not sent under the new one, since that could write it twice: it fails.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _FATE_UNKNOWN = frozenset(
 
 
 class PartitionQueue:
-    """What waits, what is in flight, and the sequence."""
+    """The waiting batches, those in flight, and the sequence."""
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.waiting: deque[ProducerBatch] = deque()
         self.in_flight: list[ProducerBatch] = []
-        #: Before this time nothing is sent, since no leader was known.
+        #: Nothing is sent before this time, since no leader was known.
         self.not_before_ms = 0.0
         self.leader_failures = 0
-        #: Under which the next batch goes out; None: under the producer's current one.
+        #: The identity for the next batch; None: the producer's current one.
         self.identity: ProducerIdentity | None = None
         self.next_sequence = 0
-        #: Whether the sequence may have a hole.
+        #: Whether the sequence may have a gap.
         self.is_broken = False
         self._next_ordinal = 0
 
@@ -58,17 +58,17 @@ class PartitionQueue:
 
     @property
     def open_batch(self) -> ProducerBatch | None:
-        """The batch that takes records now."""
+        """The batch that accepts records now."""
         last = self.waiting[-1] if self.waiting else None
         return None if last is None or last.is_sealed else last
 
     def take_ordinal(self) -> int:
-        """Return the place of the next batch."""
+        """Return the position of the next batch."""
         self._next_ordinal += 1
         return self._next_ordinal
 
     def send_at_ms(self, linger_ms: int, in_flight_max: int) -> float | None:
-        """Return when the first batch may go out; None while answers must come first."""
+        """Return when the first batch may be sent; None while responses must come first."""
         if not self.waiting:
             return None
         first = self.waiting[0]
@@ -81,7 +81,7 @@ class PartitionQueue:
         return max(ready_at_ms, first.retry_at_ms, self.not_before_ms)
 
     def take(self, identity: ProducerIdentity | None) -> ProducerBatch:
-        """Put the first batch in flight, with its place in the sequence if there is an identity."""
+        """Put the first batch in flight, with its sequence number if there is an identity."""
         batch = self.waiting.popleft()
         batch.is_sealed = True
         batch.attempts += 1
@@ -96,15 +96,15 @@ class PartitionQueue:
         return batch
 
     def succeeded(self, batch: ProducerBatch) -> None:
-        """Take note that a broker has written the batch."""
+        """Report that a broker has written the batch."""
         self.in_flight.remove(batch)
 
     def failed(
         self, batch: ProducerBatch, error: KafkaError, *, may_retry: bool, retry_at_ms: float
     ) -> bool:
-        """Take note of an error; return whether the batch waits for another try.
+        """Report an error; return whether the batch waits for a retry.
 
-        If it does not, its outcome is the error, which the caller tells.
+        If not, its outcome is the error, which the caller reports.
         """
         self.in_flight.remove(batch)
         code = error.code
@@ -124,9 +124,9 @@ class PartitionQueue:
         return retry
 
     def expired(self, now_ms: float, delivery_timeout_ms: int) -> list[ProducerBatch]:
-        """Give up the batches whose time is over and return them.
+        """Remove and return the batches whose delivery timeout has passed.
 
-        Those in flight keep their place until the answer comes, but its senders wait no longer.
+        Those in flight keep their place until the response comes, but their callers wait no longer.
         """
         oldest_ms = now_ms - delivery_timeout_ms
         gone = []
@@ -145,7 +145,7 @@ class PartitionQueue:
         return gone
 
     def restart(self) -> list[ProducerBatch]:
-        """Give up a broken sequence; return the batches that failed with it.
+        """Abandon a broken sequence; return the batches that failed with it.
 
         Only when nothing is in flight: then the fate of the rest is known, or known to be unknown.
         """
@@ -170,7 +170,7 @@ class PartitionQueue:
         return lost
 
     def _follows_a_failure(self, batch: ProducerBatch) -> bool:
-        """Tell whether a hole in the sequence before this batch is explained by another batch."""
+        """Tell whether another batch explains a gap in the sequence before this batch."""
         if self.is_broken:
             return True
         return any(

@@ -1,8 +1,8 @@
-"""Which partition a record goes to.
+"""Chooses the partition of a record.
 
 A key always goes to the same partition, the one that Java clients choose: murmur2 of its bytes.
-Records without a key stay with one partition until its batch is full or gone, then move to another
-one by chance (KIP-480): fewer and larger batches than with a turn for each record.
+Records without a key go to one partition until its batch is full or sent, then to another random
+one (KIP-480): that makes fewer and larger batches than taking turns.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """Return the partition of a key in a topic with so many partitions."""
+    """Return the partition of a key in a topic with this many partitions."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class StickyPartitioner:
-    """The partitions that records without a key go to for now, by topic."""
+    """The current partitions for records without a key, by topic."""
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
@@ -54,7 +54,7 @@ class StickyPartitioner:
         return partition
 
     def move(self, topic: TopicName, available: Sequence[int]) -> int:
-        """Choose another partition than the current one, where there is another."""
+        """Choose another partition than the current one, if there is another."""
         others = [each for each in available if each != self._current.get(topic)]
         partition = self._current[topic] = self._rng.choice(others or available)
         return partition

@@ -1,10 +1,10 @@
-"""The producer: takes records, and gives for each of them a future with its offset.
+"""The producer: accepts records, and returns a future with the offset for each of them.
 
-``send`` waits only for what it needs to accept a record: the topic's metadata and room in the
-buffer. From then on the record is on its way, and its future tells what became of it.
+``send`` waits only for what it needs to accept a record: the topic's metadata and space in the
+buffer. From then on the record is on its way, and its future has the outcome.
 
-With a ``transactional_id`` records are sent in transactions: readers with read_committed see all
-records of one that was committed, and none of one that was aborted.
+With a ``transactional_id`` records are sent in transactions: consumers with read_committed see all
+records of a committed one, and none of an aborted one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dohle.records.record import Header
 
 
 class Producer:
-    """Sends records to topics; made and used within a running loop.
+    """Sends records to topics; created and used within a running loop.
 
     Leaving it as a context manager flushes, unless it is left by a cancellation or an interrupt.
     """

@@ -1,8 +1,8 @@
-"""Gets batches to their leaders: one task that looks for what may go, and one for each request.
+"""Sends batches to their leaders: one task that looks for batches to send, and one per request.
 
-The loop looks again when a batch fills up, when an answer comes, when metadata is new and when the
-next linger, retry or delivery time is reached; it never polls. What an answer means for the other
-batches of its partition is decided in :mod:`dohle.client.producer.partition_queue`.
+The loop looks again when a batch is full, when a response arrives, when metadata has changed and
+when the next linger, retry or delivery time is reached; it never polls. How a response affects the
+other batches of its partition is decided in :mod:`dohle.client.producer.partition_queue`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EPOCH_MAX = 32_766
 
 
 class Sender:
-    """The part of a producer that runs by itself."""
+    """The background part of a producer."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Sender:
         self._spawn(self._run())
 
     def now_ms(self) -> float:
-        """Return the time that lingers and timeouts are measured with."""
+        """Return the time by which lingers and timeouts are measured."""
         return self._loop.time() * 1000
 
     def wake(self) -> None:
@@ -75,7 +75,7 @@ class Sender:
         self._wake.set()
 
     async def flush(self) -> None:
-        """Send all there is without lingering, and wait for the outcomes."""
+        """Send everything without lingering, and wait for the outcomes."""
         self._flushes += 1
         self.wake()
         try:
@@ -86,7 +86,7 @@ class Sender:
             self._flushes -= 1
 
     async def stop(self) -> None:
-        """Stop at once; what has no outcome yet fails."""
+        """Stop at once; unfinished batches fail."""
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
@@ -96,10 +96,10 @@ class Sender:
             batch.fail(error)
 
     async def drop_waiting(self, error: KafkaError) -> None:
-        """Fail what has not been sent, and wait for what has, which is not tried again."""
+        """Fail unsent batches, and wait for those in flight, without retries."""
         waiting = [each for queue in self._accumulator.active_queues() for each in queue.waiting]
         if self._transactions is not None and any(batch.has_sequence for batch in waiting):
-            # Without them the sequence has a hole.
+            # Without them the sequence has a gap.
             self._transactions.state.batch_failed(error)
         self._fail_all_waiting(error)
         while self._is_adding_partitions or any(self._requests_in_flight.values()):
@@ -107,7 +107,7 @@ class Sender:
             await self._answered.wait()
 
     def restart_sequences(self) -> None:
-        """Begin all sequences anew under another identity."""
+        """Restart all sequences with another identity."""
         self._accumulator.restart_sequences()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -129,7 +129,7 @@ class Sender:
                     timer.cancel()
 
     def _send_what_may_go(self, now_ms: float) -> float | None:
-        """Send all batches that are due; return when to look again if nothing happens before."""
+        """Send all batches that are due; return when to look again at the latest."""
         look_at_ms = [
             batch.created_ms + self._config.delivery_timeout_ms
             for queue in self._accumulator.active_queues()
@@ -163,18 +163,18 @@ class Sender:
                 size = queue.waiting[0].builder.size
                 in_flight += 1
             if in_flight >= self._config.max_in_flight_requests:
-                continue  # its next answer wakes the loop
+                continue  # its next response wakes the loop
             sizes[node_id] = size
             requests.setdefault(node_id, []).append(queue.take(self._current_identity()))
             self._accumulator.had_its_turn(queue)
         for node_id, batches in requests.items():
             self._send(node_id, batches)
         if requests:
-            self.wake()  # partitions may have another batch to go
+            self.wake()  # partitions may have another batch to send
         return min(look_at_ms)
 
     def _oldest_after_expiry(self, queue: PartitionQueue, now_ms: float) -> ProducerBatch | None:
-        """Expire what is too old and restart what is broken; return the oldest batch left."""
+        """Expire old batches and restart broken sequences; return the oldest batch left."""
         expired = queue.expired(now_ms, self._config.delivery_timeout_ms)
         for batch in expired:
             self._memory.give(batch.memory)
@@ -204,10 +204,10 @@ class Sender:
         self._spawn(self._produce(node_id, batches))
 
     async def _produce(self, node_id: BrokerId, batches: list[ProducerBatch]) -> None:
-        """Send one request and settle its batches."""
+        """Send one request and finish its batches."""
         try:
             answer = None
-            # Requests leave in the order in which they were made, also while a connection opens.
+            # Requests leave in the order in which they were made, even while a connection opens.
             async with self._turns.setdefault(node_id, asyncio.Lock()):
                 connection = await self._cluster.connection(node_id)
                 request = self._request(batches)
@@ -226,7 +226,7 @@ class Sender:
             for batch in batches:
                 self._fail(batch, error)
         except Exception as error:
-            # Whatever it was, its senders must learn of it, or they would wait for ever.
+            # Whatever it was, the callers must learn of it, or they would wait for ever.
             for batch in batches:
                 self._fail(batch, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
             raise
@@ -273,7 +273,8 @@ class Sender:
             )
             if result is None:
                 error = KafkaError(
-                    ErrorCode.UNKNOWN_SERVER_ERROR, f"no word about {batch.partition} in the answer"
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    (f"the response does not contain {batch.partition}"),
                 )
                 self._fail(batch, error)
                 continue
@@ -316,13 +317,13 @@ class Sender:
                 self._fail_transaction(error)
 
     def _fail_transaction(self, error: KafkaError) -> None:
-        """Give the open transaction up: nothing else of it is worth sending."""
+        """Fail the open transaction: nothing else of it is worth sending."""
         assert self._transactions is not None
         self._transactions.state.batch_failed(error)
         self._fail_all_waiting(error)
 
     def _is_in_transaction(self, queue: PartitionQueue) -> bool:
-        """Tell whether batches may go out; a partition that must be added before is added."""
+        """Tell whether batches may be sent; a partition that must be added first is added."""
         transactions = self._transactions
         if transactions is None:
             return True
@@ -346,7 +347,7 @@ class Sender:
         return self._identity if self._transactions is None else self._transactions.state.identity
 
     def _version_max(self) -> int | None:
-        """Return the newest Produce that fits the protocol of transactions that is in use."""
+        """Return the newest version of Produce that fits the transaction protocol in use."""
         if self._transactions is None or self._transactions.state.is_v2:
             return None
         return PRODUCE_V1_MAX
@@ -366,7 +367,7 @@ class Sender:
                     await self._cluster.refresh(topics)
                     failures = 0
                 except KafkaError:
-                    # Delivery timeouts tell those who wait; until then it is tried again.
+                    # Delivery timeouts inform the callers; until then it is retried.
                     self._stale_topics |= topics
                     failures += 1
                     await asyncio.sleep(self._cluster.backoff.delay_s(failures))
@@ -375,7 +376,7 @@ class Sender:
             self._is_refreshing = False
 
     def _has_identity(self, now_ms: float) -> bool:
-        """Tell whether there is a producer id, and ask for one if there is none."""
+        """Tell whether there is a producer id, and request one if there is none."""
         if self._transactions is not None:
             return self._transactions.state.identity is not None
         may_ask = not self._is_asking_identity and now_ms >= self._identity_at_ms

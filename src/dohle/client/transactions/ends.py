@@ -1,13 +1,13 @@
-"""Ending a transaction by what identifies it, whoever has begun it.
+"""Ends a transaction by its identity, whoever has started it.
 
-A transactional id, a producer id and an epoch name one transaction, if the producer asked for an
-identity before it began (KIP-939). So whoever was told them can end it from another process, and
-can ask again where an answer was lost:
+A transactional id, a producer id and an epoch identify one transaction, if the producer requested
+an identity before it started (KIP-939). So whoever knows them can end it from another process, and
+can retry if a response was lost:
 
 - Success: it has this outcome, by this request or an earlier one.
-- INVALID_TXN_STATE: it ended the other way, or was never begun.
-- PRODUCER_FENCED, INVALID_PRODUCER_EPOCH: somebody else has asked for an identity since, and so
-  ended it, or its time was up; where it had ended before, that is not to be seen any more.
+- INVALID_TXN_STATE: it ended the other way, or was never started.
+- PRODUCER_FENCED, INVALID_PRODUCER_EPOCH: somebody else has requested an identity since, and so
+  ended it, or it timed out; if it had ended before, that can no longer be seen.
 - INVALID_PRODUCER_ID_MAPPING: the coordinator has forgotten the id, which it does only when no
   transaction is open.
 """
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 _TRANSACTION_VERSION = "transaction.version"
 _V2 = 2
-#: Beyond this version an end brings a new epoch.
+#: Beyond this version an end returns a new epoch.
 _END_TXN_V1_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """A transaction whose records are all written, and that waits for its end."""
+    """A transaction whose records are all written, and that is yet to be ended."""
 
     transactional_id: TransactionalId
     identity: ProducerIdentity
-    #: Whether it was written by the newer protocol (KIP-890): it is to end by the same.
+    #: Whether it was written by the newer protocol (KIP-890): it must be ended by the same.
     is_v2: bool
 
 
 async def uses_transactions_v2(cluster: Cluster) -> bool:
-    """Ask whether the cluster uses the newer protocol of transactions."""
+    """Find out whether the cluster uses the newer transaction protocol."""
 
     async def ask() -> bool:
         answer = await (await cluster.any_connection()).ask_versions()

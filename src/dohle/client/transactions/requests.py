@@ -1,8 +1,7 @@
-"""What a producer asks coordinators for its transactions.
+"""A producer's requests to coordinators for its transactions.
 
-All go over a channel of their own, unless the caller knows better: a fetch that waits must not hold
-a transaction up. Versions are limited where a newer one would mean the newer protocol of
-transactions.
+All use a channel of their own, unless the caller passes one: a fetch that waits must not delay a
+transaction. Versions are limited where a newer one would mean the newer transaction protocol.
 """
 
 from __future__ import annotations
@@ -46,22 +45,22 @@ from dohle.protocol.messages.txn_offset_commit import (
 
 _Result = TypeVar("_Result")
 
-#: Beyond these the brokers add partitions by themselves, or requests are for brokers only.
+#: In later versions the brokers add partitions themselves, or requests are for brokers only.
 PRODUCE_V1_MAX = 11
 _TXN_OFFSET_COMMIT_V1_MAX = 4
 _ADD_PARTITIONS_MAX = 3
 #: The version of InitProducerId that can ask for transactions without a timeout (KIP-939). Kafka
-#: does not promise to keep it, so it is used only for that.
+#: marks it as unstable, so it is used only for that.
 _TWO_PHASE_COMMIT = 6
 
 
 def offers_two_phase_commit(connection: Connection) -> bool:
-    """Tell whether a broker can be asked for transactions without a timeout; it may refuse."""
+    """Tell whether a broker supports requests for transactions without a timeout; it may refuse."""
     return connection.version_of(InitProducerIdRequest, _TWO_PHASE_COMMIT) >= _TWO_PHASE_COMMIT
 
 
 class TransactionRequests:
-    """Asks the coordinators of one producer's transactions, and tells its state of errors."""
+    """Sends the requests of one producer's transactions, and reports errors to its state."""
 
     def __init__(
         self,
@@ -77,21 +76,21 @@ class TransactionRequests:
         self._channel = channel or cluster.new_channel("transactions")
 
     async def close(self) -> None:
-        """Close the channel, unless others use it too."""
+        """Close the channel, unless it is shared."""
         if self._is_own_channel:
             await self._cluster.close_channel(self._channel)
 
     async def is_v2(self) -> bool:
-        """Ask whether the cluster uses the newer protocol."""
+        """Find out whether the cluster uses the newer protocol."""
         return await uses_transactions_v2(self._cluster)
 
     async def init_producer_id(self, known: ProducerIdentity | None) -> ProducerIdentity:
-        """Get an identity and fence whoever had the id; a ``known`` one only gets a new epoch."""
+        """Get an identity and fence earlier producers; a ``known`` one only gets a new epoch."""
         identity, _ = await self._init_producer_id(known)
         return identity
 
     async def take_over(self) -> tuple[ProducerIdentity, ProducerIdentity | None]:
-        """Get an identity but keep what is open; the second is that of who has written it."""
+        """Get an identity but keep the open transaction; also return the identity that wrote it."""
         return await self._init_producer_id(None, keep_prepared=True)
 
     async def _init_producer_id(
@@ -115,7 +114,8 @@ class TransactionRequests:
             if is_newest and not offers_two_phase_commit(connection):
                 raise KafkaError(
                     ErrorCode.UNSUPPORTED_VERSION,
-                    f"{connection.address} offers no transactions that wait for ever (KIP-939)",
+                    f"{connection.address} does not support transactions without a timeout "
+                    "(KIP-939)",
                 )
             answer = await connection.request(
                 request,
@@ -154,7 +154,7 @@ class TransactionRequests:
                 for topic in answer.results_by_topic_v3_and_below
                 for each in topic.results_by_partition
             }
-            # Those that were not even attempted are so because of others.
+            # Partitions that were not even attempted failed because of others.
             for code in sorted(codes - {ErrorCode.NONE}, key=_not_attempted):
                 self._check(code, "adding partitions")
 
@@ -181,7 +181,7 @@ class TransactionRequests:
     async def commit_offsets(
         self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Tell the group's coordinator offsets that count when the transaction is committed."""
+        """Send offsets to the group's coordinator; the transaction's commit makes them valid."""
         producer_id, epoch = self._identity()
         request = TxnOffsetCommitRequest(
             transactional_id=self.state.transactional_id,
@@ -234,7 +234,7 @@ class TransactionRequests:
             raise self.state.request_failed(error) from error
 
     def prepared(self) -> PreparedTransaction:
-        """Return what the transaction is ended by."""
+        """Return what is needed to end the transaction."""
         return PreparedTransaction(
             self.state.transactional_id, self._identity(), is_v2=self.state.is_v2
         )

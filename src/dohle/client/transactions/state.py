@@ -1,13 +1,13 @@
-"""The transactions of one producer: what may be done when, and what an error means.
+"""The transactions of one producer: what is allowed when, and what an error means.
 
 No I/O. In the older protocol (``transaction.version`` below 2) a partition is added to the
 transaction before anything is sent to it, and the producer keeps its epoch. In the newer one
-(KIP-890) the brokers add partitions by themselves, and with the end of a transaction the producer
-gets a new epoch, so that nothing that was delayed can get into a later transaction.
+(KIP-890) the brokers add partitions themselves, and with the end of a transaction the producer gets
+a new epoch, so that delayed requests cannot get into a later transaction.
 
-- An error in a transaction leaves it good for nothing but to be aborted.
-- A producer that was fenced, or may not use its id, is of no more use: the error is final.
-- How a transaction was asked to end stays so: an end without an answer can only be asked for again.
+- After an error in a transaction it can only be aborted.
+- A producer that was fenced, or may not use its id, cannot continue: the error is final.
+- The requested outcome of a transaction is final: an end without a response can only be retried.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _FATAL = frozenset(
 
 
 class TransactionState(Enum):
-    """Where the producer is."""
+    """The state of the producer."""
 
     UNINITIALIZED = auto()
     READY = auto()
     IN_TRANSACTION = auto()
     COMMITTING = auto()
     ABORTING = auto()
-    #: All records are written: nothing is left but to end the transaction, here or elsewhere.
+    #: All records are written: the transaction can only be ended, here or elsewhere.
     PREPARED = auto()
     ABORTABLE_ERROR = auto()
     FATAL_ERROR = auto()
@@ -52,9 +52,9 @@ class ProducerTransactions:
         self.transactional_id = transactional_id
         self.state = TransactionState.UNINITIALIZED
         self.identity: ProducerIdentity | None = None
-        #: Whether the brokers add partitions by themselves.
+        #: Whether the brokers add partitions themselves.
         self.is_v2 = False
-        #: What the coordinator is still to be told of, and what it has been.
+        #: What the coordinator is yet to be told of, and what it has been.
         self.to_add: set[TopicPartition] = set()
         self.added: set[TopicPartition] = set()
         self.error: KafkaError | None = None
@@ -69,24 +69,24 @@ class ProducerTransactions:
 
     @property
     def needs_new_epoch(self) -> bool:
-        """Whether sequences may have holes that only another epoch gets over."""
+        """Whether sequences may have gaps, which only another epoch resolves."""
         return self._had_error and not self.is_v2
 
     @property
     def is_open(self) -> bool:
-        """Whether records may go out: until its end is asked for."""
+        """Whether records may be sent: until its end is requested."""
         if self.state is TransactionState.COMMITTING:
             return not self._is_end_sent
         return self.state is TransactionState.IN_TRANSACTION
 
     def check_init(self) -> None:
-        """Raise unless the producer is still to be initialised."""
+        """Raise unless the producer is yet to be initialised."""
         self._expect("initialise it again", TransactionState.UNINITIALIZED)
 
     def initialized(
         self, identity: ProducerIdentity, *, is_v2: bool, has_kept: bool = False
     ) -> None:
-        """Take the identity that the coordinator gave, and perhaps a transaction to end."""
+        """Store the identity from the coordinator, and a transaction to end if there is one."""
         self.identity = identity
         self.is_v2 = is_v2
         self._reset()
@@ -104,7 +104,7 @@ class ProducerTransactions:
         self.state = TransactionState.IN_TRANSACTION
 
     def add(self, partition: TopicPartition) -> None:
-        """Take a record for a partition."""
+        """Register a record for a partition."""
         if partition in self.added or partition in self.to_add:
             return
         if self.is_v2:
@@ -118,26 +118,26 @@ class ProducerTransactions:
         self._expect("send a record", TransactionState.IN_TRANSACTION)
 
     def add_offsets(self) -> None:
-        """Take offsets for the transaction."""
+        """Register offsets for the transaction."""
         self._expect("send offsets", TransactionState.IN_TRANSACTION)
         self._is_started = self._is_started or self.is_v2
 
     def offsets_added(self) -> None:
-        """Take note that the coordinator knows of the offsets."""
+        """Report that the coordinator knows of the offsets."""
         self._is_started = True
 
     def may_send(self, partition: TopicPartition) -> bool:
-        """Tell whether batches of a partition may go out."""
+        """Tell whether batches of a partition may be sent."""
         return self.is_open and partition in self.added
 
     def partitions_added(self, partitions: frozenset[TopicPartition]) -> None:
-        """Take note that the coordinator knows of partitions."""
+        """Report that the coordinator knows of partitions."""
         self.to_add -= partitions
         self.added |= partitions
         self._is_started = True
 
     def commit(self) -> None:
-        """Begin to commit, or raise why it cannot be done."""
+        """Start to commit, or raise why that is not possible."""
         self._expect(
             "commit",
             TransactionState.IN_TRANSACTION,
@@ -147,12 +147,12 @@ class ProducerTransactions:
         self.state = TransactionState.COMMITTING
 
     def prepared(self) -> None:
-        """Take note that all is written, and that whoever is told may end the transaction."""
+        """Report that everything is written, and that others may end the transaction."""
         self._expect("prepare", TransactionState.COMMITTING)
         self.state = TransactionState.PREPARED if self.has_to_end else TransactionState.READY
 
     def abort(self) -> None:
-        """Begin to abort, or raise why it cannot be done."""
+        """Start to abort, or raise why that is not possible."""
         self._check_not_fatal()
         if self.state is not TransactionState.ABORTABLE_ERROR:
             self._expect(
@@ -164,17 +164,17 @@ class ProducerTransactions:
         self.state = TransactionState.ABORTING
 
     def ending(self) -> None:
-        """Take note that the end is asked for now: it may come about, whatever is answered."""
+        """Report that the end is being requested: it may happen, whatever the response."""
         self._is_end_sent = True
 
     def ended(self, identity: ProducerIdentity | None) -> None:
-        """Take note of the end; in the newer protocol it brings a new identity."""
+        """Report the end; in the newer protocol it brings a new identity."""
         if identity is not None:
             self.identity = identity
         self._reset()
 
     def batch_failed(self, error: KafkaError) -> None:
-        """Take an error that a batch, or all of them, ended with."""
+        """Report the error that a batch, or all of them, ended with."""
         if error.code in _FATAL - {ErrorCode.INVALID_TXN_STATE}:
             self._fail(error)
         elif self.state is not TransactionState.FATAL_ERROR:
@@ -184,7 +184,7 @@ class ProducerTransactions:
                 self.error = error
 
     def request_failed(self, error: KafkaError) -> KafkaError:
-        """Take an error of the coordinator, and return it as it is to be told."""
+        """Report a coordinator's error, and return it as the caller is to see it."""
         if error.code in _FENCED:
             error = KafkaError(
                 ErrorCode.PRODUCER_FENCED,
@@ -241,5 +241,5 @@ _HINTS = {
     TransactionState.IN_TRANSACTION: "; commit or abort it first",
     TransactionState.COMMITTING: "; call commit_transaction again",
     TransactionState.ABORTING: "; call abort_transaction again",
-    TransactionState.PREPARED: "; its transaction is to be ended first",
+    TransactionState.PREPARED: "; end its transaction first",
 }
