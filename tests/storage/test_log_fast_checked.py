@@ -174,9 +174,9 @@ def test_flush_ms_counts_from_the_first_plain_batch() -> None:
     node = Node(LogConfig(retention_ms=-1, flush_ms=100))
     append_general(node.log, data(1))
     node.log.flush()
-    assert node.log.flush_due_ms is None
+    assert node.log.flushing.due_ms is None
     assert append_fast_checked(node.log, data(1)) is not None
-    assert node.log.flush_due_ms == NOW_MS + 100
+    assert node.log.flushing.due_ms == NOW_MS + 100
 
 
 def test_an_offline_directory_takes_no_plain_batch() -> None:

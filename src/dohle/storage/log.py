@@ -10,8 +10,9 @@ Offsets, from old to new: log start ≤ last stable offset ≤ high watermark �
 - An ``OSError`` takes the log's directory offline; from then on every call answers
   KAFKA_STORAGE_ERROR, and what is on the disk is left for recovery.
 
-The files, and how they reach the disk, are in ``log_files``; how they are found and repaired at
-start in ``loader``; what goes by age, size and log start in ``retention``.
+The files are in ``log_files``, what of them is on the disk in ``flush_state``. How a log is opened
+and repaired at start is in ``loader``; what goes by age, size and log start in ``retention``; what
+is taken back in ``log_truncation``.
 """
 
 from __future__ import annotations
@@ -20,27 +21,36 @@ import logging
 from collections.abc import Sequence
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import TopicPartition
+from dohle.core.ids import TopicPartition, Uuid
 from dohle.records.batch import (
     Batch,
     RecordBatch,
-    batches,
     set_base_offset_and_epoch,
-    stamp_log_append_time,
 )
 from dohle.records.checking.fast_check import FastCheckedBatch
-from dohle.storage.append_checks import check_batches
-from dohle.storage.config import LogConfig
+from dohle.storage import log_truncation
+from dohle.storage.append_batches import (
+    assign_offsets,
+    check_batches,
+    follower_batches,
+    note_epoch,
+)
+from dohle.storage.config import NEVER, LogConfig
 from dohle.storage.files import Buffer
+from dohle.storage.flush import FlushJob
+from dohle.storage.flush_state import FlushState
 from dohle.storage.leader_epochs import LeaderEpochs
 from dohle.storage.log_context import LogContext
 from dohle.storage.log_files import LogFiles
-from dohle.storage.log_read import aborted_transactions, read_segments
+from dohle.storage.log_read import (
+    aborted_transactions,
+    find_by_timestamp,
+    find_max_timestamp,
+    read_segments,
+)
 from dohle.storage.log_values import AppendInfo, FetchData, Isolation
 from dohle.storage.producers.append import NO_VERIFICATION, TV_UNKNOWN, VerificationGuard
-from dohle.storage.producers.replay import rebuild_producer_state
 from dohle.storage.producers.state import AppendOrigin, ProducerState
-from dohle.storage.segment.file_names import DELETED_SUFFIX
 from dohle.storage.segment.index import MAX_RELATIVE_OFFSET
 from dohle.storage.segment.reader import TimestampedOffset
 from dohle.storage.segment.segment import LogSegment
@@ -51,7 +61,7 @@ from dohle.storage.segment.transaction_index import AbortedTransaction
 logger = logging.getLogger("dohle.storage")
 
 
-class Log(LogFiles):
+class Log:
     """A partition's log. Made by ``loader.load_log``."""
 
     def __init__(
@@ -68,19 +78,45 @@ class Log(LogFiles):
         log_end_offset: int,
         recovery_point: int,
     ) -> None:
-        super().__init__(
+        self.fs = context.fs
+        self.disk = context.disk
+        self._clock = context.clock
+        self.partition = partition
+        #: From ``partition.metadata``; None for a folder of a broker that had no topic ids, or one
+        #: whose making was interrupted by a crash.
+        self.topic_id: Uuid | None = None
+        self.config = config
+        self.segments = segments
+        self.producer_state = producer_state
+        self.leader_epochs = leader_epochs
+        self.files = LogFiles(
             context,
             directory,
             partition,
-            config,
             segments=segments,
             producer_state=producer_state,
             leader_epochs=leader_epochs,
-            log_end_offset=log_end_offset,
-            recovery_point=recovery_point,
         )
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.flushing = FlushState(recovery_point)
+        self._start_flush_timer()
+
+    def update_config(self, config: LogConfig) -> None:
+        """Go on with other settings of the topic."""
+        self.config, self.flushing.timer_ms = config, None
+        self._start_flush_timer()
+
+    @property
+    def directory(self) -> str:
+        """The partition's folder."""
+        return self.files.directory
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset below which everything is on the disk."""
+        return self.flushing.recovery_point
 
     # What readers may see
 
@@ -204,16 +240,7 @@ class Log(LogFiles):
         defer_write: bool,
     ) -> AppendInfo:
         append_time = self._clock.now_ms() if self.config.message_timestamp_type_log_append else -1
-        offset, position = self.log_end_offset, 0
-        for batch in found:
-            set_base_offset_and_epoch(view, position, offset, leader_epoch)
-            batch.base_offset = offset
-            batch.partition_leader_epoch = leader_epoch
-            if append_time >= 0:
-                stamp_log_append_time(view, position, append_time)
-                batch.max_timestamp = append_time
-            offset = batch.last_offset + 1
-            position += batch.size
+        assign_offsets(found, view, self.log_end_offset, leader_epoch, append_time)
         return self._append(
             found, view, origin, append_time, guard, transaction_version, defer_write
         )
@@ -225,21 +252,7 @@ class Log(LogFiles):
         they came from a later leader.
         """
         view = memoryview(records)
-        found: list[Batch] = []
-        size, previous_offset = 0, self.log_end_offset - 1
-        for batch in batches(view):
-            if batch.partition_leader_epoch > leader_epoch:
-                break
-            batch.ensure_valid()
-            first = batch.base_offset if batch.magic >= 2 else batch.last_offset
-            if first <= previous_offset:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"{self.partition}: offset {first} does not follow {previous_offset}",
-                )
-            previous_offset = batch.last_offset
-            size += batch.size
-            found.append(batch)
+        found, size = follower_batches(view, leader_epoch, self.log_end_offset, self.partition)
         if not found:
             return None
         return self._append(
@@ -280,7 +293,7 @@ class Log(LogFiles):
         try:
             for batch in found:
                 if batch.partition_leader_epoch != self.leader_epochs.latest_epoch:
-                    self._note_epoch(batch)
+                    note_epoch(self.leader_epochs, batch)
             segment = self.segments.active
             if segment.should_roll(self.config, size, max_timestamp, last_offset):
                 # A follower of a compacted log may have to leave a gap. The segment begins where
@@ -305,16 +318,6 @@ class Log(LogFiles):
             self.segments.active.log_file.write_appends()
         except OSError as error:
             raise self.disk.failed(f"appending to {self.partition}", error) from error
-
-    def _note_epoch(self, batch: Batch) -> None:
-        epoch = batch.partition_leader_epoch
-        if batch.magic >= 2:
-            latest = self.leader_epochs.latest_epoch
-            if epoch >= 0 and (latest is None or epoch > latest):
-                self.leader_epochs.assign(epoch, batch.base_offset)
-        elif self.leader_epochs.entries:
-            # Old formats carry no epoch, so none of ours can be trusted behind this point.
-            self.leader_epochs.clear()
 
     # Reading
 
@@ -380,24 +383,14 @@ class Log(LogFiles):
         return aborted_transactions(self.segments, start_offset, upper)
 
     def find_by_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """Return the first record that is not older than ``timestamp``.
-
-        A segment whose only such record lies below the log start does not end the search (in Kafka
-        4.2 it does, and the answer is none).
-        """
+        """Return the first record that is not older than ``timestamp``."""
         with self.disk.guarding(f"reading {self.partition}"):
-            for segment in self.segments:
-                if segment.indexes.max_timestamp.timestamp >= timestamp:
-                    found = segment.reader.find_by_timestamp(timestamp, self.log_start_offset)
-                    if found is not None:
-                        return found
-        return None
+            return find_by_timestamp(self.segments, timestamp, self.log_start_offset)
 
     def find_max_timestamp(self) -> TimestampedOffset | None:
         """Return the record with the largest timestamp, the first of equals."""
         with self.disk.guarding(f"reading {self.partition}"):
-            segment = max(self.segments, key=lambda s: s.indexes.max_timestamp.timestamp)
-            return segment.reader.find_max_timestamp()
+            return find_max_timestamp(self.segments)
 
     # Taking away
 
@@ -429,74 +422,107 @@ class Log(LogFiles):
         return self.log_start_offset
 
     def remove_segments(self, gone: Sequence[LogSegment], reason: str) -> None:
-        """Take segments out, in this order; the files get ``.deleted`` now and go after a delay.
-
-        Slices that were read before stay good: an open file outlives its name.
-        """
+        """Take segments out, in this order; the files go after ``file.delete.delay.ms``."""
         with self.disk.guarding(f"deleting segments of {self.partition}"):
-            self.segments.remove(gone)
-            paths: list[str] = []
-            for segment in gone:
-                logger.info(
-                    "%s: deleting segment %d: %s", self.partition, segment.base_offset, reason
-                )
-                segment.discard()
-                for path in segment.paths():
-                    self.fs.rename(path, path + DELETED_SUFFIX)
-                    paths.append(path + DELETED_SUFFIX)
-                snapshot = self.producer_state.snapshots.mark_for_deletion(segment.base_offset)
-                if snapshot is not None:
-                    paths.append(snapshot)
-            self._context.deletions.add(paths, self.config.file_delete_delay_ms)
+            self.files.remove_segments(gone, reason, self.config.file_delete_delay_ms)
 
     def truncate_to(self, offset: int) -> bool:
-        """Take back everything from ``offset`` on, as a follower does that went astray."""
-        if offset < 0:
-            raise ValueError(f"cannot truncate {self.partition} to {offset}")
-        with self.disk.guarding(f"truncating {self.partition}"):
-            if offset >= self.log_end_offset:
-                # An epoch may have been noted without a record of it having come.
-                self.leader_epochs.truncate_from_end(self.log_end_offset)
-                return False
-            if offset < self.segments.first.base_offset:
-                self.truncate_fully_and_start_at(offset)
-                return True
-            logger.info("%s: truncating to offset %d", self.partition, offset)
-            # The newest first, and for good before the file is cut: a crash in between leaves a log
-            # that ends too late, but has no hole.
-            above = [s for s in reversed(list(self.segments)) if s.base_offset > offset]
-            if above:
-                self.remove_segments(above, f"truncation to {offset}")
-                self.fs.sync_dir(self.directory)
-            self.segments.active.truncate_to(offset)
-            self.leader_epochs.truncate_from_end(offset)
-            self._restart_at(offset, min(offset, self.log_start_offset))
-        return True
+        """Take back everything from ``offset`` on; tell whether there was anything."""
+        return log_truncation.truncate_to(self, offset, self._clock.now_ms())
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Take everything back and go on at ``offset``, as a follower does that fell too far."""
-        with self.disk.guarding(f"truncating {self.partition}"):
-            logger.info("%s: truncating fully, starting at offset %d", self.partition, offset)
-            self.remove_segments(list(self.segments)[::-1], f"new start at {offset}")
-            self.segments.add(self.new_segment(offset))
-            self.leader_epochs.clear()
-            self.producer_state.truncate_fully_and_start_at(offset)
-            self._restart_at(offset, offset if log_start_offset is None else log_start_offset)
-            self.update_high_watermark(offset)
+        start = offset if log_start_offset is None else log_start_offset
+        log_truncation.truncate_fully_and_start_at(self, offset, start, self._clock.now_ms())
 
-    def _restart_at(self, end_offset: int, log_start_offset: int) -> None:
-        self.generation += 1
-        self.log_end_offset = end_offset
-        self.log_start_offset = log_start_offset
-        rebuild_producer_state(
-            self.producer_state, self.segments, log_start_offset, end_offset, self._clock.now_ms()
-        )
-        if self.high_watermark > end_offset:
-            self.update_high_watermark(end_offset)
-        # New records will take the old ones' offsets. Before that the removed names must be gone
-        # for good, and the disk must not have down as flushed what is flushed no more.
-        self.fs.sync_dir(self.directory)
-        if self.recovery_point > end_offset:
-            self.recovery_point = end_offset
-            self._context.checkpoint_recovery_points()
-        self.flush_wanted_up_to = min(self.flush_wanted_up_to, end_offset)
+    # Rolling and flushing
+
+    def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        """Close the active segment and begin one at the log end (or the next batch's offset)."""
+        with self.disk.guarding(f"rolling {self.partition}"):
+            base_offset = max(expected_next_offset, self.log_end_offset)
+            segment = self.files.roll(base_offset, self.config, self.recovery_point)
+        if segment is None:
+            return self.segments.active
+        self.flushing.rolled(base_offset, self._clock.monotonic_ms())
+        self._ask_for_flush()
+        logger.debug("%s: rolled a new segment at offset %d", self.partition, base_offset)
+        return segment
+
+    def _ask_for_flush(self) -> None:
+        if (due_ms := self.flushing.due_ms) is not None:
+            self.files.context.flushes.flush_at(self, due_ms)
+
+    def _start_flush_timer(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self.flushing.start_timer(self.log_end_offset, self.config.flush_ms, now_ms)
+        if (due_ms := self.flushing.timer_ms) is not None:
+            self.files.context.flushes.flush_at(self, due_ms)
+
+    def _flush_as_configured(self) -> None:
+        """Do after an append what flush.messages and flush.ms ask for."""
+        config, flushing = self.config, self.flushing
+        if self.log_end_offset - flushing.recovery_point >= config.flush_messages:
+            self.flush()
+        elif config.flush_ms != NEVER and flushing.timer_ms is None:
+            self._start_flush_timer()
+
+    def prepare_flush(self, up_to: int | None = None) -> FlushJob | None:
+        """Gather what has to be synced for the recovery point to reach ``up_to`` (the log end)."""
+        offset = self.log_end_offset if up_to is None else up_to
+        if offset >= self.log_end_offset:
+            self.flushing.timer_ms = None
+        if offset <= self.recovery_point:
+            return None
+        with self.disk.guarding(f"flushing {self.partition}"):
+            return self.files.flush_job(self.recovery_point, offset)
+
+    def prepare_due_flush(self) -> FlushJob | None:
+        """Gather what a roll or ``flush.ms`` wants on the disk by now."""
+        now_ms = self._clock.monotonic_ms()
+        return self.prepare_flush(self.flushing.due_up_to(self.log_end_offset, now_ms))
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """Move the recovery point after ``job.run`` returned, as far as the job still counts."""
+        synced_up_to = self.files.synced_up_to(job)
+        if synced_up_to is not None:
+            self.flushing.flushed_up_to(synced_up_to)
+
+    def flush(self, up_to: int | None = None) -> None:
+        """Return once everything below ``up_to`` (the log end) is on the disk."""
+        with self.disk.guarding(f"flushing {self.partition}"):
+            job = self.prepare_flush(up_to)
+            if job is not None:
+                job.run()
+                self.complete_flush(job)
+
+    # Moving and closing
+
+    def change_directory(self, context: LogContext, folder: str, synced_up_to: int) -> None:
+        """Go on in a folder of another log directory that has copies of all files.
+
+        They are on the disk below an offset.
+        """
+        self.files.change_directory(context, folder)
+        self.disk = context.disk
+        self.flushing.recovery_point = synced_up_to
+        if self.flushing.timer_ms is None:
+            # A flush that was due may be on its way to the old files, and will not count.
+            self._start_flush_timer()
+        self._ask_for_flush()
+
+    def prepare_close(self) -> FlushJob | None:
+        """Write what a clean stop leaves; return what is to be synced then, if anything."""
+        with self.disk.guarding(f"closing {self.partition}"):
+            return self.files.prepare_close(self.recovery_point, self.log_end_offset)
+
+    def close(self) -> None:
+        """Leave the files as a clean stop does, all synced."""
+        try:
+            with self.disk.guarding(f"closing {self.partition}"):
+                job = self.prepare_close()
+                if job is not None:
+                    job.run()
+                    self.complete_flush(job)
+        finally:
+            self.files.close()

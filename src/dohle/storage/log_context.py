@@ -15,7 +15,7 @@ from dohle.storage.segment.index import IndexMemory
 
 if TYPE_CHECKING:
     from dohle.storage.flush import FlushSchedule
-    from dohle.storage.log_files import LogFiles
+    from dohle.storage.log import Log
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class LogContext:
     #: Whether the directory is online; an ``OSError`` takes it offline.
     disk: DiskStatus
     #: Where a log asks to be flushed.
-    flushes: FlushSchedule[LogFiles]
+    flushes: FlushSchedule[Log]
     #: Where a log leaves the files that are to go after a delay.
     deletions: DelayedDeletions
     #: Writes the recovery points of all logs of the directory to the disk.

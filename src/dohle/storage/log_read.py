@@ -7,6 +7,7 @@ of the first batch, the same again the position of the first that the reader may
 from __future__ import annotations
 
 from dohle.storage.log_values import FetchData
+from dohle.storage.segment.reader import TimestampedOffset
 from dohle.storage.segment.segment import LogSegment
 from dohle.storage.segment.segment_file import LogSlice
 from dohle.storage.segment.segments import Segments
@@ -45,6 +46,28 @@ def read_segments(
             aborted = aborted_transactions(segments, start_offset, upper)
         return FetchData(piece, limit < head.size, aborted)
     return FetchData(aborted_transactions=[] if committed else None)
+
+
+def find_by_timestamp(
+    segments: Segments, timestamp: int, log_start_offset: int
+) -> TimestampedOffset | None:
+    """Return the first record from the log start on that is not older than ``timestamp``.
+
+    A segment whose only such record lies below the log start does not end the search (in Kafka 4.2
+    it does, and the answer is none).
+    """
+    for segment in segments:
+        if segment.indexes.max_timestamp.timestamp >= timestamp:
+            found = segment.reader.find_by_timestamp(timestamp, log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def find_max_timestamp(segments: Segments) -> TimestampedOffset | None:
+    """Return the record with the largest timestamp, the first of equals."""
+    segment = max(segments, key=lambda one: one.indexes.max_timestamp.timestamp)
+    return segment.reader.find_max_timestamp()
 
 
 def _end_position(segment: LogSegment, bound: int) -> int:

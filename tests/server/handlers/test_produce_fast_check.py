@@ -249,7 +249,7 @@ class Side:
             for one in log.segments
         ]
         since = (active.indexes.bytes_since_entry, active.first_batch_timestamp)
-        flush = (log.flush_due_ms, log.flush_wanted_up_to)
+        flush = (log.flushing.due_ms, log.flushing.wanted_up_to)
         return (*state_of(log), indexes, active.log_file.unwritten, since, flush)
 
 

@@ -40,7 +40,6 @@ from dohle.storage.files import FileSystem, Lock, join, make_dirs_durably
 from dohle.storage.flush import FlushSchedule
 from dohle.storage.log import Log
 from dohle.storage.log_context import LogContext
-from dohle.storage.log_files import LogFiles
 from dohle.storage.producers.state import ProducerStateConfig
 from dohle.storage.segment.index import IndexMemory
 
@@ -77,7 +76,7 @@ class LogDirectory:
         self.checkpoints = DirectoryCheckpoints(fs, path, self.logs)
         self.deletions = DelayedDeletions(fs, clock)
         self.futures = FutureReplicas(fs, self.disk, self.folders, self.checkpoints, self.deletions)
-        self._flushes: FlushSchedule[LogFiles] = FlushSchedule()
+        self._flushes: FlushSchedule[Log] = FlushSchedule()
         self.context = LogContext(
             fs,
             clock,
@@ -202,7 +201,7 @@ class LogDirectory:
             self._fs.make_dirs(folder)
             write_partition_metadata(self._fs, folder, topic_id, sync=False)
             log = self._load_log(partition, config, LoadOptions(had_clean_shutdown=True))
-            log.is_new = True
+            log.files.is_new = True
             return log
 
     def assign_topic_id(self, log: Log, topic_id: Uuid) -> None:
@@ -241,8 +240,8 @@ class LogDirectory:
 
     def _rename(self, log: Log, target: str) -> None:
         self._fs.rename(log.directory, target)
-        log.moved_to(target)
-        log.discard()
+        log.files.moved_to(target)
+        log.files.discard()
 
     def forget(self, log: Log) -> None:
         """Count a log no more among those that are here."""
@@ -290,7 +289,7 @@ class LogDirectory:
     def release(self) -> None:
         """Give descriptors and lock back without claiming a clean stop."""
         for log in self.logs.values():
-            log.discard()
+            log.files.discard()
         if self._lock is not None:
             self._lock.release()
             self._lock = None

@@ -101,7 +101,7 @@ def load_log(
         recovery_point=loader.recovery_point(log_end_offset),
     )
     if not len(log.segments):
-        log.segments.add(log.new_segment(log_end_offset))
+        log.segments.add(log.files.new_segment(log_end_offset, config))
     loader.leader_epochs.truncate_from_end(log_end_offset)
     loader.leader_epochs.truncate_from_start(log_start_offset)
     state.snapshots.remove_strays(log.segments.base_offsets)
@@ -114,9 +114,9 @@ def load_log(
         after_clean_shutdown=options.had_clean_shutdown,
     )
     if options.had_clean_shutdown and not loader.repaired:
-        log.loaded_clean()
+        log.files.loaded_clean(log_end_offset)
     # A node may have more partitions than descriptors: files are opened when they are first used.
-    log.close_files()
+    log.files.close()
     return log
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dohle.storage.directory.disk_status import DiskStatus
 from dohle.storage.flush import FlushJob, FlushSchedule
-from dohle.storage.log_files import LogFiles
+from dohle.storage.log import Log
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +14,8 @@ class PendingFlush:
     """One log's flush. The log has no other before ``complete`` was called."""
 
     disk: DiskStatus
-    flushes: FlushSchedule[LogFiles]
-    log: LogFiles
+    flushes: FlushSchedule[Log]
+    log: Log
     job: FlushJob
 
     def run(self) -> None:
@@ -40,7 +40,7 @@ class PendingFlush:
 
 
 def take_due_flushes(
-    disk: DiskStatus, flushes: FlushSchedule[LogFiles], now_ms: int
+    disk: DiskStatus, flushes: FlushSchedule[Log], now_ms: int
 ) -> list[PendingFlush]:
     """Prepare the flushes that are due, each log's once until it is complete."""
     found: list[PendingFlush] = []
@@ -53,6 +53,6 @@ def take_due_flushes(
     return found
 
 
-def _schedule_again(flushes: FlushSchedule[LogFiles], log: LogFiles) -> None:
-    if flushes.landed(log) and (due_ms := log.flush_due_ms) is not None:
+def _schedule_again(flushes: FlushSchedule[Log], log: Log) -> None:
+    if flushes.landed(log) and (due_ms := log.flushing.due_ms) is not None:
         flushes.flush_at(log, due_ms)

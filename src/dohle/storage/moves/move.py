@@ -63,7 +63,7 @@ class ReplicaMove:
         self.folder = self.target.futures.begin(self.log.partition, self._topic_id)
         #: Below which offset the future replica has everything.
         self.log_end_offset = 0
-        self._generation = self.log.generation
+        self._generation = self.log.files.generation
         self._whole: set[LogSegment] = set()
         # How many bytes of a file the copy has, and whose: a cleaned segment takes the old name.
         self._copied: dict[str, tuple[LogSegment | None, int]] = {}
@@ -87,7 +87,7 @@ class ReplicaMove:
         self.target.disk.ensure_online()
         with self.source.disk.guarding(f"moving {self.log.partition}"):
             self.log.write_appends()
-            if self._generation != self.log.generation:
+            if self._generation != self.log.files.generation:
                 logger.info("%s was truncated: copying it anew", self.log.partition)
                 self._begin()
             *closed, active = self.log.segments
@@ -178,7 +178,7 @@ class ReplicaMove:
     def complete(self, job: CopyJob, missing: tuple[str, ...]) -> None:
         """Take in that a job was done, but for files that were gone."""
         segment = self._job_segment
-        if self._generation != self.log.generation or segment is None:
+        if self._generation != self.log.files.generation or segment is None:
             return
         if missing and (gone := set(missing) & self._wanted()):
             error = FileNotFoundError(2, "a file is gone", join(self.log.directory, min(gone)))
@@ -240,7 +240,7 @@ class ReplicaMove:
         self.target.logs[log.partition] = log
         self.source.futures.delete_departed(log, old_folder)
         logger.info("%s has moved from %s to %s", log.partition, old_folder, folder)
-        return FlushJob(self._fs, (), (folder, self.target.path), 0, log.generation, 0)
+        return FlushJob(self._fs, (), (folder, self.target.path), 0, log.files.generation, 0)
 
     def _wanted(self) -> set[str]:
         names: set[str] = set()

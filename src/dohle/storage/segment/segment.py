@@ -102,7 +102,7 @@ class LogSegment:
         if log_size == 0:
             return False
         if (first := self._first_batch_timestamp) is None:
-            first = self._first_batch_timestamp = self._read_first_batch_timestamp()
+            first = self.first_batch_timestamp
         age_ms = max_timestamp - first if first >= 0 else self._clock.now_ms() - self._created_ms
         return age_ms > config.segment_ms - self.jitter_ms
 
@@ -112,12 +112,12 @@ class LogSegment:
 
         -1 if there is no batch, or none with a timestamp.
         """
-        known = self._first_batch_timestamp
-        return self._read_first_batch_timestamp() if known is None else known
-
-    def _read_first_batch_timestamp(self) -> int:
-        head = next(self.reader.heads(), None)
-        return -1 if head is None else head.max_timestamp
+        if self._first_batch_timestamp is None:
+            head = next(self.reader.heads(), None)
+            if head is None:
+                return -1
+            self._first_batch_timestamp = head.max_timestamp
+        return self._first_batch_timestamp
 
     def append(self, batches: Sequence[Batch], data: Buffer, *, defer_write: bool = False) -> None:
         """Write the batches' bytes at the end and index them.

@@ -1,10 +1,24 @@
-"""What a leader looks at before it gives a batch offsets: the batch itself, not yet its records."""
+"""The batches of an append, before they are written: checked, and given offsets and an epoch.
+
+The records inside are not looked at here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.records.batch import RecordBatch, read_batch
+from dohle.core.ids import TopicPartition
+from dohle.records.batch import (
+    Batch,
+    RecordBatch,
+    batches,
+    read_batch,
+    set_base_offset_and_epoch,
+    stamp_log_append_time,
+)
 from dohle.storage.config import LogConfig
+from dohle.storage.leader_epochs import LeaderEpochs
 from dohle.storage.producers.append import AppendOrigin
 
 
@@ -60,3 +74,64 @@ def _check_batch(batch: RecordBatch, origin: AppendOrigin, config: LogConfig) ->
             raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     elif batch.producer_id >= 0 and batch.base_sequence < 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a producer id needs a sequence")
+
+
+def assign_offsets(
+    found: Sequence[RecordBatch],
+    view: memoryview,
+    offset: int,
+    leader_epoch: int,
+    append_time_ms: int,
+) -> None:
+    """Give batches offsets from ``offset`` on and the leader epoch, in place.
+
+    An ``append_time_ms`` of -1 leaves the timestamps as they are.
+    """
+    position = 0
+    for batch in found:
+        set_base_offset_and_epoch(view, position, offset, leader_epoch)
+        batch.base_offset = offset
+        batch.partition_leader_epoch = leader_epoch
+        if append_time_ms >= 0:
+            stamp_log_append_time(view, position, append_time_ms)
+            batch.max_timestamp = append_time_ms
+        offset = batch.last_offset + 1
+        position += batch.size
+
+
+def follower_batches(
+    view: memoryview, leader_epoch: int, log_end_offset: int, partition: TopicPartition
+) -> tuple[list[Batch], int]:
+    """Return the whole batches that a leader sent, checked, and how many bytes they take.
+
+    A batch of a higher epoch than the one the fetch was made in, and all behind it, are left out:
+    they came from a later leader.
+    """
+    found: list[Batch] = []
+    size, previous_offset = 0, log_end_offset - 1
+    for batch in batches(view):
+        if batch.partition_leader_epoch > leader_epoch:
+            break
+        batch.ensure_valid()
+        first = batch.base_offset if batch.magic >= 2 else batch.last_offset
+        if first <= previous_offset:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"{partition}: offset {first} does not follow {previous_offset}",
+            )
+        previous_offset = batch.last_offset
+        size += batch.size
+        found.append(batch)
+    return found, size
+
+
+def note_epoch(leader_epochs: LeaderEpochs, batch: Batch) -> None:
+    """Take note of the epoch of a batch that is about to be written."""
+    epoch = batch.partition_leader_epoch
+    if batch.magic >= 2:
+        latest = leader_epochs.latest_epoch
+        if epoch >= 0 and (latest is None or epoch > latest):
+            leader_epochs.assign(epoch, batch.base_offset)
+    elif leader_epochs.entries:
+        # Old formats carry no epoch, so none of ours can be trusted behind this point.
+        leader_epochs.clear()

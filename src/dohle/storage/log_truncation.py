@@ -1,0 +1,64 @@
+"""Taking back the end of a log, as a follower does whose records are not those of the leader."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from dohle.storage.producers.replay import rebuild_producer_state
+
+if TYPE_CHECKING:
+    from dohle.storage.log import Log
+
+logger = logging.getLogger("dohle.storage")
+
+
+def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
+    """Take back everything from ``offset`` on; tell whether there was anything."""
+    if offset < 0:
+        raise ValueError(f"cannot truncate {log.partition} to {offset}")
+    with log.disk.guarding(f"truncating {log.partition}"):
+        if offset >= log.log_end_offset:
+            # An epoch may have been noted without a record of it having come.
+            log.leader_epochs.truncate_from_end(log.log_end_offset)
+            return False
+        if offset < log.segments.first.base_offset:
+            truncate_fully_and_start_at(log, offset, offset, now_ms)
+            return True
+        logger.info("%s: truncating to offset %d", log.partition, offset)
+        # The newest first, and durably before the file is cut: a crash in between leaves a log that
+        # ends too late, but has no hole.
+        above = [s for s in reversed(list(log.segments)) if s.base_offset > offset]
+        if above:
+            log.remove_segments(above, f"truncation to {offset}")
+            log.fs.sync_dir(log.directory)
+        log.segments.active.truncate_to(offset)
+        log.leader_epochs.truncate_from_end(offset)
+        _restart_at(log, offset, min(offset, log.log_start_offset), now_ms)
+    return True
+
+
+def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int, now_ms: int) -> None:
+    """Take everything back and go on at ``offset``, as a follower does that fell too far behind."""
+    with log.disk.guarding(f"truncating {log.partition}"):
+        logger.info("%s: truncating fully, starting at offset %d", log.partition, offset)
+        log.remove_segments(list(log.segments)[::-1], f"new start at {offset}")
+        log.segments.add(log.files.new_segment(offset, log.config))
+        log.leader_epochs.clear()
+        log.producer_state.truncate_fully_and_start_at(offset)
+        _restart_at(log, offset, log_start_offset, now_ms)
+        log.update_high_watermark(offset)
+
+
+def _restart_at(log: Log, end_offset: int, log_start_offset: int, now_ms: int) -> None:
+    log.files.generation += 1
+    log.log_end_offset = end_offset
+    log.log_start_offset = log_start_offset
+    rebuild_producer_state(log.producer_state, log.segments, log_start_offset, end_offset, now_ms)
+    if log.high_watermark > end_offset:
+        log.update_high_watermark(end_offset)
+    # New records will take the old ones' offsets. Before that the removed names must be gone for
+    # good, and the checkpoint must not claim that the old ones are on the disk.
+    log.fs.sync_dir(log.directory)
+    if log.flushing.truncated_to(end_offset):
+        log.files.context.checkpoint_recovery_points()
