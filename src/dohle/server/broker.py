@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, TimerHandle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.static import BrokerConfig, effective_broker_config
@@ -25,6 +25,7 @@ from dohle.server.channel import ControllerChannel, ImageSource
 from dohle.server.coordinators.setup import Coordinators
 from dohle.server.net.dispatch import Handler
 from dohle.server.net.slices import Slices
+from dohle.server.partitions.commits import Commits
 from dohle.server.partitions.delayed_fetch import DelayedFetch
 from dohle.server.partitions.partitions import Partition, Partitions
 from dohle.server.partitions.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
@@ -62,7 +63,8 @@ class BrokerServer:
         self.images = images
         self.channel = channel
         self.handlers = handlers
-        self.partitions = Partitions(config.node_id, logs)
+        self.commits = Commits(loop, host.clock, self._recheck)
+        self.partitions = Partitions(config.node_id, logs, self.commits)
         self.moves = ReplicaMoves(
             logs,
             self.partitions,
@@ -217,35 +219,11 @@ class BrokerServer:
         if not self._unwritten:
             return
         unwritten, self._unwritten = self._unwritten, {}
-        told: list[tuple[Callable[[bool], None], bool]] = []
-        for partition in unwritten.values():
-            log = partition.log
-            try:
-                log.write_appends()
-                written = True
-                log.update_high_watermark(log.log_end_offset)
-            except KafkaError:
-                # The directory is offline now, and its produce requests are told so.
-                written = False
-            except Exception as error:
-                # What nobody thought of must not look like a success to whoever has sent it.
-                logger.exception("%s cannot be written", partition.key)
-                log.disk.failed(f"appending to {partition.key}", OSError(str(error)))
-                written = False
-            if partition.on_written is not None:
-                told.append((partition.on_written, written))
-        # Not before all is written: whoever is told may append, and the buffers that hold the
-        # records are used again after this.
-        for tell, written in told:
-            try:
-                tell(written)
-            except Exception:
-                logger.exception("a coordinator failed to take in what was written")
-        if len(self.purgatory):
-            for key in unwritten:
-                self._recheck(key)
+        self.commits.write(unwritten.values())
 
     def _recheck(self, key: TopicPartition) -> None:
+        if not len(self.purgatory):
+            return
         for delayed in self.purgatory.progress(key):
             delayed.request.recheck()
 

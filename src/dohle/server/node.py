@@ -298,6 +298,7 @@ class Node:
         self.broker.write_appends()
         self.broker.txn_markers.stop()
         self.broker.coordinators.close()
+        self.broker.commits.stop()
         for listener in self.listeners:
             listener.close()
         try:

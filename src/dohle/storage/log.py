@@ -99,6 +99,8 @@ class Log:
         )
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
+        # A segment, an offset in it, the generation of the files, and the position of the offset.
+        self._known_end: tuple[LogSegment, int, int, int] | None = None
         self.log_end_offset = log_end_offset
         self.flushing = FlushState(recovery_point)
         self._start_flush_timer()
@@ -359,24 +361,46 @@ class Log:
         """Find what ``read`` with ``min_one_batch`` does, if that is soon told.
 
         It is if batches are large, or if there is little to read, which is returned itself; and if
-        the reader may see all there is, without aborted transactions. None says nothing; after an
-        ``OSError`` too it is for ``read`` to find out.
+        the reader may see all that is committed, without aborted transactions. None says nothing;
+        after an ``OSError`` too it is for ``read`` to find out.
         """
         self.disk.ensure_online()
-        end = self.log_end_offset
-        if not self.log_start_offset <= start_offset < end or self.high_watermark != end:
+        bound = self.log_end_offset if isolation is Isolation.LOG_END else self.high_watermark
+        if not self.log_start_offset <= start_offset < bound:
             return None
         segment = self.segments.floor(start_offset)
         if segment is None:
             return None
         if isolation is Isolation.TXN_COMMITTED and (
-            self.last_stable_offset != end
+            self.last_stable_offset != bound
             or segment is not self.segments.active
             or not segment.indexes.txn.is_empty
         ):
             return None
-        large = segment.reader.large_slice(start_offset, max_bytes)
-        return segment.reader.small_bytes(start_offset, max_bytes) if large is None else large
+        end = segment.size
+        if bound != self.log_end_offset:
+            end = self._visible_end(segment, bound)
+        large = segment.reader.large_slice(start_offset, max_bytes, end)
+        return segment.reader.small_bytes(start_offset, max_bytes, end) if large is None else large
+
+    def _visible_end(self, segment: LogSegment, bound: int) -> int:
+        """Return where a segment's first batch begins that is not below ``bound``.
+
+        On a leader with followers the high watermark is behind the log end nearly always, and many
+        readers come between two moves of it: so the last answer is kept.
+        """
+        known = self._known_end
+        if (
+            known is not None
+            and known[0] is segment
+            and known[1:3] == (bound, self.files.generation)
+        ):
+            return known[3]
+        head = segment.reader.find(bound)
+        end = segment.size if head is None else head.position
+        # If nothing stands there yet, something may stand there soon.
+        self._known_end = None if head is None else (segment, bound, self.files.generation, end)
+        return end
 
     def aborted_transactions(self, start_offset: int, upper: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in ``[start_offset, upper)``."""

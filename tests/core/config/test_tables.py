@@ -109,6 +109,7 @@ node.id                                         INT     null        [0,...]
 num.partitions                                  INT     1           [1,...]
 num.recovery.threads.per.data.dir INT 2 [1,...]
 offset.metadata.max.bytes                                   INT     4096
+offsets.commit.timeout.ms                                   INT     5000        [1,...]
 offsets.load.buffer.size                                    INT     5242880     [1,...]
 offsets.retention.check.interval.ms                         LONG    600000      [1,...]
 offsets.retention.minutes                                   INT     10080       [1,...]
@@ -121,6 +122,7 @@ producer.id.expiration.check.interval.ms        INT     600000      [1,...]
 producer.id.expiration.ms                       INT     86400000    [1,...]
 replica.alter.log.dirs.io.max.bytes.per.second LONG 9223372036854775807 [1,...]
 replica.high.watermark.checkpoint.interval.ms   LONG    5000
+request.timeout.ms                              INT     30000       [1,...]
 socket.listen.backlog.size                      INT     50          [1,...]
 socket.request.max.bytes                        INT     104857600   [1,...]
 transaction.abort.timed.out.transaction.cleanup.interval.ms INT     10000       [1,...]
@@ -200,6 +202,6 @@ def test_no_config_has_an_effect_and_none() -> None:
 
 def test_the_configs_without_effect_are_broker_configs_not_topic_configs() -> None:
     assert KNOWN_WITHOUT_EFFECT.isdisjoint(TOPIC_CONFIGS)
-    assert {"num.io.threads", "ssl.keystore.location", "offsets.commit.timeout.ms"} <= (
+    assert {"num.io.threads", "ssl.keystore.location", "num.network.threads"} <= (
         KNOWN_WITHOUT_EFFECT
     )

@@ -109,6 +109,7 @@ def runtime_on(
         TOPIC,
         make_machine,
         read_bytes=1024,
+        timeout_ms=5_000,
         act=None if act is None else lambda index, epoch, action: act(action),
     )
     for partition in node.broker.partitions.of_topic(TOPIC).values():

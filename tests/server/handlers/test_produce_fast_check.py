@@ -331,7 +331,8 @@ def test_both_ways_are_the_same_for_every_change_of_a_batch(
 
 
 def test_both_ways_refuse_what_another_broker_leads() -> None:
-    run_both(Path("/simulated"), [Produce(), Produce(), "another leader", Produce(), Produce(1)])
+    before: list[Step] = [Produce(), Produce(), "write", "another leader"]
+    run_both(Path("/simulated"), [*before, Produce(), Produce(1)])
 
 
 @pytest.mark.parametrize("acks", [-2, 2])

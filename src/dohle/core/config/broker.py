@@ -169,6 +169,14 @@ _REQUESTS: Final = (
         "How many partitions a topic gets if the request that creates it does not say.",
         Range(1),
     ),
+    ConfigKey(
+        "request.timeout.ms",
+        _INT,
+        30_000,
+        "How long markers of transactions, and a transaction coordinator's records, may take to be"
+        " committed before they are tried again, or who waits for them is told.",
+        Range(1),
+    ),
 )
 
 _LOGS: Final = (

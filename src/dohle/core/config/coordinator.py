@@ -128,6 +128,14 @@ _GROUPS: Final = (
         "The longest text that may be committed with an offset.",
     ),
     ConfigKey(
+        "offsets.commit.timeout.ms",
+        _INT,
+        5_000,
+        "How long what a group coordinator writes may take to be committed before who waits for it"
+        " is told that it is not.",
+        Range(1),
+    ),
+    ConfigKey(
         "offsets.load.buffer.size",
         _INT,
         5 * _MIB,

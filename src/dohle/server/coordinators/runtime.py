@@ -26,7 +26,7 @@ from dohle.protocol.apis import Coordinator
 from dohle.protocol.schema import Response
 from dohle.records.compression.codecs import Codec
 from dohle.server.coordinators.loading import SLICE_S, load
-from dohle.server.coordinators.shard import Shard, ShardState, gone
+from dohle.server.coordinators.shard import Shard, ShardState, gone, not_committed
 from dohle.server.net.outcome import Answer
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard
@@ -69,12 +69,14 @@ class CoordinatorRuntime(Generic[M]):
         make_machine: Callable[[int], M],
         *,
         read_bytes: int,
+        timeout_ms: int,
         codec: Codec = Codec.NONE,
         act: Callable[[int, int, object], None] | None = None,
     ) -> None:
         """Prepare for a topic.
 
-        ``act`` carries out the actions of a machine; it gets the partition and its leader epoch.
+        Who waits for a commit longer than ``timeout_ms`` is told so. ``act`` carries out the
+        actions of a machine; it gets the partition and its leader epoch.
         """
         self.topic = topic
         self._loop = loop
@@ -82,6 +84,7 @@ class CoordinatorRuntime(Generic[M]):
         self._kind = kind
         self._make_machine = make_machine
         self._read_bytes = read_bytes
+        self._timeout_ms = timeout_ms
         self._codec = codec
         self._act = act
         self._shards: dict[int, Shard[M]] = {}
@@ -90,6 +93,7 @@ class CoordinatorRuntime(Generic[M]):
         self._tickets = count(1)
         self._waiting: dict[Ticket, _Waiting] = {}
         self._timers: dict[int, _Timer] = {}
+        self._commit_timers: dict[int, TimerHandle] = {}
         self._loads: set[Task[None]] = set()
         # One log at a time is loaded: each takes a buffer, and its slice of every turn of the loop.
         self._load_turn = Lock()
@@ -142,14 +146,14 @@ class CoordinatorRuntime(Generic[M]):
     def submit_late(self, key: str, command: Command[M], refuse: Refuse) -> Answer:
         """Run a command as ``submit`` does, from which nothing follows but its own reply.
 
-        If that is committed as soon as it is written, nobody has to wait: the answer is made when
-        the appends of this read event are written.
+        The answer is made when the appends of this read event are written. If that commits them,
+        nobody has to wait.
         """
         try:
             shard, ticket, effects = self._run(self.partition_of(key), command)
         except KafkaError as error:
             return refuse(error)
-        if not effects.records or not shard.commits_by_writing:
+        if not effects.records:
             return self._answer(shard, ticket, effects, refuse)
         try:
             self._append_records(shard, effects)
@@ -158,18 +162,26 @@ class CoordinatorRuntime(Generic[M]):
             return refuse(error)
         self._reschedule(shard)
         ((_, answer),) = effects.replies
+        end_offset = shard.partition.log.log_end_offset
 
-        def late() -> Response:
+        def late() -> Response | Future[Any]:
             loss = shard.loss
-            response: Response = answer if loss is None else refuse(loss)
-            return response
+            if loss is not None:
+                return refuse(loss)
+            if shard.is_committed(end_offset):
+                response: Response = answer
+                return response
+            future = self._wait(ticket, shard, refuse)
+            shard.keep(effects.replies, ())
+            self._expire_replies_later(shard)
+            return future
 
         return late
 
     def shard_for_built(self, index: int | None) -> Shard[M] | None:
-        """Return a shard to which ``append_built`` can append so that nobody has to wait."""
+        """Return a shard to which ``append_built`` can append."""
         shard = None if index is None else self._shards.get(index)
-        if shard is None or shard.state is not ShardState.ACTIVE or not shard.commits_by_writing:
+        if shard is None or shard.state is not ShardState.ACTIVE:
             return None
         return shard
 
@@ -184,12 +196,25 @@ class CoordinatorRuntime(Generic[M]):
         """Append a batch that somebody has built, as the shard's ``append_built`` does.
 
         False if it has to go the way of a command. Once it is written, the shard's ``loss`` tells
-        whether all is well.
+        whether all is well, and ``when_committed`` when it is committed.
         """
         if not self._append(shard, lambda: shard.append_built(batch, count, now_ms, take_in)):
             return False
         self._reschedule(shard)
         return True
+
+    def when_committed(
+        self, shard: Shard[M], offset: int, tell: Callable[[KafkaError | None], None]
+    ) -> None:
+        """Tell when everything below ``offset`` is committed, or that it is not known to be."""
+
+        def ended(code: ErrorCode) -> None:
+            loss = shard.loss
+            if loss is None and code is not ErrorCode.NONE:
+                loss = not_committed(code)
+            tell(loss)
+
+        self._broker.commits.wait(shard.partition, offset, self._timeout_ms, ended)
 
     def _run(self, index: int | None, command: Command[M]) -> tuple[Shard[M], Ticket, Effects]:
         shard = self._shard(index)
@@ -441,7 +466,14 @@ class CoordinatorRuntime(Generic[M]):
             self._elect(index, partition)
 
     def _elect(self, index: int, partition: Partition) -> None:
-        shard = Shard(index, partition, self._make_machine(index), self._codec, self._broker.clock)
+        shard = Shard(
+            index,
+            partition,
+            self._make_machine(index),
+            self._codec,
+            self._broker.clock,
+            self._timeout_ms,
+        )
         self._shards[index] = shard
         log = partition.log
         if log.log_end_offset == log.log_start_offset:
@@ -472,18 +504,35 @@ class CoordinatorRuntime(Generic[M]):
 
     def _activate(self, shard: Shard[M], records: int) -> None:
         shard.state = ShardState.ACTIVE
-        shard.partition.on_written = lambda written: self._on_written(shard, written=written)
+        shard.partition.on_progress = lambda: self._on_progress(shard)
+        # The machine has taken in what is not on the disk: it cannot go on.
+        shard.partition.on_failed = lambda: self.resign(shard.index)
         if records:
             logger.info("%s-%d: loaded %d records", self.topic, shard.index, records)
         self._carry_out(shard, shard.machine.on_loaded())
         self._write_soon()
 
-    def _on_written(self, shard: Shard[M], *, written: bool) -> None:
-        if written:
-            self._deliver(shard)
-        else:
-            # The machine has taken in what is not on the disk: it cannot go on.
-            self.resign(shard.index)
+    def _on_progress(self, shard: Shard[M]) -> None:
+        """Take in that more is written, or committed."""
+        self._deliver(shard)
+        if shard.has_due:
+            self._expire_replies_later(shard)
+
+    def _expire_replies_later(self, shard: Shard[M]) -> None:
+        deadline_ms = shard.next_deadline_ms
+        if deadline_ms is not None and shard.index not in self._commit_timers:
+            delay_s = max(0, deadline_ms - self._broker.clock.monotonic_ms()) / 1000
+            self._commit_timers[shard.index] = self._loop.call_later(
+                delay_s, self._expire_replies, shard
+            )
+
+    def _expire_replies(self, shard: Shard[M]) -> None:
+        """Tell who has waited too long for a commit; what was decided may still be committed."""
+        del self._commit_timers[shard.index]
+        error = not_committed(ErrorCode.REQUEST_TIMED_OUT)
+        for ticket, _ in shard.take_overdue(self._broker.clock.monotonic_ms()):
+            self._refuse(ticket, error)
+        self._expire_replies_later(shard)
 
     def resign(self, index: int) -> None:
         """Let go of a shard: another broker has it now, or nobody."""
@@ -491,10 +540,13 @@ class CoordinatorRuntime(Generic[M]):
         if shard is None:
             return
         shard.state = ShardState.CLOSED
-        shard.partition.on_written = None
+        shard.partition.on_progress = shard.partition.on_failed = None
         timer = self._timers.pop(index, None)
         if timer is not None:
             timer.handle.cancel()
+        commit_timer = self._commit_timers.pop(index, None)
+        if commit_timer is not None:
+            commit_timer.cancel()
         shard.take_all()
         error = gone()
         for ticket, waiting in list(self._waiting.items()):

@@ -80,6 +80,7 @@ class Coordinators:
             CONSUMER_OFFSETS,
             self._make_group_machine,
             read_bytes=config.get_int("offsets.load.buffer.size"),
+            timeout_ms=config.get_int("offsets.commit.timeout.ms"),
             codec=Codec(config.get_int("offsets.topic.compression.codec")),
         )
         self.transactions = CoordinatorRuntime[TransactionCoordinator](
@@ -89,6 +90,7 @@ class Coordinators:
             TRANSACTION_STATE,
             self._make_transaction_machine,
             read_bytes=config.get_int("transaction.state.log.load.buffer.size"),
+            timeout_ms=config.get_int("request.timeout.ms"),
             act=act,
         )
         self._runtimes: dict[TopicName, CoordinatorRuntime[Any]] = {

@@ -56,6 +56,8 @@ class Due(NamedTuple):
     """What happens when everything below ``offset`` is committed."""
 
     offset: int
+    #: When who waits is told that it takes too long; that it may still happen.
+    deadline_ms: int
     replies: Sequence[Reply]
     actions: Sequence[object]
 
@@ -64,8 +66,15 @@ class Shard(Generic[M]):
     """A partition that this broker coordinates."""
 
     def __init__(
-        self, index: int, partition: Partition, machine: M, codec: Codec, clock: Clock
+        self,
+        index: int,
+        partition: Partition,
+        machine: M,
+        codec: Codec,
+        clock: Clock,
+        timeout_ms: int,
     ) -> None:
+        """Make a shard whose replies wait for their commit no longer than ``timeout_ms``."""
         self.index = index
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
@@ -73,6 +82,7 @@ class Shard(Generic[M]):
         self.state = ShardState.LOADING
         self._codec = codec
         self._clock = clock
+        self._timeout_ms = timeout_ms
         self._due: deque[Due] = deque()
 
     @property
@@ -81,10 +91,14 @@ class Shard(Generic[M]):
         log = self.partition.log
         return not self._due and log.high_watermark >= log.log_end_offset
 
+    def is_committed(self, offset: int) -> bool:
+        """Tell whether everything below an offset is committed."""
+        return self.partition.log.high_watermark >= offset
+
     @property
-    def commits_by_writing(self) -> bool:
-        """Tell whether what is appended now is committed when it is written, with all before it."""
-        return not self._due and len(self.partition.image.isr) == 1
+    def has_due(self) -> bool:
+        """Tell whether replies are kept until more is committed."""
+        return bool(self._due)
 
     @property
     def loss(self) -> KafkaError | None:
@@ -174,7 +188,7 @@ class Shard(Generic[M]):
         partition = self.partition
         if self.state is ShardState.CLOSED or partition.leader_epoch != self.leader_epoch:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker coordinates it now")
-        if len(partition.image.isr) < partition.min_insync_replicas:
+        if partition.is_under_min_isr:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too few replicas are in sync")
 
     def _append_batch(
@@ -198,7 +212,9 @@ class Shard(Generic[M]):
 
     def keep(self, replies: Sequence[Reply], actions: Sequence[object]) -> None:
         """Keep what is due when all that was appended so far is committed."""
-        self._due.append(Due(self.partition.log.log_end_offset, replies, actions))
+        deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
+        end_offset = self.partition.log.log_end_offset
+        self._due.append(Due(end_offset, deadline_ms, replies, actions))
 
     def take_committed(self) -> list[Due]:
         """Take out what has become due."""
@@ -206,6 +222,21 @@ class Shard(Generic[M]):
         found = []
         while self._due and self._due[0].offset <= high_watermark:
             found.append(self._due.popleft())
+        return found
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When the next reply that is kept has waited long enough."""
+        return next((due.deadline_ms for due in self._due if due.replies), None)
+
+    def take_overdue(self, now_ms: int) -> list[Reply]:
+        """Take out the replies that have waited too long; what else is due then stays so."""
+        found: list[Reply] = []
+        for number, due in enumerate(self._due):
+            if due.deadline_ms > now_ms:
+                break
+            found += due.replies
+            self._due[number] = due._replace(replies=())
         return found
 
     def take_all(self) -> list[Due]:
@@ -236,12 +267,22 @@ def _parts(records: Sequence[CoordinatorRecord], bytes_max: int) -> list[list[Co
     return parts
 
 
+def not_committed(code: ErrorCode) -> KafkaError:
+    """Say of records that are not known to be committed what a coordinator's client understands."""
+    return _translated(KafkaError(code, "it is not known whether this is committed"))
+
+
 def _translated(error: KafkaError) -> KafkaError:
     """Say of a failed append what a coordinator's client understands."""
     match error.code:
         case ErrorCode.KAFKA_STORAGE_ERROR | ErrorCode.NOT_LEADER_OR_FOLLOWER:
             code = ErrorCode.NOT_COORDINATOR
-        case ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        case (
+            ErrorCode.NOT_ENOUGH_REPLICAS
+            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            | ErrorCode.REQUEST_TIMED_OUT
+            | ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        ):
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         case ErrorCode.RECORD_LIST_TOO_LARGE:
             code = ErrorCode.MESSAGE_TOO_LARGE

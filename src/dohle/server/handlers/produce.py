@@ -11,12 +11,16 @@
 - Most batches are plain and take a short way to the log (``records.plain``), with the same result.
 - The appends of all produce requests of one read event are written together; the answer is made
   after that, so nothing is acknowledged that was not written.
+- acks=all is answered when the high watermark has passed the records; after ``timeout_ms`` without
+  that: 7, and the records stay in the log. Fewer replicas in sync by then than
+  min.insync.replicas: 20. The leader has changed: 6.
 - acks=0 gets no answer; if anything failed the connection is closed, which is all that such a
   client can notice.
 """
 
 from __future__ import annotations
 
+from asyncio import iscoroutine
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +41,7 @@ from dohle.server.partitions.appends import (
     Appended,
     append,
     check_request,
+    is_uncommitted,
     no_transactional_id,
     partition_response,
 )
@@ -59,10 +64,12 @@ if TYPE_CHECKING:
 #: The lower byte of a batch's attributes.
 _FLAGS_AT = ATTRIBUTES_AT + 1
 _NOTHING_ASKED = Verified({}, {})
+#: acks
+_ALL = -1
 
 Results = list[tuple[TopicProduceData, list[tuple[PartitionProduceData, Appended | KafkaError]]]]
-#: Makes the answer, when everything is written.
-Late = Callable[[], ProduceResponse | None]
+#: Makes the answer, when everything is written; or waits for it to be committed.
+Late = Callable[[], ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None]
 
 
 def handle_produce(
@@ -71,7 +78,7 @@ def handle_produce(
     """Append to every partition of the request; answer when that is written."""
     if context.version >= BATCHES and _has_transactional(request):
         return _handle_transactional(broker, context, request)
-    return _late(request, _append_all(broker, context, request, None))
+    return _late(broker, request, _append_all(broker, context, request, None))
 
 
 def _has_transactional(request: ProduceRequest) -> bool:
@@ -94,14 +101,14 @@ def _handle_transactional(
 ) -> Late | Coroutine[Any, Any, ProduceResponse | None]:
     transactional_id = request.transactional_id
     if transactional_id is None:
-        return _late(request, _refuse_all(request, no_transactional_id()))
+        return _late(broker, request, _refuse_all(request, no_transactional_id()))
     appends, missing = _transactional_appends(broker, context, request)
     producers = {(head.producer_id, head.producer_epoch) for _, head in appends}
     if len(producers) > 1:
         error = KafkaError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of several producers"
         )
-        return _late(request, _refuse_all(request, error))
+        return _late(broker, request, _refuse_all(request, error))
     verified = _NOTHING_ASKED
     if producers:
         support = ClientSupport.of_produce(context.version)
@@ -112,7 +119,7 @@ def _handle_transactional(
             return _append_when_verified(
                 broker, context, request, transaction, firsts, verified, missing
             )
-    return _late(request, _append_all(broker, context, request, verified))
+    return _late(broker, request, _append_all(broker, context, request, verified))
 
 
 async def _append_when_verified(
@@ -127,9 +134,10 @@ async def _append_when_verified(
     verified = await broker.txn_verification.finish(transaction, firsts, begun)
     # What was not here when the coordinator was asked may be by now; it was not asked about.
     verified = verified._replace(errors={**missing, **verified.errors})
-    answer = _late(request, _append_all(broker, context, request, verified))
+    answer = _late(broker, request, _append_all(broker, context, request, verified))
     broker.write_appends()
-    return answer()
+    made = answer()
+    return await made if iscoroutine(made) else made
 
 
 def _transactional_appends(
@@ -163,26 +171,51 @@ def _transactional_appends(
     return found, missing
 
 
-def _late(request: ProduceRequest, results: Results) -> Late:
+def _late(broker: BrokerServer, request: ProduceRequest, results: Results) -> Late:
     """Return what makes the answer, when everything is written."""
 
-    def answer() -> ProduceResponse | None:
-        responses = tuple(
+    def answer() -> ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None:
+        if request.acks == _ALL and any(
+            is_uncommitted(outcome) for _, outcomes in results for _, outcome in outcomes
+        ):
+            return _answer_when_committed(broker, request, results)
+        response = _response(results, {})
+        if request.acks == 0:
+            _close_on_error(response.responses)
+            return None
+        return response
+
+    return answer
+
+
+async def _answer_when_committed(
+    broker: BrokerServer, request: ProduceRequest, results: Results
+) -> ProduceResponse:
+    outcomes = [outcome for _, found in results for _, outcome in found]
+    waiting = [one for one in outcomes if not isinstance(one, KafkaError) and is_uncommitted(one)]
+    codes = await broker.commits.wait_for_all(
+        [(partition, info.last_offset + 1) for partition, info in waiting], request.timeout_ms
+    )
+    return _response(results, {id(one): code for one, code in zip(waiting, codes, strict=True)})
+
+
+def _response(results: Results, commit_errors: Mapping[int, ErrorCode]) -> ProduceResponse:
+    """Say what became of all; ``commit_errors`` is by the identity of outcomes."""
+    return ProduceResponse(
+        responses=tuple(
             TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=tuple(
-                    partition_response(data.index, outcome) for data, outcome in outcomes
+                    partition_response(
+                        data.index, outcome, commit_errors.get(id(outcome), ErrorCode.NONE)
+                    )
+                    for data, outcome in outcomes
                 ),
             )
             for topic, outcomes in results
         )
-        if request.acks == 0:
-            _close_on_error(responses)
-            return None
-        return ProduceResponse(responses=responses)
-
-    return answer
+    )
 
 
 def _append_all(

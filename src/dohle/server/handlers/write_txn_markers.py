@@ -7,14 +7,16 @@ a transaction that hangs.
   came first.
 - A producer id, epoch or transaction version that is none: 42.
 - A partition that is not here, or not to be used: 3. Not its leader: 6; too few replicas in sync:
-  19. An older epoch of the producer: 47; of the coordinator: 52.
+  19; not committed within ``request.timeout.ms``: 7. An older epoch of the producer: 47; of the
+  coordinator: 52.
 - ``__consumer_offsets``: the group coordinator writes the marker; if it is not ready that is a 6.
 - There is one result for each producer id.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicName, TopicPartition
@@ -37,14 +39,16 @@ if TYPE_CHECKING:
     from dohle.server.net.dispatch import RequestContext
 
 _Codes = dict[ProducerId, dict[TopicPartition, ErrorCode]]
+#: A marker's producer, where it is and where its log ended then.
+_Appended = tuple[ProducerId, Partition, int]
 
 
 def handle_write_txn_markers(
     broker: BrokerServer, context: RequestContext, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse:
+) -> WriteTxnMarkersResponse | Coroutine[Any, Any, WriteTxnMarkersResponse]:
     """Write markers; answer when they are committed."""
     codes: _Codes = {}
-    appended: list[tuple[ProducerId, Partition]] = []
+    appended: list[_Appended] = []
     for asked in request.markers:
         found = codes.setdefault(asked.producer_id, {})
         marker = _marker(asked)
@@ -57,15 +61,39 @@ def handle_write_txn_markers(
             else:
                 try:
                     partition = broker.txn_markers.writer.append(key, marker)
-                    appended.append((asked.producer_id, partition))
+                    end_offset = partition.log.log_end_offset
+                    appended.append((asked.producer_id, partition, end_offset))
                 except KafkaError as error:
                     found[key] = error.code
     broker.write_appends()
-    for producer_id, partition in appended:
+    for producer_id, partition, _ in appended:
         try:
             partition.log.disk.ensure_online()
         except KafkaError as error:
             codes[producer_id][partition.key] = error.code
+    waiting = [
+        one for one in appended if not codes[one[0]][one[1].key] and not _is_committed(*one[1:])
+    ]
+    return _answer_when_committed(broker, codes, waiting) if waiting else _response(codes)
+
+
+def _is_committed(partition: Partition, end_offset: int) -> bool:
+    return partition.log.high_watermark >= end_offset
+
+
+async def _answer_when_committed(
+    broker: BrokerServer, codes: _Codes, waiting: list[_Appended]
+) -> WriteTxnMarkersResponse:
+    found = await broker.commits.wait_for_all(
+        [(partition, end_offset) for _, partition, end_offset in waiting],
+        broker.config.get_int("request.timeout.ms"),
+    )
+    for (producer_id, partition, _), code in zip(waiting, found, strict=True):
+        codes[producer_id][partition.key] = code
+    return _response(codes)
+
+
+def _response(codes: _Codes) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(
         markers=tuple(
             WritableTxnMarkerResult(producer_id=producer_id, topics=_by_topic(found))

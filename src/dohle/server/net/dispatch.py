@@ -9,7 +9,7 @@ name.
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, Future, Task, iscoroutine
+from asyncio import AbstractEventLoop, CancelledError, Future, Task, iscoroutine
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -20,7 +20,7 @@ from dohle.protocol.framing import encode_response, parse_request_header
 from dohle.protocol.schema import Request, Response
 from dohle.server.net.connection import Connection
 from dohle.server.net.group_commit import GroupCommit
-from dohle.server.net.outcome import Answer, CloseConnection, Frame, LateFrame
+from dohle.server.net.outcome import Answer, CloseConnection, Frame, LateFrame, PendingFrame
 from dohle.server.net.shortcut import Learn, Rest, Served, may_take_shortcuts, request_log
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class Dispatcher:
         # How to answer when a future is done: version and correlation id.
         self._awaited: dict[Future[Any], tuple[int, int]] = {}
         self._unattended: set[Task[Any]] = set()
+        self._pending: set[Future[Any]] = set()
         self._group_commit = GroupCommit(loop.call_soon)
 
     def handle(
@@ -156,7 +157,7 @@ class Dispatcher:
         if answer is None or isinstance(answer, Response):
             return _frame(answer, version, correlation_id)
         late = answer
-        return lambda: _frame(late(), version, correlation_id)
+        return lambda: self._make(late(), version, correlation_id)
 
     def _learn(
         self,
@@ -181,6 +182,33 @@ class Dispatcher:
             shortcuts[api_key] = learnt
         else:
             shortcuts.pop(api_key, None)
+
+    def _make(
+        self,
+        answer: Response | Future[Any] | Coroutine[Any, Any, Response | None] | None,
+        version: int,
+        correlation_id: int,
+    ) -> Frame | PendingFrame:
+        """Frame a late answer, when it has come."""
+        if answer is None or isinstance(answer, Response):
+            return _frame(answer, version, correlation_id)
+        pending = PendingFrame()
+
+        def fill(answered: Future[Any]) -> None:
+            self._pending.discard(answered)
+            try:
+                pending.fill(_frame(answered.result(), version, correlation_id))
+            except CloseConnection as error:
+                pending.fail(str(error))
+            except (Exception, CancelledError):
+                logger.exception("a request failed while it waited to be answered")
+                pending.fail("a request failed")
+
+        future = answer if isinstance(answer, Future) else self._loop.create_task(answer)
+        # The loop itself keeps no hold of its tasks.
+        self._pending.add(future)
+        future.add_done_callback(fill)
+        return pending
 
     def _may_go_ahead(self, connection: Connection) -> bool:
         """Tell whether what may not overtake others can be handled: all before it is answered."""

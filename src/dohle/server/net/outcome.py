@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from dohle.protocol.codec.unsigned_varint import RecordsElsewhere
@@ -74,7 +74,7 @@ class PendingFrame:
 LateFrame = Callable[[], Frame | PendingFrame]
 
 #: The same of a handler, which leaves the framing to the dispatcher.
-Late = Callable[[], Response | None]
+Late = Callable[[], Response | Future[Any] | Coroutine[Any, Any, Response | None] | None]
 
 #: What a handler returns: the response, a later one, or one that waits for something to happen.
 Answer = Response | Late | Future[Any] | None

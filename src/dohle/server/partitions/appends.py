@@ -124,11 +124,11 @@ def _append_to_log(
     now_ms: int,
     guard: VerificationGuard | None,
 ) -> AppendInfo:
-    if acks == -1 and len(partition.image.isr) < partition.min_insync_replicas:
+    if acks == -1 and partition.is_under_min_isr:
         raise KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"{len(partition.image.isr)} replicas are in sync, not the"
-            f" {partition.min_insync_replicas} of min.insync.replicas",
+            f"{len(partition.replication.isr)} replicas are in sync, not the"
+            f" {partition.replication.min_isr} of min.insync.replicas",
         )
     batch = validate_batch(batch, partition.rules, now_ms)
     info = partition.log.append_validated(
@@ -157,8 +157,22 @@ def no_transactional_id() -> KafkaError:
     )
 
 
-def partition_response(index: int, outcome: Appended | KafkaError) -> PartitionProduceResponse:
-    """Say what became of one partition's records, now that they are written or not."""
+def is_uncommitted(outcome: Appended | KafkaError) -> bool:
+    """Tell whether records are in the log, and acks=all has to wait for them to be committed."""
+    if isinstance(outcome, KafkaError):
+        return False
+    partition, info = outcome
+    return partition.log.high_watermark <= info.last_offset and partition.log.disk.failure is None
+
+
+def partition_response(
+    index: int, outcome: Appended | KafkaError, commit_error: ErrorCode = ErrorCode.NONE
+) -> PartitionProduceResponse:
+    """Say what became of one partition's records, now that they are written or not.
+
+    ``commit_error`` says why they are not known to be committed; they are in the log all the same,
+    and the answer tells where.
+    """
     if not isinstance(outcome, KafkaError):
         partition, info = outcome
         try:
@@ -169,6 +183,7 @@ def partition_response(index: int, outcome: Appended | KafkaError) -> PartitionP
         else:
             return PartitionProduceResponse(
                 index=index,
+                error_code=commit_error,
                 base_offset=info.first_offset,
                 log_append_time_ms=info.log_append_time_ms,
                 log_start_offset=partition.log.log_start_offset,

@@ -85,9 +85,11 @@ class FetchReader:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._isolation = isolation_of(request)
         self._replica_id = fetching_replica(request)
+        self._replica_epoch = request.replica_state.replica_epoch
         self._results: list[tuple[SessionPartition, PartitionData]] = []
         self._bytes = 0
         self._at_once = False
+        self._has_read = False
 
     @property
     def keys(self) -> list[TopicPartition]:
@@ -137,6 +139,7 @@ class FetchReader:
             self._bytes += size
             left -= size
         self._results += missing
+        self._has_read = True
 
     def _is_quiet(self, part: SessionPartition) -> bool:
         """Tell of a partition that a consumer has read to its end, and of which nothing is new.
@@ -194,14 +197,33 @@ class FetchReader:
         found = log.read(asked.fetch_offset, limit, self._isolation, min_one_batch=is_first)
         if found.first_batch_incomplete and self._version > 2:
             found = found._replace(slice=None)
-        if found.slice is None and self._context.may_omit(
+        answer: PartitionData | None = None
+        if found.slice is not None or not self._context.may_omit(
             part, log.high_watermark, log.log_start_offset
         ):
-            return None, 0
+            answer = self._data(partition, part, found, _NO_EPOCH)
         if found.slice is not None and found.slice.base_offset < log.segments.active.base_offset:
             # What follows is in a later segment: waiting would not make this answer longer.
             self._at_once = True
-        return self._data(partition, part, found, _NO_EPOCH), found.size
+        if self._replica_id is not None and not self._has_read:
+            self._note_follower(partition, part, self._replica_id)
+        return answer, found.size
+
+    def _note_follower(
+        self, partition: Partition, part: SessionPartition, replica_id: BrokerId
+    ) -> None:
+        """Take in how far a follower is: it has everything below the offset that it asks for.
+
+        The answer was made before, and tells the high watermark from before.
+        """
+        asked = part.request
+        self._broker.commits.fetched(
+            partition,
+            replica_id,
+            asked.fetch_offset,
+            asked.log_start_offset,
+            self._replica_epoch,
+        )
 
     def _check_replica(self, partition: Partition, replica_id: BrokerId, asked_epoch: int) -> None:
         """Refuse a replica that the partition does not have, to this leader's knowledge."""

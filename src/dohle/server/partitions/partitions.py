@@ -19,6 +19,8 @@ from dohle.metadata.topic_names import INTERNAL_TOPICS
 from dohle.records.checking.fast_check import allows_fast_check
 from dohle.records.checking.validation import ValidationRules
 from dohle.records.compression.codecs import Codec
+from dohle.replication.partition import PartitionReplication
+from dohle.server.partitions.commits import Commits, CommitWaiter
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.manager import LogManager
 from dohle.storage.log import Log
@@ -76,14 +78,16 @@ class Partition:
     """A partition whose replica is on this broker."""
 
     __slots__ = (
-        "_min_insync_replicas",
+        "_commits",
         "_node_id",
         "allows_fast_check",
         "image",
         "is_gone",
         "key",
         "log",
-        "on_written",
+        "on_failed",
+        "on_progress",
+        "replication",
         "rules",
         "topic_id",
     )
@@ -95,16 +99,27 @@ class Partition:
         image: PartitionImage,
         log: Log,
         node_id: BrokerId,
+        commits: Commits,
     ) -> None:
         self.key = key
         self.topic_id = topic_id
         self.image = image
         self.log = log
         self.rules = ValidationRules()
-        self._min_insync_replicas = 1
         self._node_id = node_id
-        #: Told when held appends were written, or could not be: for who coordinates by this log.
-        self.on_written: Callable[[bool], None] | None = None
+        self._commits = commits
+        #: What is committed, and who waits for it to be.
+        self.replication: PartitionReplication[CommitWaiter] = PartitionReplication(
+            node_id,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            high_watermark=log.high_watermark,
+        )
+        #: Told when appends were written, and when more was committed: for who coordinates by this
+        #: log.
+        self.on_progress: Callable[[], None] | None = None
+        #: Told when appends could not be written.
+        self.on_failed: Callable[[], None] | None = None
         #: Whether any client may append here, with any acks, and plain batches need no closer look.
         self.allows_fast_check = False
         #: Whether it is not among this broker's partitions any more.
@@ -119,23 +134,24 @@ class Partition:
         """Let new settings take effect."""
         self.log.update_config(log_config(values))
         self.rules = validation_rules(values)
-        self._min_insync_replicas = values.get_int("min.insync.replicas")
+        self._commits.min_isr_changed(self, values.get_int("min.insync.replicas"))
         self._note_fast_check()
 
     @property
-    def min_insync_replicas(self) -> int:
-        """How many replicas must be in sync for acks=all: no more than there are at all."""
-        return min(self._min_insync_replicas, len(self.image.replicas))
+    def is_under_min_isr(self) -> bool:
+        """Tell whether too few replicas are in sync for acks=all."""
+        return len(self.replication.isr) < self.replication.min_isr
 
     def follow(self, image: PartitionImage) -> None:
         """Take the place that a new image gives it."""
         self.image = image
+        self._commits.assigned(self)
         self._note_fast_check()
 
     def _note_fast_check(self) -> None:
         self.allows_fast_check = (
             self.image.leader == self._node_id
-            and len(self.image.isr) >= self.min_insync_replicas
+            and not self.is_under_min_isr
             and self.key.topic not in INTERNAL_TOPICS
             and allows_fast_check(self.rules)
         )
@@ -157,9 +173,10 @@ class Partition:
 class Partitions:
     """All partitions of this broker."""
 
-    def __init__(self, node_id: BrokerId, logs: LogManager) -> None:
+    def __init__(self, node_id: BrokerId, logs: LogManager, commits: Commits) -> None:
         self._node_id = node_id
         self._logs = logs
+        self._commits = commits
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
         #: Those that the image has and that are yet to be added.
@@ -199,11 +216,10 @@ class Partitions:
         else:
             log = self._logs.get_or_create(key, topic_id, log_config(values), is_new=is_new)
             if known is not None:
-                known.is_gone = True
-            known = Partition(key, topic_id, image, log, self._node_id)
+                self._let_go(known)
+            known = Partition(key, topic_id, image, log, self._node_id, self._commits)
             known.configure(values)
-            # A single replica has everything that every replica has.
-            log.update_high_watermark(log.log_end_offset)
+            known.follow(image)
             self._by_name.setdefault(key.topic, {})[key.partition] = known
             self._by_id.setdefault(topic_id, {})[key.partition] = known
         if image.leader == self._node_id:
@@ -213,7 +229,11 @@ class Partitions:
         """Delete a topic's logs, those that could not be served included."""
         for by_index in (self._by_id.pop(topic.id, {}), self._by_name.pop(topic.name, {})):
             for partition in by_index.values():
-                partition.is_gone = True
+                self._let_go(partition)
         logs = [self._logs.get(TopicPartition(topic.name, index)) for index in topic.partitions]
         ours = [log for log in logs if log is not None and log.topic_id in (None, topic.id)]
         self._logs.delete(*[log.partition for log in ours])
+
+    def _let_go(self, partition: Partition) -> None:
+        partition.is_gone = True
+        self._commits.fail(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -16,7 +16,6 @@ depends on what is written.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,7 +27,7 @@ from dohle.protocol.framing import encode_response
 from dohle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from dohle.server.coordinators.offset_commit_answers import commit_answer, commit_refused
 from dohle.server.coordinators.shard import Shard
-from dohle.server.net.outcome import Frame
+from dohle.server.net.outcome import Frame, LateFrame, PendingFrame
 from dohle.server.net.shortcut import Served
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class CommitShortcut:
             self._common = _common_commit(image, self._learnt_from, self._body_offset)
         return None if self._common is None else self._common.fits(frame)
 
-    def handle(self, broker: BrokerServer, fields: Fields) -> Callable[[], Frame] | None:
+    def handle(self, broker: BrokerServer, fields: Fields) -> LateFrame | None:
         """Commit, if nothing else has changed since the commit before."""
         assert self._common is not None, "it fits"
         return self._common.handle(broker, fields)
@@ -140,7 +139,7 @@ class _CommonCommit:
         fields = self._unpack(frame)
         return fields if (fields[0], fields[_CONSTANTS]) == self._pattern else None
 
-    def handle(self, broker: BrokerServer, fields: Fields) -> Callable[[], Frame] | None:
+    def handle(self, broker: BrokerServer, fields: Fields) -> LateFrame | None:
         """Commit as a request that fits says, if nothing else has changed."""
         groups = broker.groups
         if broker.image is not self._image and not self._look_again(broker):
@@ -161,7 +160,7 @@ class _CommonCommit:
         except KafkaError:
             # The slow path meets the same, and knows what to do about it.
             return None
-        return partial(self._reply, shard, fields[1])
+        return partial(self._reply, broker, shard, shard.partition.log.log_end_offset, fields[1])
 
     def _look_again(self, broker: BrokerServer) -> bool:
         """Take in another image; False if it has changed one of the topics."""
@@ -172,8 +171,18 @@ class _CommonCommit:
         self._coordinator_index = broker.groups.partition_of(self._repeated.request.group_id)
         return True
 
-    def _reply(self, shard: Shard[Any], correlation_id: int) -> Frame:
-        error = shard.loss
+    def _reply(
+        self, broker: BrokerServer, shard: Shard[Any], end_offset: int, correlation_id: int
+    ) -> Frame | PendingFrame:
+        if shard.loss is not None or shard.is_committed(end_offset):
+            return self._frame(correlation_id, shard.loss)
+        pending = PendingFrame()
+        broker.groups.when_committed(
+            shard, end_offset, lambda error: pending.fill(self._frame(correlation_id, error))
+        )
+        return pending
+
+    def _frame(self, correlation_id: int, error: KafkaError | None) -> Frame:
         if error is not None:
             refused = commit_refused(self._repeated.request, error)
             return list(encode_response(refused, self._version, correlation_id))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
-from dohle.core.errors import KafkaError
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, Uuid
 from dohle.protocol.codec.pattern import find_pattern
 from dohle.protocol.framing import encode_response
@@ -23,7 +23,7 @@ from dohle.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from dohle.server.net.outcome import Frame
+from dohle.server.net.outcome import Frame, LateFrame, PendingFrame
 from dohle.server.net.shortcut import Served
 from dohle.server.partitions.appends import Appended, append, partition_response
 from dohle.server.transactions.verification import is_open
@@ -64,6 +64,12 @@ def learn_produce(broker: BrokerServer, served: Served) -> ProduceShortcut | Non
     return learnt if is_recognised else None
 
 
+#: acks
+_ALL = -1
+# Members of an enum are slow to get at.
+_NO_ERROR = ErrorCode.NONE
+
+
 class ProduceShortcut:
     """A produce request to one partition, less what changes from one to the next."""
 
@@ -78,6 +84,7 @@ class ProduceShortcut:
         "_prefix",
         "_size_at",
         "_tail",
+        "_timeout_ms",
         "_topic",
         "_topic_id",
         "_unpack",
@@ -101,6 +108,7 @@ class ProduceShortcut:
         self._unpack, self._size_at = fields.unpack_from, fields.size
         self._client_id = served.client_id
         self._acks = request.acks
+        self._timeout_ms = request.timeout_ms
         self._is_transactional = request.transactional_id is not None
         self._topic: TopicName = topic.name
         self._topic_id: Uuid = topic.topic_id
@@ -138,7 +146,7 @@ class ProduceShortcut:
             return None
         return correlation_id, index, frame[start:end]
 
-    def handle(self, broker: BrokerServer, fields: Fields) -> Callable[[], Frame] | None:
+    def handle(self, broker: BrokerServer, fields: Fields) -> LateFrame | None:
         """Append the records; None if the partition or its transaction needs a closer look."""
         correlation_id, index, records = fields
         if self._version < _FIRST_WITH_TOPIC_IDS:
@@ -156,19 +164,45 @@ class ProduceShortcut:
         outcome = append(
             broker, partition, records, self._acks, self._version, self._client_id, now_ms, guard
         )
-        return lambda: self._reply(correlation_id, index, outcome)
+        return lambda: self._reply(broker, correlation_id, index, outcome)
 
-    def _reply(self, correlation_id: int, index: int, outcome: Appended | KafkaError) -> Frame:
+    def _reply(
+        self,
+        broker: BrokerServer,
+        correlation_id: int,
+        index: int,
+        outcome: Appended | KafkaError,
+    ) -> Frame | PendingFrame:
         if not isinstance(outcome, KafkaError):
-            log, info = outcome[0].log, outcome[1]
-            try:
-                log.disk.ensure_online()
-            except KafkaError as error:
-                outcome = error
-            else:
+            partition, info = outcome
+            log = partition.log
+            if log.disk.failure is None:
+                if self._acks == _ALL and log.high_watermark <= info.last_offset:
+                    return self._reply_when_committed(broker, correlation_id, index, outcome)
                 first, time = info.first_offset, info.log_append_time_ms
                 return [self._answer(correlation_id, index, first, time, log.log_start_offset)]
-        response = _response(self._topic, self._topic_id, partition_response(index, outcome))
+        return self._tell(correlation_id, partition_response(index, outcome))
+
+    def _reply_when_committed(
+        self, broker: BrokerServer, correlation_id: int, index: int, outcome: Appended
+    ) -> PendingFrame:
+        pending = PendingFrame()
+        partition, info = outcome
+
+        def ended(code: ErrorCode) -> None:
+            if code is _NO_ERROR and partition.log.disk.failure is None:
+                first, time = info.first_offset, info.log_append_time_ms
+                start = partition.log.log_start_offset
+                pending.fill([self._answer(correlation_id, index, first, time, start)])
+            else:
+                response = partition_response(index, outcome, code)
+                pending.fill(self._tell(correlation_id, response))
+
+        broker.commits.wait(partition, info.last_offset + 1, self._timeout_ms, ended)
+        return pending
+
+    def _tell(self, correlation_id: int, partition: PartitionProduceResponse) -> Frame:
+        response = _response(self._topic, self._topic_id, partition)
         return list(encode_response(response, self._version, correlation_id))
 
 

@@ -1,7 +1,7 @@
 """Writing the ends of transactions to their partitions, for as long as it takes.
 
 What a coordinator has decided is a :class:`~dohle.txn.actions.WriteMarkers`. Its markers are
-appended to all partitions, and when the last is written the coordinator is told, so that it can
+appended to all partitions, and when the last is committed the coordinator is told, so that it can
 write down that the transaction is complete.
 
 - The markers of all transactions that end in the same turn of the loop are appended together: one
@@ -22,6 +22,7 @@ import logging
 from asyncio import Handle, TimerHandle
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from dohle.coordination.effects import TransactionalProducer
@@ -84,7 +85,7 @@ class MarkerWriter:
             return self._append_to_group(key.partition, marker)
         broker = self._broker
         partition = led_partition(broker, *key)
-        if len(partition.image.isr) < partition.min_insync_replicas:
+        if partition.is_under_min_isr:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{key}: too few replicas are in sync")
         built = build_txn_marker(
             marker.is_commit,
@@ -128,6 +129,8 @@ class _Ending:
     missing: set[TopicPartition] = field(default_factory=set)
     #: The missing ones whose turn has not come since they were last tried.
     due: deque[TopicPartition] = field(default_factory=deque)
+    #: How many markers are in their logs and not committed yet.
+    uncommitted: int = 0
     retry_ms: int = RETRY_MS_MIN
     timer: TimerHandle | None = None
     is_over: bool = False
@@ -209,17 +212,32 @@ class TxnMarkers:
                 tried.append(ending)
         if self._queue:
             self._turn = self._broker.loop.call_soon(self._take_turn)
+        # Each ends where its log ends now, or before: others may be behind it.
+        ends = [(ending, one, one.log.log_end_offset) for ending, one in appended]
         self._broker.write_appends()
-        for ending, partition in appended:
-            try:
-                # The write itself may have taken the directory offline.
-                partition.log.disk.ensure_online()
-            except KafkaError as error:
-                self._failed(ending, partition.key, error)
-            else:
-                ending.missing.discard(partition.key)
+        timeout_ms = self._broker.config.get_int("request.timeout.ms")
+        for ending, _, _ in ends:
+            ending.uncommitted += 1
+        for ending, partition, offset in ends:
+            self._broker.commits.wait(
+                partition, offset, timeout_ms, partial(self._ended, ending, partition)
+            )
         for ending in tried:
             self._settle(ending)
+
+    def _ended(self, ending: _Ending, partition: Partition, code: ErrorCode) -> None:
+        """Take in that a marker is committed, or is not known to be."""
+        ending.uncommitted -= 1
+        try:
+            # The write itself may have taken the directory offline.
+            partition.log.disk.ensure_online()
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code, f"it is not committed in {partition.key}")
+        except KafkaError as error:
+            self._failed(ending, partition.key, error)
+        else:
+            ending.missing.discard(partition.key)
+        self._settle(ending)
 
     def _is_wanted(self, ending: _Ending) -> bool:
         """Tell whether it is still this broker that has to end the transaction."""
@@ -261,7 +279,7 @@ class TxnMarkers:
 
     def _settle(self, ending: _Ending) -> None:
         """Go on as it stands: tell the coordinator, or try the rest again."""
-        if ending.is_over:
+        if ending.is_over or ending.uncommitted or ending.due:
             return
         if ending.missing:
             if ending.timer is None:

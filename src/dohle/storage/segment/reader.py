@@ -112,8 +112,10 @@ class SegmentReader:
         size = min(max_bytes, end - position)
         return LogSlice(self._log_file.file, position, size if size > 0 else 0, head.base_offset)
 
-    def large_slice(self, offset: int, max_bytes: int) -> LogSlice | None:
+    def large_slice(self, offset: int, max_bytes: int, end: int) -> LogSlice | None:
         """Return what is to be read from ``offset`` on, at least a batch, if that batch is large.
+
+        It does not reach behind the position ``end``, at which a batch begins or the segment ends.
 
         Returns None when that is not known without ``find``.
         """
@@ -123,13 +125,15 @@ class SegmentReader:
         position, base_offset, _, size, _, _, _ = found
         log_file = self._log_file
         if size < max_bytes:
-            size = log_file.size - position
+            size = end - position
             if size > max_bytes:
                 size = max_bytes
         return LogSlice(log_file.file, position, size, base_offset)
 
-    def small_bytes(self, offset: int, max_bytes: int) -> bytes | None:
+    def small_bytes(self, offset: int, max_bytes: int, end: int) -> bytes | None:
         """Return what is to be read from ``offset`` on, at least a batch, if one small read does.
+
+        It does not reach behind the position ``end``, at which a batch begins or the segment ends.
 
         Returns None when that is not known without ``find``.
         """
@@ -138,7 +142,7 @@ class SegmentReader:
             return None
         last_offset, position = indexes.offset.lookup(offset)
         first_ends_at = last_offset if position else None
-        return read_small(log_file.file, position, log_file.size, offset, max_bytes, first_ends_at)
+        return read_small(log_file.file, position, end, offset, max_bytes, first_ends_at)
 
     def next_offset(self) -> int:
         """Return the offset behind the last batch, by a walk from the last index entry."""

@@ -1,0 +1,222 @@
+"""Carrying out what follows when a partition's log or its replicas move: commits, and who waits.
+
+What is committed is decided by ``replication.partition``. Here appends are written, high watermarks
+moved in the logs, and those told who have waited: requests by offset and deadline, the coordinator
+that lives in a partition, and fetches that wait for bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import AbstractEventLoop, Future, TimerHandle
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId, TopicPartition
+from dohle.core.seams import Clock
+from dohle.replication.partition import UNKNOWN_BROKER_EPOCH, Effects
+
+if TYPE_CHECKING:
+    from dohle.server.partitions.partitions import Partition
+
+logger = logging.getLogger("dohle.server")
+
+#: Told once how it has ended: committed (NONE), or why it is not known to be.
+CommitWaiter = Callable[[ErrorCode], None]
+
+
+class _Timer(NamedTuple):
+    deadline_ms: int
+    handle: TimerHandle
+
+
+class Commits:
+    """The commits of all partitions of a broker."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        clock: Clock,
+        recheck: Callable[[TopicPartition], None],
+    ) -> None:
+        """Have ``recheck`` told of partitions of which a fetch that waits may see more now."""
+        self._loop = loop
+        self._clock = clock
+        self._recheck = recheck
+        self._timers: dict[Partition, _Timer] = {}
+
+    # Events
+
+    def write(self, partitions: Iterable[Partition]) -> None:
+        """Write what was appended, with one system call for each partition."""
+        now_ms = self._clock.monotonic_ms()
+        written = [(partition, self._write(partition, now_ms)) for partition in partitions]
+        # Not before all is written: whoever is told may append, and the buffers that hold the
+        # records are used again after this.
+        for partition, effects in written:
+            if effects is not None:
+                self._tell(partition, effects)
+                _call(partition.on_progress)
+                self._recheck(partition.key)
+            else:
+                self.fail(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+                _call(partition.on_failed)
+                self._recheck(partition.key)
+
+    def _write(self, partition: Partition, now_ms: int) -> Effects[CommitWaiter] | None:
+        log = partition.log
+        try:
+            log.write_appends()
+            effects = partition.replication.appended(log.log_end_offset, now_ms)
+            if effects.high_watermark is not None:
+                log.update_high_watermark(effects.high_watermark)
+        except KafkaError:
+            # The directory is offline now, and its produce requests are told so.
+            return None
+        except Exception as error:
+            # What nobody thought of must not look like a success to whoever has sent it.
+            logger.exception("%s cannot be written", partition.key)
+            log.disk.failed(f"appending to {partition.key}", OSError(str(error)))
+            return None
+        return effects
+
+    def fetched(
+        self,
+        partition: Partition,
+        broker: BrokerId,
+        offset: int,
+        log_start_offset: int,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+    ) -> None:
+        """Take in that a follower has everything below ``offset``."""
+        partition.replication.log_start_offset = partition.log.log_start_offset
+        self.carry_out(
+            partition,
+            partition.replication.fetched(
+                broker, offset, log_start_offset, self._clock.monotonic_ms(), broker_epoch
+            ),
+        )
+
+    def assigned(self, partition: Partition) -> None:
+        """Take in the place in the cluster that the image gives to a partition."""
+        effects = partition.replication.assigned(partition.image, self._clock.monotonic_ms())
+        self.carry_out(partition, effects)
+
+    def min_isr_changed(self, partition: Partition, min_isr: int) -> None:
+        """Take in another min.insync.replicas."""
+        effects = partition.replication.min_isr_changed(min_isr, self._clock.monotonic_ms())
+        self.carry_out(partition, effects)
+
+    def fail(self, partition: Partition, error: ErrorCode) -> None:
+        """Let nobody wait any more for a partition that is gone or cannot be written."""
+        self._tell(partition, partition.replication.failed(error))
+
+    def carry_out(self, partition: Partition, effects: Effects[CommitWaiter]) -> None:
+        """Do what follows from an event.
+
+        An ISR that is asked for stays so: there is no other broker yet to have it with.
+        """
+        if effects.high_watermark is not None:
+            partition.log.update_high_watermark(effects.high_watermark)
+        self._tell(partition, effects)
+        if effects.high_watermark is not None:
+            _call(partition.on_progress)
+            self._recheck(partition.key)
+
+    def _tell(self, partition: Partition, effects: Effects[CommitWaiter]) -> None:
+        for waiter, error in effects.woken:
+            _call(partial(waiter, error))
+
+    # Who waits
+
+    def wait(
+        self, partition: Partition, offset: int, timeout_ms: int, waiter: CommitWaiter
+    ) -> None:
+        """Tell when everything below ``offset`` is committed, at once if it is."""
+        replication = partition.replication
+        if offset <= replication.high_watermark:
+            waiter(ErrorCode.NONE)
+        elif not replication.is_leader:
+            waiter(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            deadline_ms = self._clock.monotonic_ms() + max(0, timeout_ms)
+            replication.wait_for_commit(offset, deadline_ms, waiter)
+            self._expire_at(partition, deadline_ms)
+
+    def wait_for_deletion(
+        self, partition: Partition, offset: int, timeout_ms: int, waiter: CommitWaiter
+    ) -> None:
+        """Tell when no replica that is alive has records below ``offset``, at once if so."""
+        replication = partition.replication
+        replication.log_start_offset = partition.log.log_start_offset
+        if offset <= replication.low_watermark:
+            waiter(ErrorCode.NONE)
+        elif not replication.is_leader:
+            waiter(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            deadline_ms = self._clock.monotonic_ms() + max(0, timeout_ms)
+            replication.wait_for_deletion(offset, deadline_ms, waiter)
+            self._expire_at(partition, deadline_ms)
+
+    def wait_for_all(
+        self, appended: Sequence[tuple[Partition, int]], timeout_ms: int
+    ) -> Future[list[ErrorCode]]:
+        """Wait for several commits; the future has how each has ended, in the same order."""
+        return gathered(
+            self._loop,
+            [partial(self.wait, partition, offset, timeout_ms) for partition, offset in appended],
+        )
+
+    def _expire_at(self, partition: Partition, deadline_ms: int) -> None:
+        timer = self._timers.get(partition)
+        if timer is not None:
+            if timer.deadline_ms <= deadline_ms:
+                return
+            timer.handle.cancel()
+        delay_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+        handle = self._loop.call_later(delay_ms / 1000, self._expire, partition)
+        self._timers[partition] = _Timer(deadline_ms, handle)
+
+    def _expire(self, partition: Partition) -> None:
+        del self._timers[partition]
+        for waiter in partition.replication.expire(self._clock.monotonic_ms()):
+            _call(partial(waiter, ErrorCode.REQUEST_TIMED_OUT))
+        following = partition.replication.next_deadline_ms
+        if following is not None:
+            self._expire_at(partition, following)
+
+    def stop(self) -> None:
+        """Let nobody wait any more: the broker stops."""
+        for partition, timer in list(self._timers.items()):
+            timer.handle.cancel()
+            self.fail(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._timers.clear()
+
+
+def gathered(
+    loop: AbstractEventLoop, waits: Sequence[Callable[[CommitWaiter], None]]
+) -> Future[list[ErrorCode]]:
+    """Return a future that has how all of these have ended, in their order."""
+    future: Future[list[ErrorCode]] = loop.create_future()
+    codes: list[ErrorCode | None] = [None] * len(waits)
+
+    def ended(number: int, code: ErrorCode) -> None:
+        codes[number] = code
+        found = [each for each in codes if each is not None]
+        if len(found) == len(codes) and not future.done():
+            future.set_result(found)
+
+    for number, wait in enumerate(waits):
+        wait(partial(ended, number))
+    return future
+
+
+def _call(told: Callable[[], None] | None) -> None:
+    """Tell somebody; what they make of it is no trouble of the others who are told."""
+    try:
+        if told is not None:
+            told()
+    except Exception:
+        logger.exception("what was committed could not be taken in")

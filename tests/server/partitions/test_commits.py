@@ -1,0 +1,323 @@
+"""Commit as an event: who waits for records to be committed is told when they are, or are not.
+
+There is one node. A second replica in the ISR is a client that fetches as broker 2 would; the
+partition's place in the cluster is given to it by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dohle.core.errors import ErrorCode
+from dohle.core.ids import BrokerId, ProducerId, TopicName
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from dohle.protocol.messages.delete_topics import DeleteTopicsRequest
+from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from dohle.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from dohle.protocol.messages.produce import PartitionProduceResponse
+from dohle.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from dohle.records.batch import batches
+from dohle.server.node import Node
+from dohle.server.partitions.partitions import Partition
+from tests.server.faults import FaultyFileSystem, until
+from tests.server.net.connected import turns
+from tests.server.partitions.fetching import fetch, two_directories
+from tests.server.wire import Wire, batch, create_topic, produce_request, running_node
+
+FOLLOWER = BrokerId(2)
+PRODUCE_VERSION, FETCH_VERSION = 9, 12
+LONG_MS = 60_000
+
+
+def partition_of(node: Node, topic: str = "t") -> Partition:
+    found = node.broker.partitions.get(topic, 0)
+    assert found is not None
+    return found
+
+
+def give_follower(node: Node, topic: str = "t") -> Partition:
+    """Have broker 2 be a replica of a partition, and in sync."""
+    partition = partition_of(node, topic)
+    image = partition.image
+    partition.follow(
+        replace(
+            image,
+            replicas=(image.leader, FOLLOWER),
+            isr=(image.leader, FOLLOWER),
+            partition_epoch=image.partition_epoch + 1,
+        )
+    )
+    partition.replication.brokers_changed({image.leader: 1, FOLLOWER: 1})
+    return partition
+
+
+@asynccontextmanager
+async def replicated(path: Path) -> AsyncIterator[tuple[Node, Wire, Wire]]:
+    """Run a node with a topic of two replicas, a producer, and who fetches as the follower."""
+    async with (
+        running_node(path) as node,
+        await Wire.connect(node) as producer,
+        await Wire.connect(node) as follower,
+    ):
+        await create_topic(producer, "t")
+        give_follower(node)
+        yield node, producer, follower
+
+
+async def follow(wire: Wire, offset: int, *, log_start_offset: int = 0) -> PartitionData:
+    """Fetch as the follower does that has everything below an offset."""
+    asked = FetchPartition(
+        partition=0,
+        fetch_offset=offset,
+        log_start_offset=log_start_offset,
+        partition_max_bytes=1 << 20,
+    )
+    request = FetchRequest(
+        replica_id=FOLLOWER,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1 << 20,
+        topics=(FetchTopic(topic=TopicName("t"), partitions=(asked,)),),
+    )
+    answer = await wire.send(request, FETCH_VERSION)
+    found: PartitionData = answer.responses[0].partitions[0]
+    return found
+
+
+async def post(wire: Wire, *values: bytes, timeout_ms: int = LONG_MS, acks: int = -1) -> None:
+    for value in values:
+        request = produce_request("t", batch(value)).replace(timeout_ms=timeout_ms, acks=acks)
+        await wire.post(request, PRODUCE_VERSION)
+
+
+async def produced(wire: Wire) -> PartitionProduceResponse:
+    answer = await wire.answer(ApiKey.PRODUCE, PRODUCE_VERSION)
+    found: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+    return found
+
+
+async def appended(node: Node, count: int) -> None:
+    await until(lambda: partition_of(node).log.log_end_offset == count)
+    await turns(5)
+
+
+def test_records_are_answered_when_the_follower_has_them_and_not_before(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, producer, follower):
+            # The first takes the slow path, the others the shortcut.
+            await post(producer, b"0", b"1", b"2", b"3")
+            await appended(node, 4)
+            partition = partition_of(node)
+            assert (partition.log.high_watermark, partition.replication.waiting_count) == (0, 4)
+            assert (await follow(follower, 0)).high_watermark == 0
+            # Rule G5: the answer has the high watermark from before.
+            assert (await follow(follower, 3)).high_watermark == 0
+            assert [(await produced(producer)).base_offset for _ in range(3)] == [0, 1, 2]
+            assert (partition.log.high_watermark, partition.replication.waiting_count) == (3, 1)
+            assert (await follow(follower, 4)).high_watermark == 3
+            last = await produced(producer)
+            assert (last.base_offset, last.error_code) == (3, ErrorCode.NONE)
+
+    asyncio.run(run())
+
+
+def test_acks_of_the_leader_alone_wait_for_nobody(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, producer, _):
+            await post(producer, b"0", b"1", acks=1)
+            assert [(await produced(producer)).base_offset for _ in range(2)] == [0, 1]
+            assert partition_of(node).log.high_watermark == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_commit_that_takes_too_long_is_told_and_the_records_stay(
+    tmp_path: Path, before: int
+) -> None:
+    """By the slow path for the first request, by the shortcut for a second."""
+
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, producer, follower):
+            for _ in range(before):
+                await post(producer, b"before", timeout_ms=1)
+                await produced(producer)
+            await post(producer, b"late", timeout_ms=1)
+            answer = await produced(producer)
+            assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+            assert answer.base_offset == before
+            await follow(follower, before + 1)
+            found = await fetch(producer, "t")
+            values = [one.value for each in batches(found.records or b"") for one in each.records()]
+            assert values[-1] == b"late"
+            assert partition_of(node).replication.waiting_count == 0
+
+    asyncio.run(run())
+
+
+def test_consumers_see_what_is_committed_by_the_shortcut_too(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with replicated(tmp_path) as (_, producer, follower):
+            await post(producer, b"0", b"1", b"2", acks=1)
+            for _ in range(3):
+                await produced(producer)
+            size = len(batch(b"0"))
+            for offset in (1, 2):
+                await follow(follower, offset)
+                for _ in range(3):
+                    found = await fetch(producer, "t")
+                    assert found.high_watermark == offset
+                    assert len(found.records or b"") == offset * size
+
+    asyncio.run(run())
+
+
+def test_who_waits_is_told_when_another_broker_leads(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, producer, _):
+            await post(producer, b"0", b"1")
+            await appended(node, 2)
+            partition = partition_of(node)
+            image = partition.image
+            partition.follow(
+                replace(
+                    image,
+                    leader=FOLLOWER,
+                    leader_epoch=image.leader_epoch + 1,
+                    partition_epoch=image.partition_epoch + 1,
+                )
+            )
+            for _ in range(2):
+                code = (await produced(producer)).error_code
+                assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(run())
+
+
+def test_who_waits_is_told_when_the_topic_is_deleted(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, producer, other):
+            await post(producer, b"0")
+            await appended(node, 1)
+            await other.send(
+                DeleteTopicsRequest(topic_names=(TopicName("t"),), timeout_ms=5_000), 5
+            )
+            code = (await produced(producer)).error_code
+            assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    asyncio.run(run())
+
+
+def test_who_waits_is_told_when_the_disk_fails(tmp_path: Path) -> None:
+    fs = FaultyFileSystem()
+
+    async def run() -> None:
+        async with (
+            running_node(tmp_path, two_directories(tmp_path), fs=fs) as node,
+            await Wire.connect(node) as producer,
+            await Wire.connect(node) as other,
+        ):
+            await create_topic(producer, "t")
+            give_follower(node)
+            await post(producer, b"0")
+            await appended(node, 1)
+            fs.writes["/t-0/"] = OSError(5, "a sector cannot be written")
+            await post(other, b"1")
+            for wire in (producer, other):
+                assert (await produced(wire)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    asyncio.run(run())
+
+
+def test_another_request_is_served_when_the_records_before_it_are_answered(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, producer, follower):
+            await post(producer, b"0")
+            asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
+            topic = ListOffsetsTopic(name=TopicName("t"), partitions=(asked,))
+            await producer.post(ListOffsetsRequest(topics=(topic,)), 5)
+            await appended(node, 1)
+            await follow(follower, 1)
+            assert (await produced(producer)).error_code == ErrorCode.NONE
+            answer = await producer.answer(ApiKey.LIST_OFFSETS, 5)
+            # It sees the record before it, as the client may expect.
+            assert answer.topics[0].partitions[0].offset == 1
+
+    asyncio.run(run())
+
+
+def test_a_marker_is_answered_when_it_is_committed(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, operator, follower):
+            topic = WritableTxnMarkerTopic(name=TopicName("t"), partition_indexes=(0,))
+            marker = WritableTxnMarker(
+                producer_id=ProducerId(1),
+                producer_epoch=0,
+                transaction_result=True,
+                topics=(topic,),
+                coordinator_epoch=0,
+            )
+            await operator.post(WriteTxnMarkersRequest(markers=(marker,)), 1)
+            await appended(node, 1)
+            assert partition_of(node).replication.waiting_count == 1
+            await follow(follower, 1)
+            answer = await operator.answer(ApiKey.WRITE_TXN_MARKERS, 1)
+            assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.NONE
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_records_are_deleted_when_the_follower_has_deleted_them_too(
+    tmp_path: Path, *, is_late: bool
+) -> None:
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, admin, follower):
+            await post(admin, b"0", b"1", b"2")
+            await appended(node, 3)
+            await follow(follower, 3)
+            for _ in range(3):
+                await produced(admin)
+            asked = DeleteRecordsPartition(partition_index=0, offset=2)
+            topic = DeleteRecordsTopic(name=TopicName("t"), partitions=(asked,))
+            timeout_ms = 1 if is_late else LONG_MS
+            await admin.post(DeleteRecordsRequest(topics=(topic,), timeout_ms=timeout_ms), 1)
+            await until(lambda: partition_of(node).log.log_start_offset == 2)
+            if not is_late:
+                await turns(5)
+                await follow(follower, 3, log_start_offset=2)
+            answer = await admin.answer(ApiKey.DELETE_RECORDS, 1)
+            found = answer.topics[0].partitions[0]
+            expected = (ErrorCode.REQUEST_TIMED_OUT, 0) if is_late else (ErrorCode.NONE, 2)
+            assert (found.error_code, found.low_watermark) == expected
+
+    asyncio.run(run())
+
+
+def test_a_node_that_stops_leaves_nobody_waiting(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, producer, _):
+            await post(producer, b"0", b"1")
+            await appended(node, 2)
+        assert await producer.is_closed()
+
+    asyncio.run(run())
