@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: start demo test test-long test-jvm test-node oracle-record check format bench bench-versus bench-spark clean
+.PHONY: start demo test test-fast test-versions explore test-long test-jvm test-node oracle-record check format bench bench-versus bench-spark clean
 
 start: $(VENV)/.installed  ## Run a broker on 127.0.0.1:9092 with its data in ./data
 	$(BIN)/dohle start
@@ -11,8 +11,20 @@ start: $(VENV)/.installed  ## Run a broker on 127.0.0.1:9092 with its data in ./
 demo: $(VENV)/.installed-spark  ## Run a broker, live orders and clicks, and a pipeline on Spark; Ctrl-C stops all
 	$(BIN)/python examples/shop/demo.py
 
-test: $(VENV)/.installed-test  ## Run all tests
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+test: $(VENV)/.installed-test  ## Run all tests but the long ones, in under ten minutes on two cores
+	$(BIN)/python -m pytest -n auto --dist loadgroup --durations=10
+
+# Pure rooms: no sockets, no Spark, no process but our own. Arrow's codec is not of the base install.
+FAST_TESTS := $(addprefix tests/,core protocol records coordination groups txn metadata replication storage tools)
+test-fast: $(VENV)/.installed-test  ## Run the tests of the pure rooms, with fewer examples, in under a minute
+	DOHLE_FAST=1 $(BIN)/python -m pytest -q -n auto -m 'not long and not slow' --ignore tests/records/columnar $(FAST_TESTS)
+
+test-versions: $(VENV)/.installed-test  ## Run the fast tests and clients on every supported Python there is, and without uvloop
+	$(BIN)/python tools/versions.py
+
+SECONDS := 180
+explore: $(VENV)/.installed-test  ## Look for failures with new examples and seeds: make explore SECONDS=600
+	$(BIN)/python tools/explore.py --seconds $(SECONDS)
 
 test-long: $(VENV)/.installed-test  ## Run what takes minutes: pipelines and exactly once on Spark, with everything killed
 	$(BIN)/python -m pytest -n auto -m long
@@ -48,7 +60,7 @@ bench-spark: $(VENV)/.installed-test  ## Measure dohle on Spark beside Spark's o
 	$(BIN)/python -m bench.spark
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache tests/jvm/.cache tests/node/.cache
+	rm -rf $(VENV) $(VENV)-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache tests/jvm/.cache tests/node/.cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -39,6 +39,7 @@ def decodes(cls: type[Message], version: int, data: bytes) -> bool:
     return outcome
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MESSAGES)
 @settings(max_examples=2)
 @given(data=st.data())
@@ -53,6 +54,7 @@ def test_a_message_cut_at_any_byte_is_refused(name: str, data: st.DataObject) ->
         assert not decodes(cls, version, encoded + b"\0")
 
 
+@pytest.mark.slow
 @settings(max_examples=1500)
 @given(st.sampled_from(PAIRS), st.data())
 def test_changed_bytes_give_a_message_or_one_error(
@@ -68,6 +70,7 @@ def test_changed_bytes_give_a_message_or_one_error(
     decodes(cls, version, bytes(encoded))
 
 
+@pytest.mark.slow
 @settings(max_examples=1500)
 @given(st.sampled_from(PAIRS), st.binary(max_size=40))
 def test_any_bytes_give_a_message_or_one_error(pair: tuple[str, int], data: bytes) -> None:

@@ -33,6 +33,7 @@ def exchanges(name: str, version: int) -> dict[str, Exchange]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MESSAGES)
 @settings(max_examples=8)
 @given(data=st.data())

@@ -36,7 +36,7 @@ BATCH_SIZE = 100
 
 def property_test(max_examples: int = 60) -> settings:
     """Settings under which a property test is the same everywhere and is not timed by example."""
-    return settings(max_examples=max_examples, deadline=None, derandomize=True, database=None)
+    return settings(max_examples=max_examples)
 
 
 def batch(

@@ -211,6 +211,7 @@ def test_the_workload_itself_touches_what_is_to_be_tested() -> None:
     assert sum(path.endswith(".log") for path in WHOLE.files()) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
 def test_death_at_every_byte_keeps_what_was_acknowledged(part: int) -> None:
     for count in range(part, WHOLE.bytes_written, 8):

@@ -55,7 +55,7 @@ def test_what_is_not_known_in_a_format_is_named(text: str) -> None:
         compile_format(text)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100)
 @given(text=st.text().filter(lambda text: "\\" not in text and "%" not in text))
 def test_other_text_is_shown_as_it_is(text: str) -> None:
     assert unescape(text) == os.fsencode(text)
@@ -101,7 +101,7 @@ async def all_lines(descriptor: int) -> list[bytes]:
     return [line async for lines in read_lines(descriptor) for line in lines]
 
 
-@settings(max_examples=50, deadline=None, derandomize=True, database=None)
+@settings(max_examples=50)
 @given(content=st.lists(st.sampled_from([b"\n", b"x", b"\r", b"y" * 70_000])).map(b"".join))
 def test_lines_of_a_file_are_what_lies_between_line_feeds(
     content: bytes, tmp_path_factory: pytest.TempPathFactory

@@ -316,7 +316,7 @@ def test_many_problems_are_counted_instead_of_listed(tmp_path: Path, capsys: Cap
     assert lines[-1] == f"dohle: error: {path}: 10 more problems"
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 @given(data=st.binary(max_size=200), cut=st.integers(0, 160), records=st.booleans())
 def test_no_bytes_make_the_dump_fail(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, cut: int, records: bool

@@ -127,7 +127,7 @@ def test_a_file_is_known_by_its_name(name: str, kind: str | None) -> None:
     assert (None if found is None else found.name) == kind
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=200)
 @given(value=st.binary(max_size=40) | st.text(max_size=20).map(lambda text: text.encode()))
 def test_any_bytes_are_one_printable_line_and_come_back_from_json(value: bytes) -> None:
     assert bytes_to_text(value).isprintable()

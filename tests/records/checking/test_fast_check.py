@@ -110,8 +110,9 @@ def test_rules_that_ask_for_more_know_no_plain_batch(rules: ValidationRules, tak
     assert allows_fast_check(rules) is taken
 
 
+@pytest.mark.slow
 @given(st.data())
-@settings(max_examples=500, deadline=None, derandomize=True, database=None)
+@settings(max_examples=500)
 def test_what_is_plain_is_accepted_and_not_changed(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.sampled_from([0, 1, 60, 70]), min_size=1, max_size=6))
     changed = built(*sizes, codec=data.draw(st.sampled_from(Codec)))

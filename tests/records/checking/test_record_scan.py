@@ -157,6 +157,7 @@ def assert_a_changed_byte_is_seen(bound: int, row: int, column: int, byte: int, 
 rows, columns, any_byte = st.integers(-30, 30), st.integers(-1, 8), st.integers(0, 255)
 
 
+@pytest.mark.slow
 @given(
     bound=st.sampled_from([64, 4096 + 64, 8192]),
     row=rows,
@@ -170,6 +171,7 @@ def test_a_wrong_byte_is_seen_where_offset_deltas_or_runs_change(
     assert_a_changed_byte_is_seen(bound, row, column, byte, more)
 
 
+@pytest.mark.slow
 @settings(max_examples=12)  # each decodes 65,600 records
 @given(row=rows, column=columns, byte=any_byte)
 def test_a_wrong_byte_is_seen_where_runs_end_for_good(row: int, column: int, byte: int) -> None:

@@ -46,7 +46,7 @@ from tests.records.framing import batch_around, framed
 
 NOW_MS = 1_700_000_000_000
 
-thorough = settings(max_examples=100, deadline=None, derandomize=True, database=None)
+thorough = settings(max_examples=100)
 
 Layout = tuple[int, bytes | None, bytes | None, tuple[Header, ...]]
 

@@ -32,7 +32,7 @@ NOW_MS = 1_700_000_000_000
 
 Write = Callable[[list[Record]], bytes]
 
-thorough = settings(max_examples=100, deadline=None, derandomize=True, database=None)
+thorough = settings(max_examples=100)
 
 #: Numbers around those at which varints become a byte wider.
 bounds = st.builds(

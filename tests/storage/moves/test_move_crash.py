@@ -246,6 +246,7 @@ def test_the_workload_itself_moves_there_and_back() -> None:
     assert not any("-future" in path or "-delete" in path for path in WHOLE.files())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_death_at_every_file_operation_of_a_move_loses_nothing(part: int) -> None:
     for operations in range(part, WHOLE.operations, 4):

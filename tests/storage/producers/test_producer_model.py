@@ -252,7 +252,7 @@ def replay_with_snapshots(partition: Partition, log: list[Batch], steps: list[St
             partition.state.take_snapshot(sync=False)
 
 
-EXAMPLES = settings(max_examples=80, deadline=None, derandomize=True, database=None)
+EXAMPLES = settings(max_examples=80)
 
 
 @pytest.fixture(scope="module")
