@@ -14,7 +14,7 @@ from dohle.client.admin.results import Results
 from dohle.client.errors import answered_error
 from dohle.client.net.connection import SHARED, Channel, Connection
 from dohle.client.node_requests import ask_nodes
-from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.errors import COORDINATOR_UNREACHED, ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
 from dohle.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -29,11 +29,8 @@ _Value = TypeVar("_Value")
 
 _BATCHED = 4
 #: Errors after which another broker may be the coordinator.
-_FORGET = frozenset(
+_FORGET = COORDINATOR_UNREACHED | frozenset(
     {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.BROKER_NOT_AVAILABLE,

@@ -226,3 +226,13 @@ _REFRESHES_METADATA = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
+
+
+#: After these the coordinator is looked for again, or waited for.
+COORDINATOR_UNREACHED = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)

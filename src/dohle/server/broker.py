@@ -18,6 +18,7 @@ from dohle.core.host import Host
 from dohle.core.ids import TopicName, TopicPartition, Uuid
 from dohle.metadata.delta import Delta, PartitionChange
 from dohle.metadata.image import ClusterImage, ResourceType, TopicImage
+from dohle.metadata.partition import PartitionImage
 from dohle.protocol.apis import ApiKey
 from dohle.replication.fetch_sessions import FetchSessionCache
 from dohle.replication.purgatory import Purgatory
@@ -171,15 +172,43 @@ class BrokerServer:
         self, topic: TopicImage, index: int, values: dict[TopicName, ConfigValues], *, is_new: bool
     ) -> None:
         image = topic.partitions[index]
+        key = TopicPartition(topic.name, index)
+        known = self.partitions.get(*key)
+        if known is not None and (known.image.leader, known.leader_epoch) != (
+            image.leader,
+            image.leader_epoch,
+        ):
+            # What was appended in the epoch that ends here is answered as such.
+            self.write_appends()
         if self.node_id not in image.replicas:
+            if known is not None:
+                self._remove_replica(known, image)
             return
         if topic.name not in values:
             values[topic.name] = self.topic_values(topic.name)
-        key = TopicPartition(topic.name, index)
         try:
             self.partitions.add(key, topic.id, image, values[topic.name], is_new=is_new)
         except KafkaError as error:
             logger.error("%s cannot be opened: %s", key, error)
+        if known is not None:
+            self._recheck(key)
+
+    def _remove_replica(self, partition: Partition, image: PartitionImage) -> None:
+        """Take a replica away that was reassigned to others, as Kafka does: its log is deleted.
+
+        Whoever waits for it is told NOT_LEADER_OR_FOLLOWER, and finds it elsewhere.
+        """
+        self.write_appends()
+        self.moves.forget([partition.key])
+        try:
+            self.partitions.remove(partition, image)
+        except KafkaError as error:
+            logger.error(
+                "%s is not assigned to this broker any more, but cannot be deleted from disk: %s",
+                partition.key,
+                error,
+            )
+        self._recheck(partition.key)
 
     def _forget_topic(self, topic: TopicImage) -> None:
         keys = [TopicPartition(topic.name, index) for index in topic.partitions]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dohle.core.errors import ErrorCode
-from dohle.core.ids import ProducerId, TopicName, TransactionalId
+from dohle.core.ids import BrokerId, ProducerId, TopicName, TransactionalId
 from dohle.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -39,7 +39,7 @@ async def _delete(
 async def _earliest(wire: Wire, topic: str) -> int:
     asked = ListOffsetsPartition(partition_index=0, timestamp=-2)
     topics = (ListOffsetsTopic(name=TopicName(topic), partitions=(asked,)),)
-    response = await wire.send(ListOffsetsRequest(topics=topics))
+    response = await wire.send(ListOffsetsRequest(replica_id=BrokerId(-1), topics=topics))
     return int(response.topics[0].partitions[0].offset)
 
 

@@ -338,7 +338,9 @@ async def latest(wire: Wire, topic: str, isolation: int) -> int:
     """Return where a partition ends for a reader."""
     asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
     topics = (ListOffsetsTopic(name=TopicName(topic), partitions=(asked,)),)
-    answer = await wire.send(ListOffsetsRequest(isolation_level=isolation, topics=topics))
+    consumer = BrokerId(-1)
+    request = ListOffsetsRequest(replica_id=consumer, isolation_level=isolation, topics=topics)
+    answer = await wire.send(request)
     return int(answer.topics[0].partitions[0].offset)
 
 

@@ -34,7 +34,7 @@ from dohle.client.group.membership import (
     Take,
 )
 from dohle.client.net.connection import Channel, Connection
-from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.errors import COORDINATOR_UNREACHED, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.protocol.messages.heartbeat import HeartbeatResponse
 from dohle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -49,11 +49,6 @@ TakeOver = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 _Answer = TypeVar("_Answer", JoinGroupResponse, SyncGroupResponse)
 _Result = TypeVar("_Result")
 
-_ASK_AGAIN = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-)
 #: A JoinGroup is answered after the rebalance timeout at the latest.
 _JOIN_GRACE_MS = 5000
 _MEMBER_ID_TIMEOUT_S = 2
@@ -301,7 +296,7 @@ class GroupMember:
         )
 
     def _check_coordinator(self, code: int) -> None:
-        if code in _ASK_AGAIN:
+        if code in COORDINATOR_UNREACHED:
             raise answered_error(code, f"coordinator of group {self.membership.group_id}")
 
     def _fail(self, error: Exception) -> None:

@@ -14,7 +14,7 @@ from dohle.client.errors import answered_error
 from dohle.client.group.consumer_protocol import by_topic
 from dohle.client.group.membership import GroupMetadata
 from dohle.client.net.connection import Connection
-from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.errors import COORDINATOR_UNREACHED, ErrorCode, KafkaError
 from dohle.core.ids import GroupId, TopicPartition
 from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -148,11 +148,8 @@ async def commit_offsets(
 
 
 #: Errors of a commit that do not concern a single partition.
-OF_THE_GROUP = frozenset(
+OF_THE_GROUP = COORDINATOR_UNREACHED | frozenset(
     {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.INVALID_GROUP_ID,
         ErrorCode.UNKNOWN_MEMBER_ID,

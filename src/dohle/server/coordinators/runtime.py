@@ -456,7 +456,7 @@ class CoordinatorRuntime(Generic[M]):
         """Take in that a partition of the topic is here, or that its place has changed."""
         index = partition.key.partition
         known = self._shards.get(index)
-        leads = partition.image.leader == self._broker.node_id
+        leads = partition.is_led
         if known is not None:
             same_epoch = known.leader_epoch == partition.leader_epoch
             if known.partition is partition and leads and same_epoch:

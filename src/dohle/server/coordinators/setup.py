@@ -145,8 +145,12 @@ class Coordinators:
         for change in delta.changed_partitions:
             runtime = self._runtimes.get(change.topic)
             partition = self._broker.partitions.get(change.topic, change.partition)
-            if runtime is not None and partition is not None:
+            if runtime is None:
+                continue
+            if partition is not None:
                 runtime.follow(partition)
+            else:
+                runtime.resign(change.partition)
         # Groups count partitions; who leads them is none of their business.
         changed = {change.topic for change in delta.changed_partitions if change.before is None}
         created = {topic.name for topic in delta.created_topics}

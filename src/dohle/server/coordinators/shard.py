@@ -25,6 +25,7 @@ from dohle.records.builder import RECORD_OVERHEAD_MAX, BatchBuilder
 from dohle.records.checking.fast_check import FastCheckedBatch
 from dohle.records.compression.codecs import Codec
 from dohle.records.control import build_txn_marker
+from dohle.server.coordinators.errors import coordinator_error
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.producers.append import (
     NO_VERIFICATION,
@@ -166,7 +167,7 @@ class Shard(Generic[M]):
         try:
             return log.append_fast_checked(plain, self.leader_epoch) is not None
         except KafkaError as error:
-            raise _translated(error) from error
+            raise coordinator_error(error) from error
 
     def append_marker(
         self,
@@ -208,7 +209,7 @@ class Shard(Generic[M]):
                 defer_write=True,
             )
         except KafkaError as error:
-            raise _translated(error) from error
+            raise coordinator_error(error) from error
 
     def keep(self, replies: Sequence[Reply], actions: Sequence[object]) -> None:
         """Keep what is due when all that was appended so far is committed."""
@@ -269,23 +270,4 @@ def _parts(records: Sequence[CoordinatorRecord], bytes_max: int) -> list[list[Co
 
 def not_committed(code: ErrorCode) -> KafkaError:
     """Say of records that are not known to be committed what a coordinator's client understands."""
-    return _translated(KafkaError(code, "it is not known whether this is committed"))
-
-
-def _translated(error: KafkaError) -> KafkaError:
-    """Say of a failed append what a coordinator's client understands."""
-    match error.code:
-        case ErrorCode.KAFKA_STORAGE_ERROR | ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            code = ErrorCode.NOT_COORDINATOR
-        case (
-            ErrorCode.NOT_ENOUGH_REPLICAS
-            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            | ErrorCode.REQUEST_TIMED_OUT
-            | ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        ):
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        case ErrorCode.RECORD_LIST_TOO_LARGE:
-            code = ErrorCode.MESSAGE_TOO_LARGE
-        case _:
-            return error
-    return KafkaError(code, str(error.args[0]))
+    return coordinator_error(KafkaError(code, "it is not known whether this is committed"))

@@ -27,7 +27,7 @@ from dohle.protocol.messages.delete_records import (
 )
 from dohle.server.net.dispatch import Handler, serves
 from dohle.server.partitions.commits import gathered
-from dohle.server.partitions.lookup import led_partition
+from dohle.server.partitions.lookup import NEEDS_LEADER, find_partition
 from dohle.server.partitions.partitions import Partition
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _delete(
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal: its records must stay"
             )
-        partition = led_partition(broker, topic, asked.partition_index)
+        partition = find_partition(broker, topic, asked.partition_index, NEEDS_LEADER)
         offset = partition.log.high_watermark if asked.offset == -1 else asked.offset
         partition.log.delete_records(asked.offset)
         return _Deleted(partition, offset, _low_watermark(partition))

@@ -30,7 +30,7 @@ from dohle.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from dohle.server.partitions.lookup import local_partition
+from dohle.server.partitions.lookup import NEEDS_LEADER, find_partition, listing_offsets
 from dohle.storage.log import Log
 from dohle.storage.segment.reader import TimestampedOffset
 
@@ -55,6 +55,7 @@ _SINCE = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 _READ_COMMITTED = 1
+_CONSUMER = -1
 _NOTHING = TimestampedOffset(-1, -1, -1)
 
 
@@ -77,7 +78,9 @@ def handle_list_offsets(
                 if times[topic.name, asked.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for twice")
                 key = TopicPartition(topic.name, asked.partition_index)
-                found.append(_find(broker, context.version, key, asked, committed))
+                found.append(
+                    _find(broker, context.version, request.replica_id, key, asked, committed)
+                )
             except KafkaError as error:
                 found.append(
                     ListOffsetsPartitionResponse(
@@ -91,6 +94,7 @@ def handle_list_offsets(
 def _find(
     broker: BrokerServer,
     version: int,
+    replica_id: int,
     key: TopicPartition,
     asked: ListOffsetsPartition,
     committed: bool,
@@ -98,21 +102,28 @@ def _find(
     timestamp = asked.timestamp
     if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not known")
-    partition = local_partition(broker, *key)
-    partition.check_epoch(asked.current_leader_epoch)
-    log = partition.log
+    log = find_partition(broker, *key, listing_offsets(replica_id), asked.current_leader_epoch).log
+    bound = _bound(log, replica_id, committed)
     if version == 0:
-        offsets = _segment_offsets(log, timestamp, broker.clock.now_ms(), asked.max_num_offsets)
+        now_ms = broker.clock.now_ms()
+        offsets = _segment_offsets(log, timestamp, bound, now_ms, asked.max_num_offsets)
         return ListOffsetsPartitionResponse(
             partition_index=key.partition, old_style_offsets=tuple(offsets)
         )
-    found = _lookup(log, timestamp, log.last_stable_offset if committed else log.high_watermark)
+    found = _lookup(log, timestamp, bound)
     return ListOffsetsPartitionResponse(
         partition_index=key.partition,
         timestamp=found.timestamp,
         offset=found.offset,
         leader_epoch=found.leader_epoch if version >= 4 else -1,
     )
+
+
+def _bound(log: Log, replica_id: int, committed: bool) -> int:
+    """Return how far the asker may see: only consumers are held to what is committed."""
+    if replica_id != _CONSUMER:
+        return log.log_end_offset
+    return log.last_stable_offset if committed else log.high_watermark
 
 
 def _lookup(log: Log, timestamp: int, bound: int) -> TimestampedOffset:
@@ -134,7 +145,7 @@ def _lookup(log: Log, timestamp: int, bound: int) -> TimestampedOffset:
     return found if found is not None and found.offset < bound else _NOTHING
 
 
-def _segment_offsets(log: Log, timestamp: int, now_ms: int, count: int) -> list[int]:
+def _segment_offsets(log: Log, timestamp: int, bound: int, now_ms: int, count: int) -> list[int]:
     """Serve v0: where segments that were last written before a time begin, newest first."""
     if timestamp == EARLIEST:
         return [log.log_start_offset][:count]
@@ -142,7 +153,7 @@ def _segment_offsets(log: Log, timestamp: int, now_ms: int, count: int) -> list[
         (max(segment.base_offset, log.log_start_offset), log.fs.stat(segment.path).mtime_ms)
         for segment in log.segments
     ]
-    starts.append((log.high_watermark, now_ms))
+    starts.append((bound, now_ms))
     if timestamp != LATEST:
         starts = [start for start in starts if start[1] <= timestamp]
     return sorted({offset for offset, _ in starts}, reverse=True)[: max(0, count)]
@@ -170,11 +181,9 @@ def _epoch_end(
     broker: BrokerServer, key: TopicPartition, asked: OffsetForLeaderPartition
 ) -> EpochEndOffset:
     try:
-        partition = local_partition(broker, *key)
-        partition.check_epoch(asked.current_leader_epoch)
+        log = find_partition(broker, *key, NEEDS_LEADER, asked.current_leader_epoch).log
     except KafkaError as error:
         return EpochEndOffset(partition=key.partition, error_code=error.code)
-    log = partition.log
     end = log.leader_epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
     return EpochEndOffset(
         partition=key.partition, leader_epoch=end.epoch, end_offset=end.end_offset

@@ -19,7 +19,7 @@ from dohle.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from dohle.server.net.dispatch import Handler, serves
-from dohle.server.partitions.lookup import local_partition
+from dohle.server.partitions.lookup import ANY_REPLICA, find_partition
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
@@ -48,7 +48,7 @@ def _described(broker: BrokerServer, topic: TopicName, index: int) -> PartitionR
         reason = topic_name_error(topic)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-        state = local_partition(broker, topic, index).log.producer_state
+        state = find_partition(broker, topic, index, ANY_REPLICA).log.producer_state
     except KafkaError as error:
         return PartitionResponse(
             partition_index=index, error_code=error.code, error_message=str(error.args[0])

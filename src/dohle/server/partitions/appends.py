@@ -106,7 +106,7 @@ def _append_slow_path(
         if guard is None and batch.is_transactional:
             raise no_transactional_id()
     check_request(partition, acks, client_id)
-    if partition.image.leader != broker.node_id:
+    if not partition.is_led:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead it")
     try:
         return partition, _append_to_log(broker, partition, batch, acks, now_ms, guard)

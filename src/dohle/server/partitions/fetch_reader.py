@@ -3,8 +3,6 @@
 Limits go in the order of the request. The first partition that has anything returns at least one
 whole batch, even if it is larger than every limit (KIP-74); after that a partition whose first
 batch does not fit gets nothing. An error in any partition, or a diverging epoch, ends the waiting.
-
-Who fetches as a replica must be one of the partition, and not its leader.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from dohle.replication.fetch_sessions import (
     group_by_topic,
 )
 from dohle.server.net.outcome import FileRecords
-from dohle.server.partitions.lookup import local_partition
+from dohle.server.partitions.lookup import fetching, find_partition
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.log_values import FetchData, Isolation
 from dohle.storage.segment.segment_file import LogSlice
@@ -84,7 +82,7 @@ class FetchReader:
         self._max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._isolation = isolation_of(request)
-        self._replica_id = fetching_replica(request)
+        self._asker = fetching(fetching_replica(request), version)
         self._replica_epoch = request.replica_state.replica_epoch
         self._results: list[tuple[SessionPartition, PartitionData]] = []
         self._bytes = 0
@@ -120,7 +118,7 @@ class FetchReader:
         left = self._max_bytes
         missing: list[tuple[SessionPartition, PartitionData]] = []
         # A session may have very many, of which few have anything new.
-        may_be_quiet = self._replica_id is None and isinstance(
+        may_be_quiet = self._asker.follower is None and isinstance(
             self._context, IncrementalFetchContext
         )
         for part in self._partitions:
@@ -159,6 +157,7 @@ class FetchReader:
             or part.log_start_offset != log.log_start_offset
             or asked.last_fetched_epoch >= 0
             or asked.current_leader_epoch not in (-1, partition.image.leader_epoch)
+            or (self._asker.needs_leader and not partition.is_led)
         ):
             return False
         log.disk.ensure_online()
@@ -175,18 +174,18 @@ class FetchReader:
     def _find(self, part: SessionPartition) -> Partition:
         if part.topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        partition = local_partition(self._broker, part.topic, part.partition)
-        if self._version >= 13 and partition.topic_id != part.topic_id:
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, "the log is of another topic")
-        return partition
+        if self._version >= 13:
+            local = self._broker.partitions.get(part.topic, part.partition)
+            if local is not None and local.topic_id != part.topic_id:
+                local.log.disk.ensure_online()
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, "the log is of another topic")
+        epoch = part.request.current_leader_epoch
+        return find_partition(self._broker, part.topic, part.partition, self._asker, epoch)
 
     def _read_partition(
         self, part: SessionPartition, left: int
     ) -> tuple[PartitionData | None, int]:
         partition, asked = self._find(part), part.request
-        partition.check_epoch(asked.current_leader_epoch)
-        if self._replica_id is not None:
-            self._check_replica(partition, self._replica_id, asked.current_leader_epoch)
         log = partition.log
         diverging = self._diverging_epoch(partition, asked.last_fetched_epoch, asked.fetch_offset)
         if diverging is not None:
@@ -205,8 +204,9 @@ class FetchReader:
         if found.slice is not None and found.slice.base_offset < log.segments.active.base_offset:
             # What follows is in a later segment: waiting would not make this answer longer.
             self._at_once = True
-        if self._replica_id is not None and not self._has_read:
-            self._note_follower(partition, part, self._replica_id)
+        follower = self._asker.follower
+        if follower is not None and not self._has_read:
+            self._note_follower(partition, part, follower)
         return answer, found.size
 
     def _note_follower(
@@ -223,18 +223,6 @@ class FetchReader:
             asked.fetch_offset,
             asked.log_start_offset,
             self._replica_epoch,
-        )
-
-    def _check_replica(self, partition: Partition, replica_id: BrokerId, asked_epoch: int) -> None:
-        """Refuse a replica that the partition does not have, to this leader's knowledge."""
-        if replica_id != self._broker.node_id and replica_id in partition.image.replicas:
-            return
-        # Who knows the epoch may know of a change that has not come here yet.
-        raise KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER
-            if asked_epoch == -1
-            else ErrorCode.UNKNOWN_LEADER_EPOCH,
-            f"{partition.key} has no other replica on broker {replica_id}",
         )
 
     def _diverging_epoch(

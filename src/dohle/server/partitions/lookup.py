@@ -1,15 +1,74 @@
-"""Finding a partition that a request names, with Kafka's errors where it is not to be had."""
+"""Finding the partition that a request names, with Kafka's errors, in Kafka's order.
+
+Every read comes through ``find_partition``, which is asked by whom the partition is wanted and in
+which leader epoch they believe:
+
+1. No such partition: 3. It has no replica here, or is being made: 6. Its disk has failed: 56.
+2. The asker believes in a past leader epoch: 74; in one that is not known here: 75. (With -1 it
+   does not say.) This goes before the next: who knows of a newer leader should ask again.
+3. The asker needs the leader, and this broker does not lead: 6.
+4. A follower fetches that is none of the partition's replicas, to our knowledge: 75 if it has named
+   the epoch, since it may know of a change that has not come here yet, else 6.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import TopicName, TopicPartition
+from dohle.core.ids import BrokerId, TopicName, TopicPartition
 from dohle.server.partitions.partitions import Partition
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
+
+#: An asker that does not say in which epoch it believes.
+ANY_EPOCH = -1
+
+#: The replica id of who looks at any replica of a partition.
+_DEBUGGER = -2
+#: Since this version of Fetch consumers can be sent to a follower, and may read from one (KIP-392).
+_FETCHES_FROM_FOLLOWERS = 11
+
+
+class Asker(NamedTuple):
+    """Who wants a partition, and whether any replica of it will do."""
+
+    needs_leader: bool
+    #: The broker that asks for its replica of the partition.
+    follower: BrokerId | None = None
+
+
+#: A client that must find the leader, and one that any replica can serve.
+NEEDS_LEADER, ANY_REPLICA = Asker(True), Asker(False)
+
+
+def fetching(follower: BrokerId | None, version: int) -> Asker:
+    """Return who sends a Fetch request: a follower, or a consumer."""
+    if follower is not None:
+        return Asker(True, follower)
+    return ANY_REPLICA if version >= _FETCHES_FROM_FOLLOWERS else NEEDS_LEADER
+
+
+def listing_offsets(replica_id: int) -> Asker:
+    """Return who sends a ListOffsets request: a debugger may ask any replica."""
+    return ANY_REPLICA if replica_id == _DEBUGGER else NEEDS_LEADER
+
+
+def find_partition(
+    broker: BrokerServer, topic: TopicName, index: int, asker: Asker, epoch: int = ANY_EPOCH
+) -> Partition:
+    """Return a partition that can be used, to who may have it."""
+    partition = local_partition(broker, topic, index)
+    if epoch != ANY_EPOCH:
+        partition.check_epoch(epoch)
+    if asker.needs_leader and not partition.is_led:
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {topic}-{index}"
+        )
+    if asker.follower is not None:
+        _check_follower(broker, partition, asker.follower, epoch)
+    return partition
 
 
 def local_partition(broker: BrokerServer, topic: TopicName, index: int) -> Partition:
@@ -38,9 +97,15 @@ def local_partition(broker: BrokerServer, topic: TopicName, index: int) -> Parti
 
 def led_partition(broker: BrokerServer, topic: TopicName, index: int) -> Partition:
     """Return a partition that this broker leads."""
-    partition = local_partition(broker, topic, index)
-    if partition.image.leader != broker.node_id:
-        raise KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {topic}-{index}"
-        )
-    return partition
+    return find_partition(broker, topic, index, NEEDS_LEADER)
+
+
+def _check_follower(
+    broker: BrokerServer, partition: Partition, follower: BrokerId, epoch: int
+) -> None:
+    if follower != broker.node_id and follower in partition.image.replicas:
+        return
+    raise KafkaError(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER if epoch == ANY_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH,
+        f"{partition.key} has no other replica on broker {follower}",
+    )

@@ -83,6 +83,7 @@ class Partition:
         "allows_fast_check",
         "image",
         "is_gone",
+        "is_led",
         "key",
         "log",
         "on_failed",
@@ -124,6 +125,8 @@ class Partition:
         self.allows_fast_check = False
         #: Whether it is not among this broker's partitions any more.
         self.is_gone = False
+        #: Whether this broker leads it.
+        self.is_led = image.leader == node_id
 
     @property
     def leader_epoch(self) -> int:
@@ -145,12 +148,18 @@ class Partition:
     def follow(self, image: PartitionImage) -> None:
         """Take the place that a new image gives it."""
         self.image = image
+        self.is_led = image.leader == self._node_id and not self.is_gone
         self._commits.assigned(self)
+        self._note_fast_check()
+
+    def leave(self) -> None:
+        """Be no partition of this broker any more: whoever still has it gets no append through."""
+        self.is_gone, self.is_led = True, False
         self._note_fast_check()
 
     def _note_fast_check(self) -> None:
         self.allows_fast_check = (
-            self.image.leader == self._node_id
+            self.is_led
             and not self.is_under_min_isr
             and self.key.topic not in INTERNAL_TOPICS
             and allows_fast_check(self.rules)
@@ -225,6 +234,18 @@ class Partitions:
         if image.leader == self._node_id:
             known.log.leader_epochs.assign(image.leader_epoch, known.log.log_end_offset, sync=False)
 
+    def remove(self, partition: Partition, image: PartitionImage) -> None:
+        """Delete the log of a partition whose replicas are elsewhere now, as the image says."""
+        partition.follow(image)
+        self._let_go(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for partitions in (
+            self._by_name.get(partition.key.topic),
+            self._by_id.get(partition.topic_id),
+        ):
+            if partitions is not None and partitions.get(partition.key.partition) is partition:
+                del partitions[partition.key.partition]
+        self._logs.delete(partition.key)
+
     def remove_topic(self, topic: TopicImage) -> None:
         """Delete a topic's logs, those that could not be served included."""
         for by_index in (self._by_id.pop(topic.id, {}), self._by_name.pop(topic.name, {})):
@@ -234,6 +255,8 @@ class Partitions:
         ours = [log for log in logs if log is not None and log.topic_id in (None, topic.id)]
         self._logs.delete(*[log.partition for log in ours])
 
-    def _let_go(self, partition: Partition) -> None:
-        partition.is_gone = True
-        self._commits.fail(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    def _let_go(
+        self, partition: Partition, error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    ) -> None:
+        partition.leave()
+        self._commits.fail(partition, error)

@@ -25,6 +25,7 @@ from dohle.protocol.schema import CHUNK_BYTES_MIN, Records
 from dohle.server.net.outcome import FileRecords, Frame
 from dohle.server.net.shortcut import Served
 from dohle.server.partitions.fetch_reader import SENDFILE_BYTES_MIN, fetching_replica, isolation_of
+from dohle.server.partitions.lookup import ANY_EPOCH, fetching
 from dohle.storage.log_values import Isolation
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class FetchShortcut:
         "_isolation",
         "_limit",
         "_min_bytes",
+        "_needs_leader",
         "_prefix",
         "_size",
         "_suffix",
@@ -101,6 +103,7 @@ class FetchShortcut:
         self._by_id = version >= _FIRST_WITH_TOPIC_IDS
         self._limit = max(0, min(asked.partition_max_bytes, request.max_bytes, fetch_max_bytes))
         self._min_bytes = request.min_bytes
+        self._needs_leader = fetching(None, version).needs_leader
         self._isolation = isolation_of(request)
         self._answer = _Answer(request, version)
 
@@ -122,9 +125,11 @@ class FetchShortcut:
             partition = broker.partitions.get(self._topic_name, self._index)
         if partition is None or partition.rules.codec is not None:
             return None
+        if self._needs_leader and not partition.is_led:
+            return None
         log = partition.log
         try:
-            if self._epoch != -1:
+            if self._epoch != ANY_EPOCH:
                 partition.check_epoch(self._epoch)
             limit, isolation = self._limit, self._isolation
             piece = log.read_soon(offset, limit, isolation)

@@ -26,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from dohle.coordination.effects import TransactionalProducer
-from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.errors import COORDINATOR_UNREACHED, ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicPartition
 from dohle.records.control import build_txn_marker
 from dohle.server.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -48,15 +48,6 @@ MARKERS_PER_TURN = 256
 
 #: Somebody else decides about the transaction by now.
 _FINAL = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-
-#: What a group coordinator says that is not there yet, in the words of a partition's leader.
-_FOR_COORDINATORS = frozenset(
-    {
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
 
 
 class Marker(NamedTuple):
@@ -114,7 +105,7 @@ class MarkerWriter:
                 transaction_version=marker.transaction_version,
             )
         except KafkaError as error:
-            if error.code not in _FOR_COORDINATORS:
+            if error.code not in COORDINATOR_UNREACHED:
                 raise
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error.args[0])) from error
 

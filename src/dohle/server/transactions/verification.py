@@ -24,7 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.errors import COORDINATOR_UNREACHED, ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicPartition, TransactionalId
 from dohle.protocol.schema import Records
 from dohle.records.batch import HEADER_SIZE, MAGIC, NO_SEQUENCE, TRANSACTIONAL_FLAG
@@ -44,14 +44,7 @@ _OFFSETS_ABORTABLE, _OFFSETS_ADDS = 4, 5
 _HEAD = struct.Struct(">16xb4xh20xqhi")
 
 #: Errors of the way to the coordinator. Old producers know what to do with another one.
-_UNREACHED = frozenset(
-    {
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
+_UNREACHED = COORDINATOR_UNREACHED | {ErrorCode.NETWORK_EXCEPTION}
 
 
 class ClientSupport(Enum):
