@@ -422,11 +422,11 @@ def test_behind_the_last_command_of_a_stop_none_is_carried_out(tmp_path: Path) -
             await create_topic(wire, "t")
             async with node.controller._turn:
                 closing = asyncio.ensure_future(node.controller.close())
-                await until(lambda: bool(node.controller._turn._waiters))
+                await until(lambda: node.controller.waiting_count == 1)
                 late = asyncio.ensure_future(
                     node.controller.send(delete("t"), DeleteTopicsResponse, 6)
                 )
-                await until(lambda: len(node.controller._turn._waiters or ()) == 2)
+                await until(lambda: node.controller.waiting_count == 2)
             await closing
             assert (await late).responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         async with running_node(tmp_path) as node:

@@ -275,7 +275,7 @@ def test_a_move_that_is_called_off_while_the_metadata_is_told_leaves_it_right(
             assert await alter_code(wire, tmp_path / second) == 0
             await until(lambda: node.broker.moves._running[KEY].is_assigned)
             # The command is in the queue.
-            await until(lambda: bool(node.controller._turn._waiters))
+            await until(lambda: node.controller.waiting_count == 1)
             assert await alter_code(wire, tmp_path / then) == 0
         async with node.controller._turn:
             # It has been carried out, though nobody waits for it any more.

@@ -151,7 +151,7 @@ def test_a_request_that_nobody_waits_for_any_more_is_carried_out(tmp_path: Path)
         request = CreateTopicsRequest(topics=(topic,))
         async with node.controller._turn:
             sent = asyncio.ensure_future(node.controller.send(request, CreateTopicsResponse))
-            await until(lambda: bool(node.controller._turn._waiters))
+            await until(lambda: node.controller.waiting_count == 1)
             sent.cancel()
         await until(lambda: node.images.image.topic(TopicName("t")) is not None)
 

@@ -50,6 +50,8 @@ class Controller:
         self._on_fatal = on_fatal
         self._heartbeats = BrokerHeartbeats()
         self._turn = Lock()
+        #: How many wait for their turn.
+        self.waiting_count = 0
         self._failure: str | None = None
 
     @property
@@ -105,23 +107,23 @@ class Controller:
         await shield(self._loop.create_task(self._write(records)))
 
     async def _write(self, records: Sequence[VersionedRecord]) -> None:
-        async with self._turn:
+        async with self._in_turn(None):
             self._ensure_usable()
             if records:
                 await self._commit(records)
 
     @asynccontextmanager
     async def _in_turn(self, timeout_ms: int | None) -> AsyncIterator[None]:
-        if timeout_ms is not None:
-            try:
-                if timeout_ms <= 0:
-                    raise TimeoutError
-                async with timeout(timeout_ms / 1000):
-                    await self._turn.acquire()
-            except TimeoutError:
-                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The request timed out.") from None
-        else:
-            await self._turn.acquire()
+        self.waiting_count += 1
+        try:
+            if timeout_ms is not None and timeout_ms <= 0:
+                raise TimeoutError
+            async with timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The request timed out.") from None
+        finally:
+            self.waiting_count -= 1
         try:
             yield
         finally:
@@ -132,7 +134,7 @@ class Controller:
 
         A KafkaError says that the log cannot be relied on, and must not be closed as if it could.
         """
-        async with self._turn:
+        async with self._in_turn(None):
             self._ensure_usable()
             self.stop()
 
