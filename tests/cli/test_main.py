@@ -211,7 +211,7 @@ def test_a_file_of_no_known_kind_is_refused_with_advice(
     assert main(["log", "dump", str(path)]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith(f"dohle: error: {path}: what this file is cannot be told")
+    assert shown.err.startswith(f"dohle: error: {path}: the name does not say what kind of file")
     assert "dohle log dump --help" in shown.err
 
 
@@ -219,7 +219,7 @@ def test_a_folder_without_known_files_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["log", "dump", str(tmp_path)]) == 1
-    assert "no file in this folder is known" in capsys.readouterr().err
+    assert "no file in this folder is of a known kind" in capsys.readouterr().err
 
 
 def test_a_file_that_may_not_be_read_is_an_error_and_the_others_are_shown(

@@ -12,14 +12,14 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-#: The logger that tells of each request, which nobody wants unless asked for.
+#: The logger of single requests, which is off by default.
 REQUEST_LOGGER = "dohle.request"
 
 _OURS = "dohle"
 
 
 def start_logging(*, level: str, as_json: bool, requests: bool) -> None:
-    """Send what dohle logs from this level on to stderr; of others only what is wrong."""
+    """Log dohle's messages from this level on to stderr, and other packages' warnings."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     root = logging.getLogger()
@@ -35,7 +35,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """One line for people; a traceback follows on lines of its own."""
+    """One line for people; a traceback follows on separate lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -47,7 +47,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line, for programs."""
+    """One object per line, for programs."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""

@@ -1,9 +1,9 @@
-"""The entry of the ``dohle`` command: options, exit codes, and how a command may end.
+"""The entry point of the ``dohle`` command: options, exit codes, and how a command may end.
 
 - 0: done. 1: something failed, or a file is damaged. 2: the command line or a configuration is
   wrong.
 - Ctrl-C ends with 130 and a closed pipe (``dohle ... | head``) with 141, as a shell reports the
-  signals; both without a word.
+  signals; both silently.
 - Every failure is one line on stderr that begins with ``dohle: error:``.
 
 Only argparse and the declarations of options are imported up front; a command imports what it
@@ -59,13 +59,13 @@ exit codes: 0 done, 1 failed or a damaged file, 2 wrong command line or configur
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if reconfigure := getattr(sys.stdout, "reconfigure", None):
-        # A name or value that the terminal's encoding lacks must not end a dump.
+        # A character that the terminal's encoding lacks must not end a dump.
         reconfigure(errors="backslashreplace")
     try:
         code = _run(argv)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes once more at its end, and must find a stdout that takes it.
+        # Python flushes once more at exit, and needs a stdout that accepts it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_CLOSED_PIPE
     except KeyboardInterrupt:
@@ -77,7 +77,7 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         args = build_parser().parse_args(argv)
     except SystemExit as exit:
-        # argparse has written its help or its error; 0 and 2 are its codes.
+        # argparse has printed its help or its error; 0 and 2 are its codes.
         return exit.code if isinstance(exit.code, int) else EXIT_FAILURE
     try:
         code: int = args.run(args)

@@ -1,7 +1,7 @@
 """Options that several commands share, and the types of their values.
 
-``-b`` and ``--json`` may stand before the command or behind it: those behind are declared without
-a default, so that they leave alone what stood before.
+``-b`` and ``--json`` may come before the command or after it: those after it are declared without a
+default, so that they do not override the ones before it.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ _CONTROL = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\", '"': b'
 
 
 def add_global_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that may stand before every command, with their defaults."""
+    """Declare the options that may come before every command, with their defaults."""
     parser.add_argument(
         "-b",
         "--bootstrap",
         metavar="HOST:PORT",
         default=os.environ.get(BOOTSTRAP_VARIABLE) or BOOTSTRAP_DEFAULT,
-        help="brokers to begin with, separated by commas (default: the environment's "
+        help="bootstrap brokers, separated by commas (default: the environment variable "
         f"{BOOTSTRAP_VARIABLE}, or {BOOTSTRAP_DEFAULT})",
     )
-    parser.add_argument("--json", action="store_true", help="JSON lines, for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON lines, for programs")
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--json`` once more, behind a command."""
+    """Declare ``--json`` once more, after a command."""
     parser.add_argument(
         "--json",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="JSON lines, for programs",
+        help="print JSON lines, for programs",
     )
 
 
 def add_client_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the global options once more, behind a command that talks to a cluster."""
+    """Declare the global options once more, after a command that talks to a cluster."""
     parser.add_argument(
         "-b",
         "--bootstrap",
         metavar="HOST:PORT",
         default=argparse.SUPPRESS,
-        help="brokers to begin with, separated by commas (default: the environment's "
+        help="bootstrap brokers, separated by commas (default: the environment variable "
         f"{BOOTSTRAP_VARIABLE}, or {BOOTSTRAP_DEFAULT})",
     )
     add_json_option(parser)
 
 
 def add_family(commands: Commands, name: str, help: str, description: str) -> Commands:
-    """Declare a family of commands, such as ``topic``, and return where its members go."""
+    """Declare a family of commands, such as ``topic``, and return the parser for its members."""
     family = commands.add_parser(name, help=help, description=description)
     return family.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
@@ -83,23 +83,22 @@ def add_data_option(parser: argparse.ArgumentParser, default: str = "./data") ->
         "--data",
         action="append",
         metavar="DIR",
-        help="a data directory (log.dirs in Kafka); give it more than once for several "
-        f"(default: {default})",
+        help=f"a data directory (log.dirs in Kafka); may be repeated (default: {default})",
     )
 
 
 def positive(text: str) -> int:
-    """Read a number above 0."""
+    """Parse a number above 0."""
     return _number(text, 1, "a number above 0")
 
 
 def natural(text: str) -> int:
-    """Read a number from 0 on."""
+    """Parse a number from 0 on."""
     return _number(text, 0, "a number from 0 on")
 
 
 def node_id(text: str) -> int:
-    """Read the id of a node."""
+    """Parse the id of a node."""
     return _number(text, 0, f"a number from 0 to {_INT32_MAX}")
 
 
@@ -110,7 +109,7 @@ def _number(text: str, least: int, what: str) -> int:
 
 
 def integer(text: str) -> int:
-    """Read a number, which may be negative."""
+    """Parse a number, which may be negative."""
     try:
         return int(text)
     except ValueError:
@@ -118,7 +117,7 @@ def integer(text: str) -> int:
 
 
 def topic_partitions(text: str) -> tuple[str, tuple[int, ...] | None]:
-    """Read ``topic`` or ``topic:0,2``; without numbers all partitions are meant."""
+    """Parse ``topic`` or ``topic:0,2``; without numbers it means all partitions."""
     topic, colon, numbers = text.partition(":")
     if not topic or (colon and not numbers):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form TOPIC or TOPIC:0,1")
@@ -128,14 +127,14 @@ def topic_partitions(text: str) -> tuple[str, tuple[int, ...] | None]:
 
 
 def offset(text: str) -> int:
-    """Read an offset, or another number of 64 bits from 0 on."""
+    """Parse an offset, or another 64-bit number from 0 on."""
     if text.isascii() and text.isdigit() and int(text) < 1 << 63:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
 
 
 def pair(text: str) -> tuple[str, str]:
-    """Read ``name=value``; the value may be empty."""
+    """Parse ``name=value``; the value may be empty."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value")
@@ -143,7 +142,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def escaped(text: str) -> bytes:
-    """Read text with escapes: ``\\t``, ``\\n``, ``\\r``, ``\\0``, ``\\\\``, ``\\xFF``."""
+    """Parse text with escapes: ``\\t``, ``\\n``, ``\\r``, ``\\0``, ``\\\\``, ``\\xFF``."""
     try:
         return unescape(text)
     except ValueError as error:
@@ -151,7 +150,7 @@ def escaped(text: str) -> bytes:
 
 
 def unescape(text: str) -> bytes:
-    """Return the bytes of a text with escapes; a ValueError names one that is none."""
+    """Return the bytes of a text with escapes; a ValueError names an unknown one."""
     found = bytearray()
     end = 0
     for match in _ESCAPE.finditer(text):
@@ -170,5 +169,5 @@ def unescape(text: str) -> bytes:
 
 
 def as_dict(pairs: Sequence[tuple[str, str]] | None) -> dict[str, str]:
-    """Return pairs as a dictionary; the last one of a name counts."""
+    """Return pairs as a dictionary; the last one of a name wins."""
     return dict(pairs or ())

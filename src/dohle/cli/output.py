@@ -1,7 +1,7 @@
-"""The one way commands print what they found: JSON lines for programs, tables for people.
+"""How commands print results: JSON lines for programs, tables for people.
 
-Names are Kafka's, in both. A table has as many columns as there is to say: on a terminal that is
-wide enough it is drawn by rich, otherwise it is plain columns, which suit pipes.
+Names are Kafka's, in both. On a terminal that is wide enough, rich draws a table; otherwise it is
+plain columns, which suit pipes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def print_rows(rows: Sequence[Fields], *, as_json: bool, if_empty: str) -> None:
 
 
 def print_table(rows: Sequence[Fields], *, if_empty: str) -> None:
-    """Print rows that have the same fields; a terminal is told if there are none."""
+    """Print rows that have the same fields; on a terminal, say so if there are none."""
     if not rows:
         if sys.stdout.isatty():
             print(if_empty)
@@ -59,14 +59,14 @@ def print_table(rows: Sequence[Fields], *, if_empty: str) -> None:
 
 
 def _cell(value: object) -> str:
-    """Return what stands in a table; where there is nothing, a dash, as Kafka's tools have it."""
+    """Return the text of a table cell; a dash for nothing, as in Kafka's tools."""
     return "-" if value is None else to_text(value)
 
 
 def draw_table(rows: Sequence[Fields]) -> list[str] | None:
-    """Draw a table on the terminal, or return None if it is too narrow for that.
+    """Draw a table on the terminal; return None if that is too narrow.
 
-    Where it helps, columns that say nothing are left out; their names are returned.
+    If that makes it fit, empty columns are left out; their names are returned.
     """
     from rich import box
     from rich.console import Console
@@ -85,7 +85,7 @@ def draw_table(rows: Sequence[Fields]) -> list[str] | None:
         table.add_column(Text(_heading(name)), justify=justify, no_wrap=True)
     for row in rows:
         table.add_row(*(Text(_cell(row[name])) for name in names))
-    # Given both, Console believes them for a terminal that it knows nothing of, too.
+    # Given both, Console uses them even for a terminal that it knows nothing about.
     Console(file=sys.stdout, width=terminal.columns, height=terminal.lines).print(table)
     return [name for name in rows[0] if name not in names]
 
@@ -108,7 +108,7 @@ def _is_numeric(rows: Sequence[Fields], name: str) -> bool:
 
 
 def _says_something(value: object) -> bool:
-    # 0 is an offset like any other, though Python takes it for False.
+    # 0 is a valid offset, though Python treats it as False.
     return value is not None and value is not False and value != -1
 
 

@@ -1,6 +1,6 @@
-"""How far a long command is: one line on stderr that is written over, if that is a terminal.
+"""The progress of a long command: one line on stderr that is overwritten, if that is a terminal.
 
-Nothing is shown where something else is written to the same terminal.
+Nothing is shown if other output goes to the same terminal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _PERIOD_S = 0.25
 
 
 class Progress:
-    """Counts records and bytes, and shows the counts now and then."""
+    """Counts records and bytes, and prints the counts now and then."""
 
     def __init__(self, *, is_shown: bool) -> None:
         self.records = 0
@@ -28,7 +28,7 @@ class Progress:
             self._show("\r")
 
     def end(self) -> None:
-        """Show how many it were in the end."""
+        """Print the final counts."""
         if self._is_shown:
             self._show("\n")
 

@@ -1,7 +1,7 @@
 """Commands that talk to a cluster: one loop, one client, and failures as one line.
 
-The first connection is tried once: a person who mistyped an address should not have to wait for
-retries to run out. Behind it the client tries again as it always does.
+The first connection is attempted once: a person who mistyped an address should not have to wait for
+retries. After that the client retries as usual.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Value = TypeVar("_Value")
 
 
 def with_cluster(args: argparse.Namespace, work: Callable[[Cluster], Awaitable[int]]) -> int:
-    """Connect to the cluster of ``-b``, do the work and return its exit code."""
+    """Connect to the cluster of ``-b``, run the work and return its exit code."""
     from dohle.client import ClientConfig, Cluster, ConnectionClosed, run
     from dohle.core.errors import KafkaError
 
@@ -39,7 +39,8 @@ def with_cluster(args: argparse.Namespace, work: Callable[[Cluster], Awaitable[i
                 await cluster.refresh(())
             except ConnectionClosed as error:
                 raise CliError(
-                    f"{error.args[0]}; `dohle start` starts a broker, -b tells where one is"
+                    f"{error.args[0]}; start a broker with `dohle start`, or pass the address of "
+                    "one with -b"
                 ) from None
             return await work(cluster)
 
@@ -52,21 +53,21 @@ def with_cluster(args: argparse.Namespace, work: Callable[[Cluster], Awaitable[i
 def with_admin(
     args: argparse.Namespace, work: Callable[[argparse.Namespace, Admin], Awaitable[int]]
 ) -> int:
-    """Do work of an administrator on the cluster of ``-b``, and return its exit code."""
+    """Run work with an admin client for the cluster of ``-b``, and return its exit code."""
     from dohle.client import Admin
 
     return with_cluster(args, lambda cluster: work(args, Admin(cluster)))
 
 
 def no_such_topic(name: str) -> str:
-    """Return what to say of a topic that is not there."""
+    """Return the error for a missing topic."""
     return f"there is no topic {name}; `dohle topic list` shows all"
 
 
 async def find_partitions(
     admin: Admin, name: str, numbers: Iterable[int] | None
 ) -> list[TopicPartition]:
-    """Return partitions of a topic, all if no numbers are given; say which are not there."""
+    """Return partitions of a topic, all if no numbers are given; raise for missing ones."""
     from dohle.core.errors import ErrorCode
     from dohle.core.ids import TopicPartition
 
@@ -86,12 +87,12 @@ async def find_partitions(
 
 
 def describe_kafka_error(error: KafkaError) -> str:
-    """Return what went wrong, and the name that Kafka's documentation has for it."""
+    """Return what went wrong, and Kafka's name for the error."""
     return f"{error.args[0]} ({error.code.name})"
 
 
 def report_failures(results: Results[_Key, _Value]) -> Mapping[_Key, _Value]:
-    """Report what failed, one line each, and return what was done."""
+    """Report failures, one line each, and return what succeeded."""
     for error in results.errors.values():
         report_error(describe_kafka_error(error))
     return results.done

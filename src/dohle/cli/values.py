@@ -1,7 +1,7 @@
 """How values are shown: as text on one line, and as JSON.
 
-Text never holds a control character, whatever a record contains: a dump must not move the cursor
-of the terminal it is read on. JSON loses nothing: bytes can be restored from either form.
+Text never contains a control character, whatever a record holds: a dump must not move the cursor of
+a terminal. JSON is lossless: bytes can be restored from either form.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Undecoded:
-    """A key or value that should have been a message and is not, and why."""
+    """A key or value that should have been a message but is not, and why."""
 
     raw: bytes
     reason: str
@@ -44,7 +44,7 @@ class Headers:
 
 
 def to_json(value: object) -> Json:
-    """Return the value as what JSON can carry."""
+    """Return the value in a form that JSON can represent."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -97,7 +97,7 @@ def to_text(value: object) -> str:
 
 
 def bytes_to_text(value: bytes) -> str:
-    """Return bytes as quoted text if that is what they seem to be, as hex otherwise."""
+    """Return bytes as quoted text if they look like text, as hex otherwise."""
     if _BINARY.search(value) is None:
         try:
             return _quoted(value.decode())

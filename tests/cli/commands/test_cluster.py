@@ -54,7 +54,7 @@ def test_a_broker_that_is_not_there_is_told_at_once_and_in_one_line(
     assert out == ""
     assert err.startswith("dohle: error: no broker can be reached: ")
     assert address in err
-    assert "`dohle start` starts a broker" in err
+    assert "start a broker with `dohle start`" in err
     assert err.count("\n") == 1
 
 

@@ -57,7 +57,7 @@ def test_a_broker_that_was_asked_for_must_be_there(
     assert main(["doctor", "--no-spark", "-b", unused_address]) == 1
 
     out, err = capsys.readouterr()
-    assert f"broker {unused_address} (failed): `dohle start` starts a broker" in out
+    assert f"broker {unused_address} (failed): start a broker with `dohle start`" in out
     assert "Connection refused" in out
     assert err == ""
 
@@ -68,7 +68,7 @@ def test_a_data_directory_that_cannot_be_written_to_fails(tmp_path: Path) -> Non
     found = checks.check_disk(str(tmp_path / "file"))
 
     assert found.status is Status.FAILED
-    assert "cannot be written to" in found.found
+    assert "is not writable" in found.found
     assert found.advice is not None
     assert "--data" in found.advice
 

@@ -167,8 +167,11 @@ def test_groups_are_deleted_with_their_offsets(command: Command, topic: str) -> 
     read(command, topic, "-e")
     assert command.out("group", "delete", topic) == f"{topic}: deleted\n"
     error = command.error("group", "describe", topic)
-    assert error == f"dohle: error: there is no group {topic}; `dohle group list` shows all\n"
-    assert "there is no group" in command.error("group", "delete", topic)
+    assert (
+        error
+        == f"dohle: error: group {topic} does not exist; `dohle group list` shows all groups\n"
+    )
+    assert "does not exist" in command.error("group", "delete", topic)
     assert command.json("group", "delete", topic, "--if-exists") == [
         {"groupId": topic, "result": "missing"}
     ]
@@ -233,7 +236,7 @@ def test_offsets_outside_the_log_are_brought_into_it_with_a_warning(
         (["--topic", "no-such-topic", "--to-earliest"], "there is no topic no-such-topic"),
         (["--all-topics", "--to-earliest"], "has no committed offsets"),
         (["--topic", "{topic}:7", "--to-earliest"], "has 2 partitions, from 0 on, and no 7"),
-        (["--topic", "{topic}", "--shift-by", "1"], "no offset of"),
+        (["--topic", "{topic}", "--shift-by", "1"], "no offset for"),
     ],
 )
 def test_what_cannot_be_reset_is_said(

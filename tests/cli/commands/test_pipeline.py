@@ -36,7 +36,7 @@ def test_letters_that_say_nothing_of_their_origin_are_told_of(command: Command) 
     out, err = command.run("pipeline", "replay", "replay.plain", "--dry-run")
 
     assert out == "replay.plain-0@0 to nowhere: no reason given\n0 records would be sent\n"
-    assert err.startswith("dohle: warning: 1 records do not say where they came from: --to ")
+    assert err.startswith("dohle: warning: 1 records have no origin in their headers: use --to ")
 
 
 def test_letters_are_not_sent_to_where_they_are(command: Command) -> None:

@@ -174,7 +174,7 @@ def test_a_topic_that_nobody_creates_is_told_with_advice() -> None:
     with Broker({"auto.create.topics.enable": "false"}) as broker:
         done = dohle("-b", broker.bootstrap, "produce", "unmade", stdin=b"value\n")
     assert done.returncode == 1
-    assert b"`dohle topic create unmade` does" in done.stderr
+    assert b"run `dohle topic create unmade`" in done.stderr
     assert done.stderr.count(b"\n") == 1
 
 

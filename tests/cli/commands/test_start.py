@@ -268,7 +268,7 @@ def test_a_directory_that_cannot_be_one_is_refused(
         assert main(["start", "--data", str(place)]) == 1
         assert capsys.readouterr() == (
             "",
-            f"dohle: error: no data directory can be used: {place}: Not a directory\n",
+            f"dohle: error: no data directory is usable: {place}: Not a directory\n",
         )
 
 

@@ -84,7 +84,7 @@ def test_a_formatted_directory_is_left_alone(
     arguments = ["storage", "format", "--data", str(old), "--data", str(new)]
     assert main(arguments) == 1
     error = capsys.readouterr().err
-    assert error.startswith(f"dohle: error: {old}: formatted already")
+    assert error.startswith(f"dohle: error: {old}: already formatted")
     assert not new.exists()
     assert main([*arguments, "--ignore-formatted"]) == 0
     assert capsys.readouterr().out == (
@@ -213,5 +213,5 @@ def test_what_is_wrong_with_a_directory_is_told(
 def test_a_missing_directory_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "none"
     assert main(["storage", "info", "--data", str(path)]) == 1
-    assert capsys.readouterr().err == f"dohle: error: {path}: there is no such directory\n"
+    assert capsys.readouterr().err == f"dohle: error: {path}: the directory does not exist\n"
     assert not path.exists()

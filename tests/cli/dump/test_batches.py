@@ -247,7 +247,7 @@ def test_nonsense_ends_the_dump_behind_what_could_be_read(tmp_path: Path, capsys
     shown = capsys.readouterr()
     assert shown.out.count("isvalid: true") == 1
     assert shown.err == (
-        f"dohle: error: {path}: position {good}: no batch: batch length 0 is too small; "
+        f"dohle: error: {path}: position {good}: not a batch: batch length 0 is too small; "
         "the 101 bytes from here on cannot be read\n"
     )
 
@@ -259,7 +259,7 @@ def test_a_torn_batch_is_told_from_nonsense(tmp_path: Path, capsys: Capture) -> 
     shown = capsys.readouterr()
     assert shown.out.count("isvalid: true") == 1
     assert f"{path}: position {len(whole)}: torn batch: " in shown.err
-    assert "recovery will cut the file here" in shown.err
+    assert "recovery will truncate the file here" in shown.err
 
 
 @pytest.mark.parametrize("zeros", [1, 11, 12, 61, 5000, 3_000_000])

@@ -128,7 +128,7 @@ def test_an_index_without_its_base_offset_is_refused(tmp_path: Path, capsys: Cap
     path = tmp_path / "copy.index"
     path.write_bytes(b"")
     assert main(["log", "dump", str(path)]) == 1
-    assert "begins with its base offset" in capsys.readouterr().err
+    assert "starts with its base offset" in capsys.readouterr().err
 
 
 # Checks
@@ -153,7 +153,7 @@ def test_an_index_that_a_broker_would_rebuild_fails_the_sanity_check(
     with path.open("ab") as file:
         file.write(bytes(24))
     assert main(["log", "dump", "--index-sanity-check", str(path)]) == 1
-    assert f"{path}: sanity check failed, a broker builds" in capsys.readouterr().err
+    assert f"{path}: sanity check failed, a broker would rebuild" in capsys.readouterr().err
 
 
 def test_an_offset_index_that_points_elsewhere_is_found_out(
@@ -176,7 +176,7 @@ def test_a_time_index_that_lies_is_found_out(tmp_path: Path, capsys: Capture) ->
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert f"position 12: timestamp {NOW_MS + 9} is said to be at offset 3, where" in lines[0]
-    assert "behind the end of the log" in lines[1]
+    assert "past the end of the log" in lines[1]
 
 
 def test_an_index_of_a_log_with_larger_batches_names_only_last_offsets(

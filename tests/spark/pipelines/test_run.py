@@ -129,7 +129,7 @@ def test_a_project_that_cannot_be_read_fails_with_one_line_and_the_log(
     assert out == ""
     reason, where = err.splitlines()
     assert "storage" in reason
-    assert where == f"dohle: error: what Spark said is in {project}/.pipeline/spark.log"
+    assert where == f"dohle: error: Spark's output is in {project}/.pipeline/spark.log"
     assert "Traceback" in (project / ".pipeline" / "spark.log").read_text()
 
 

@@ -1,4 +1,4 @@
-"""The part of ``dohle doctor`` that asks the broker of ``-b`` who it is and what it can do."""
+"""The part of ``dohle doctor`` that checks the broker of ``-b``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_broker(args: argparse.Namespace, *, is_needed: bool) -> Check:
-    """Connect and ask; a broker that nobody asked for may be missing."""
+    """Connect and ask; without an explicit ``-b`` the broker may be missing."""
     name = f"broker {args.bootstrap}"
     found: list[Check] = []
 
@@ -27,7 +27,7 @@ def check_broker(args: argparse.Namespace, *, is_needed: bool) -> Check:
     except CliError as error:
         reason, _, hint = str(error).partition("; ")
         status = Status.FAILED if is_needed else Status.WARNING
-        advice = hint or "-b tells where a broker is; `dohle start` starts one"
+        advice = hint or "pass its address with -b, or start one with `dohle start`"
         return Check(name, status, reason, advice)
     return found[0]
 
@@ -46,7 +46,7 @@ async def _ask(name: str, cluster: Cluster) -> Check:
     brokers = ", ".join(f"{one.host}:{one.port}" for one in described.brokers)
     versions = BrokerVersions("it", answer.api_keys)
     chosen, missing = [], []
-    # What producing, consuming and groups cannot do without.
+    # The APIs that producing, consuming and groups need.
     for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT):
         api = find_api(key)
         try:

@@ -1,4 +1,4 @@
-"""``dohle cluster info``: who is there, what it can do."""
+"""``dohle cluster info``: the cluster's brokers and features."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def add_parser(commands: Commands) -> None:
         family, "info", "show id, controller, brokers and features", _INFO, _INFO_EXAMPLES
     )
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="the requests that are answered too"
+        "-v",
+        "--verbose",
+        action="store_true",
+        help=("also show the APIs and versions that the broker serves"),
     )
     add_client_options(parser)
     parser.set_defaults(run=run)
@@ -47,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _collect(cluster: Cluster, *, verbose: bool) -> dict[str, list[dict[str, object]]]:
-    """Return the tables to show, by their names; the first has one row about the whole."""
+    """Return the tables to show, by name; the first has one row about the whole cluster."""
     from dohle.client import Admin
 
     admin = Admin(cluster)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from dohle.client import Cluster, ConfigEntry, ConfigResource
 
 _DESCRIBE = """\
-Show configs that somebody set: for the topic, for the broker, for all brokers,
-or in the broker's file. With --all also those that have their default.
+Show the configs that were set: for the topic, for the broker, for all brokers,
+or in the broker's file. With --all also those with their default.
 """
 _DESCRIBE_EXAMPLES = """\
 examples:
@@ -25,8 +25,8 @@ examples:
 """
 _ALTER = """\
 Change configs of a topic, of one broker, or (broker --default) of all brokers.
-All changes of one command are made together, or none. What is not named stays
-as it is.
+All changes of one command are made together, or none. Other configs stay
+unchanged.
 """
 _ALTER_EXAMPLES = """\
 examples:
@@ -44,26 +44,26 @@ def add_parser(commands: Commands) -> None:
     )
     parser = add_command(family, "describe", "show configs", _DESCRIBE, _DESCRIBE_EXAMPLES)
     _add_resource(parser)
-    parser.add_argument("--all", action="store_true", help="those with their default too")
+    parser.add_argument("--all", action="store_true", help="also those with their default")
+    parser.add_argument("--synonyms", action="store_true", help="show all sources of each value")
     parser.add_argument(
-        "--synonyms", action="store_true", help="show all places that a value may come from"
+        "--docs", action="store_true", help=("show the documentation of each config")
     )
-    parser.add_argument("--docs", action="store_true", help="show what each config is for")
     add_client_options(parser)
     parser.set_defaults(run=_run_describe)
     parser = add_command(family, "alter", "change configs", _ALTER, _ALTER_EXAMPLES)
     _add_resource(parser)
     for option, metavar, help in (
         ("--set", "NAME=VALUE", "set a config"),
-        ("--append", "NAME=VALUE", "add a value to a config that is a list"),
-        ("--subtract", "NAME=VALUE", "take a value from a config that is a list"),
+        ("--append", "NAME=VALUE", "append a value to a list config"),
+        ("--subtract", "NAME=VALUE", "remove a value from a list config"),
     ):
         parser.add_argument(option, type=pair, action="append", metavar=metavar, help=help)
     parser.add_argument(
-        "--delete", action="append", metavar="NAME", help="let a config fall back to its default"
+        "--delete", action="append", metavar="NAME", help="reset a config to its default"
     )
     parser.add_argument(
-        "--validate-only", action="store_true", help="only tell whether it could be done"
+        "--validate-only", action="store_true", help="only check whether it would succeed"
     )
     add_client_options(parser)
     parser.set_defaults(run=_run_alter)
@@ -73,7 +73,7 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", choices=("topic", "broker"))
     parser.add_argument("name", nargs="?", help="the topic's name, or the broker's id")
     parser.add_argument(
-        "--default", action="store_true", help="of broker: what applies to all brokers"
+        "--default", action="store_true", help="for broker: the configs of all brokers"
     )
 
 
@@ -87,7 +87,7 @@ def _resource(args: argparse.Namespace) -> ConfigResource:
     if (args.name is None) != args.default:
         raise UsageError("give one of them: broker ID, or broker --default")
     if args.name is not None and not args.name.isdecimal():
-        raise UsageError(f"a broker's id is a number, and not {args.name!r}")
+        raise UsageError(f"a broker's id is a number, not {args.name!r}")
     return ConfigResource(ResourceType.BROKER, args.name or "")
 
 

@@ -1,7 +1,7 @@
-"""``dohle consume``: print the records of a topic, from wherever one likes.
+"""``dohle consume``: print the records of a topic, starting anywhere.
 
-Partitions are read by hand, or as a member of a group. Output is bytes as they are: what a record
-holds reaches the pipe unchanged.
+Partitions are assigned manually, or by a group. Output is raw bytes: the contents of a record reach
+the pipe unchanged.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from dohle.core.ids import TopicPartition
 
 _DESCRIPTION = """\
-Print the records of a topic. Without -o reading begins at the first record that
-is still there; without -e, -c or -o e@... it goes on until Ctrl-C.
+Print the records of a topic. Without -o reading starts at the first available
+record; without -e, -c or -o e@... it continues until Ctrl-C.
 
 With --group the topic is shared with the other members of the group, reading
-begins where the group was, and what was printed is committed. -o beginning (the
-default) or -o end then says where to begin where the group has not been yet, and
--e ends when all partitions that were assigned have been read.
+starts at the committed offsets, and what was printed is committed. -o beginning
+(the default) or -o end then says where to start in partitions without a committed
+offset, and -e stops when all assigned partitions have been read.
 
-Where to begin and to end (-o, once for each):
-  beginning, end   the first record; behind the last one
+Where to start and to stop (-o, once for each):
+  beginning, end   the first record; after the last one
   OFFSET           this offset of each partition
   -N               N records before the end of each partition
-  s@TIMESTAMP      the first record of this time (in ms since 1970) or later
-  e@TIMESTAMP      end before the first record of this time or later
+  s@TIMESTAMP      the first record at or after this time (in ms since 1970)
+  e@TIMESTAMP      stop before the first record at or after this time
 """
 _EPILOG = """\
 Formats (-f), as in kcat:
@@ -42,7 +42,7 @@ Formats (-f), as in kcat:
   %h headers as name=value,name=value      %% a percent sign
   \\n \\r \\t \\\\ \\xFF               A length of -1 means null.
 
-JSON: one object a record. Keys, values and headers are {"utf8": "..."} or, if
+JSON: one object per record. Keys, values and headers are {"utf8": "..."} or, if
 they are not UTF-8, {"base64": "..."}, or null.
 
 examples:
@@ -59,14 +59,14 @@ _POLL_RECORDS = 500
 
 
 class Place(NamedTuple):
-    """What one ``-o`` says: a place to begin at, or (``is_stop``) a time to end at."""
+    """One ``-o``: a position to start at, or (``is_stop``) a time to stop at."""
 
     kind: str
     number: int = 0
 
     @property
     def is_stop(self) -> bool:
-        """Whether it is where to end."""
+        """Whether it is a position to stop at."""
         return self.kind == _FAR
 
 
@@ -81,7 +81,7 @@ def add_parser(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="PLACE",
-        help="where to begin or to end, see above (default: beginning)",
+        help="where to start or stop, see above (default: beginning)",
     )
     parser.add_argument(
         "-p",
@@ -89,7 +89,7 @@ def add_parser(commands: Commands) -> None:
         type=natural,
         action="append",
         metavar="N",
-        help="only this partition; may be given more than once",
+        help="only this partition; may be repeated",
     )
     parser.add_argument(
         "-G",
@@ -97,15 +97,15 @@ def add_parser(commands: Commands) -> None:
         metavar="GROUP",
         help="read as a member of this group, and commit what was printed",
     )
-    parser.add_argument("-c", "--count", type=positive, metavar="N", help="end after N records")
+    parser.add_argument("-c", "--count", type=positive, metavar="N", help="stop after N records")
     parser.add_argument(
-        "-e", "--exit", action="store_true", help="end where the partitions end now"
+        "-e", "--exit", action="store_true", help="stop at the current end of the partitions"
     )
     parser.add_argument(
         "-f",
         "--format",
         metavar="FORMAT",
-        help="how a record is shown, see below (default: %%s\\n)",
+        help="the output format of a record, see below (default: %%s\\n)",
     )
     parser.add_argument(
         "-K",
@@ -113,23 +113,25 @@ def add_parser(commands: Commands) -> None:
         "--key-separator",
         type=escaped,
         metavar="SEP",
-        help="show the key too, and SEP between key and value",
+        help="also print the key, and SEP between key and value",
     )
     parser.add_argument(
-        "-Z", "--null", action="store_true", help="show NULL for a key or value that is null"
+        "-Z", "--null", action="store_true", help="print NULL for a null key or value"
     )
     parser.add_argument(
         "--isolation-level",
         choices=_LEVELS,
         default=_LEVELS[1],
-        help=f"whether records of open and aborted transactions are shown (default: {_LEVELS[1]})",
+        help=(
+            f"whether records of open and aborted transactions are printed (default: {_LEVELS[1]})"
+        ),
     )
     add_client_options(parser)
     parser.set_defaults(run=run)
 
 
 def parse_place(text: str) -> Place:
-    """Read the value of ``-o``."""
+    """Parse the value of ``-o``."""
     if text in ("beginning", "end"):
         return Place(text)
     kind, digits = "at", text
@@ -140,7 +142,7 @@ def parse_place(text: str) -> Place:
     if digits.isascii() and digits.isdigit() and int(digits) < 1 << 63:
         return Place(kind, int(digits))
     raise argparse.ArgumentTypeError(
-        f"{text!r} is no place: beginning, end, OFFSET, -N, s@TIMESTAMP or e@TIMESTAMP is"
+        f"{text!r} is not a position: use beginning, end, OFFSET, -N, s@TIMESTAMP or e@TIMESTAMP"
     )
 
 
@@ -158,8 +160,8 @@ def run(args: argparse.Namespace) -> int:
         stops = await _stops(cluster, partitions, stop_ms)
         config = ConsumerConfig(
             isolation_level=IsolationLevel[args.isolation_level.upper()],
-            # An offset that was asked for and is not there is an error; one that retention took
-            # away meanwhile is not.
+            # A requested offset that does not exist is an error; one that retention deleted
+            # meanwhile is not.
             auto_offset_reset=OffsetReset.NONE if begin.kind == "at" else OffsetReset.EARLIEST,
         )
         async with Consumer(cluster, config) as consumer:
@@ -174,21 +176,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _places(args: argparse.Namespace) -> tuple[Place, int | None]:
-    """Return where to begin and, if told, the time to end at."""
+    """Return where to start and, if given, the time to stop at."""
     begins = [place for place in args.offset if not place.is_stop]
     stops = [place.number for place in args.offset if place.is_stop]
     if len(begins) > 1 or len(stops) > 1:
-        raise UsageError("-o can be given once for where to begin and once (e@...) for the end")
+        raise UsageError("give -o once for the start and once (e@...) for the end")
     begin = begins[0] if begins else Place("beginning")
     if args.group is not None:
         if args.group == "":
-            raise UsageError("--group is empty: give the group a name")
+            raise UsageError("--group is empty: give it a name")
         if args.partition is not None:
-            raise UsageError("the group assigns the partitions: leave -p out, or --group")
+            raise UsageError("the group assigns the partitions: use either -p or --group")
         if stops or begin.kind not in ("beginning", "end"):
             raise UsageError(
-                "with --group -o is beginning or end, for partitions where the group has not been; "
-                "`dohle group reset-offsets` lets it go on from another place"
+                "with --group, -o can only be beginning or end, for partitions without a "
+                "committed offset; use `dohle group reset-offsets` to move the group"
             )
     return begin, stops[0] if stops else None
 
@@ -214,7 +216,7 @@ async def _consume_group(
         try:
             await _print_all(consumer, show, {}, args.count)
         except asyncio.CancelledError:
-            # Ctrl-C: whatever was read has been printed, so it counts.
+            # Ctrl-C: everything that was read has been printed, so it is committed.
             await consumer.close(commit=True)
             raise
     return 0
@@ -236,19 +238,19 @@ def _start(place: Place) -> Start:
 
 
 def _shower(args: argparse.Namespace) -> Callable[[ConsumedRecord], bytes]:
-    """Return what turns a record into what is written."""
+    """Return the function that turns a record into output."""
     from dohle.cli.commands.record_format import compile_format, to_fields
 
     if args.json:
         if args.format is not None or args.key_separator is not None:
-            raise UsageError("--json has a format of its own: leave -f and -K out")
+            raise UsageError("--json has its own format: do not combine it with -f or -K")
         from dohle.cli.output import json_line
 
         return lambda item: json_line(to_fields(item)).encode()
     null = b"NULL" if args.null else b""
     if args.format is not None:
         if args.key_separator is not None:
-            raise UsageError("-f says how keys are shown: leave -K out")
+            raise UsageError("-f already says how to print keys: do not combine it with -K")
         try:
             return compile_format(args.format, null=null)
         except ValueError as error:
@@ -264,7 +266,7 @@ def _shower(args: argparse.Namespace) -> Callable[[ConsumedRecord], bytes]:
 async def _stops(
     cluster: Cluster, partitions: list[TopicPartition], stop_ms: int | None
 ) -> dict[TopicPartition, int]:
-    """Return before which offsets reading ends; what has none ends where the partition does."""
+    """Return the offsets to stop at; partitions without one are read to their end."""
     from dohle.client import Admin, Since
 
     if stop_ms is None:

@@ -1,4 +1,4 @@
-"""``dohle doctor``: is everything here that dohle needs, and what to do if not."""
+"""``dohle doctor``: checks all that dohle needs, and says what to do about what is missing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Check this machine: Python, the installed extras, the Java that Spark would use,
-Spark itself (by starting it), ports of the loopback address, room on the disk of
-the data directory, the limit of open files, and the broker of -b. Every check
+Spark itself (by starting it), ports of the loopback address, free space for the
+data directory, the limit of open files, and the broker of -b. Every check
 that fails says what to do.
 """
 _EXAMPLES = """\
@@ -29,7 +29,7 @@ examples:
   dohle -b kafka-1:9092 doctor
   dohle doctor --json | jq -r 'select(.status == "failed") | .advice'
 
-exit codes: 0 all that is needed is here, 1 something is missing
+exit codes: 0 nothing needed is missing, 1 something is missing
 """
 
 
@@ -47,7 +47,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check one thing after the other, then tell of all."""
+    """Run all checks, then print the results."""
     from dohle.cli.commands import doctor_checks as checks
     from dohle.cli.commands.broker_check import check_broker
 

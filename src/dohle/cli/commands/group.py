@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from dohle.core.errors import KafkaError
 
 _LIST = """\
-List all groups: classic ones and those of the newer consumer protocol, and also
-groups without members that have committed offsets.
+List all groups: those of the classic and of the consumer protocol, and groups
+without members that have committed offsets.
 """
 _LIST_EXAMPLES = """\
 examples:
@@ -26,8 +26,8 @@ examples:
 """
 _DESCRIBE = """\
 Show groups: for each partition the committed offset, the end of the log, the lag
-between them and who reads it now. With --members or --state show those instead;
-JSON has it all.
+between them and the member that reads it. With --members or --state show those
+instead; JSON has everything.
 """
 _DESCRIBE_EXAMPLES = """\
 examples:
@@ -57,14 +57,14 @@ def add_parser(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="STATE",
-        help="only groups in this state (Stable, Empty, ...); may be given more than once",
+        help="only groups in this state (Stable, Empty, ...); may be repeated",
     )
     parser.add_argument(
         "--type",
         action="append",
         default=[],
         choices=("classic", "consumer"),
-        help="only groups of this protocol",
+        help="only groups with this protocol",
     )
     add_client_options(parser)
     parser.set_defaults(run=lambda args: with_admin(args, list_groups))
@@ -72,21 +72,23 @@ def add_parser(commands: Commands) -> None:
     parser = add_command(family, "describe", help, _DESCRIBE, _DESCRIBE_EXAMPLES)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help="default: all groups")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--members", action="store_true", help="the members and what each reads")
+    what.add_argument("--members", action="store_true", help="members and their assignments")
     what.add_argument("--state", action="store_true", help="state, coordinator and assignor")
     add_client_options(parser)
     parser.set_defaults(run=lambda args: with_admin(args, describe_groups))
     help = "delete groups and their offsets"
     parser = add_command(family, "delete", help, _DELETE, _DELETE_EXAMPLES)
     parser.add_argument("groups", nargs="+", metavar="GROUP")
-    parser.add_argument("--if-exists", action="store_true", help="a missing group is no error")
+    parser.add_argument(
+        "--if-exists", action="store_true", help=("ignore groups that do not exist")
+    )
     add_client_options(parser)
     parser.set_defaults(run=lambda args: with_admin(args, delete_groups))
     add_reset_offsets(family)
 
 
 async def list_groups(args: argparse.Namespace, admin: Admin) -> int:
-    """Show one row a group."""
+    """Print one row per group."""
     from dohle.cli.output import print_rows
 
     groups = await admin.list_groups(states=args.state, types=args.type)
@@ -100,13 +102,13 @@ async def list_groups(args: argparse.Namespace, admin: Admin) -> int:
         }
         for group in groups
     ]
-    if_empty = "there are no groups; `dohle consume TOPIC --group G` makes one"
+    if_empty = "there are no groups; `dohle consume TOPIC --group G` creates one"
     print_rows(rows, as_json=args.json, if_empty=if_empty)
     return 0
 
 
 async def describe_groups(args: argparse.Namespace, admin: Admin) -> int:
-    """Show groups in full."""
+    """Print all details of groups."""
     from dohle.cli.commands.group_description import describe, print_descriptions
 
     names = args.groups or [group.group_id for group in await admin.list_groups()]
@@ -120,7 +122,7 @@ async def describe_groups(args: argparse.Namespace, admin: Admin) -> int:
 
 
 async def delete_groups(args: argparse.Namespace, admin: Admin) -> int:
-    """Delete groups by their names."""
+    """Delete groups by name."""
     from dohle.core.errors import ErrorCode
 
     results = await admin.delete_groups(args.groups)
@@ -141,7 +143,7 @@ def _describe_error(name: str, error: KafkaError) -> str:
     from dohle.core.errors import ErrorCode
 
     if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
-        return f"there is no group {name}; `dohle group list` shows all"
+        return f"group {name} does not exist; `dohle group list` shows all groups"
     if error.code is ErrorCode.NON_EMPTY_GROUP:
         return f"group {name} has members: stop its consumers first ({error.code.name})"
     return describe_kafka_error(error)

@@ -1,4 +1,4 @@
-"""What ``dohle group describe`` shows of a group: offsets and lag, members, state."""
+"""What ``dohle group describe`` shows: offsets and lag, members, state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Description = Mapping[str, object]
 
 
 async def describe(admin: Admin, groups: Sequence[GroupDescription]) -> list[Description]:
-    """Return what there is to show of each group; ends of logs are asked for all at once."""
+    """Return the details of each group; the ends of all logs are looked up at once."""
     committed = {
         group.group_id: (await admin.list_group_offsets(group.group_id)).ok() for group in groups
     }
@@ -29,7 +29,7 @@ async def describe(admin: Admin, groups: Sequence[GroupDescription]) -> list[Des
     wanted = {each for some in (*committed.values(), *readers.values()) for each in some}
     ends: dict[TopicPartition, int] = {}
     if wanted:
-        # A partition that cannot be asked, or is gone, has no end to show.
+        # A partition that cannot be reached, or is deleted, has no end to show.
         found = await admin.list_offsets(dict.fromkeys(sorted(wanted), End()))
         ends = {partition: place.offset for partition, place in found.done.items()}
     return [
@@ -91,7 +91,7 @@ def _assignment(partitions: Sequence[TopicPartition]) -> dict[str, object]:
 
 
 def print_descriptions(args: argparse.Namespace, descriptions: Sequence[Description]) -> None:
-    """Print groups as asked for."""
+    """Print groups in the requested form."""
     if args.json:
         for description in descriptions:
             print_json(description)

@@ -1,7 +1,7 @@
-"""``dohle group reset-offsets``: let a group go on from another place.
+"""``dohle group reset-offsets``: move the committed offsets of a group.
 
-Nothing is changed without ``--execute``. Only a group without members can be reset: members go on
-from where they are, and commit that.
+Nothing is changed without ``--execute``. Only a group without members can be reset: members
+continue from their own positions, and commit those.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from dohle.core.ids import TopicPartition
 
 _RESET = """\
-Let a group go on from another place. Without --execute the command only shows
+Move the committed offsets of a group. Without --execute the command only shows
 what would change. A group that has members is refused: stop its consumers first.
 
-Offsets before the first record or behind the last one become these.
+Offsets outside the log are moved to its start or end.
 """
 _EXAMPLES = """\
 examples:
@@ -46,7 +46,7 @@ _WITHOUT_MEMBERS = ("Empty", "Dead")
 
 def add_reset_offsets(family: Commands) -> None:
     """Declare the command."""
-    help = "let a group go on from another place"
+    help = "move the committed offsets of a group"
     parser = add_command(family, "reset-offsets", help, _RESET, _EXAMPLES)
     parser.add_argument("group", metavar="GROUP")
     parser.add_argument(
@@ -54,37 +54,40 @@ def add_reset_offsets(family: Commands) -> None:
         type=topic_partitions,
         action="append",
         metavar="TOPIC[:P,P]",
-        help="a topic, or some of its partitions; may be given more than once",
+        help="a topic, or some of its partitions; may be repeated",
     )
     parser.add_argument(
-        "--all-topics", action="store_true", help="all topics that the group has offsets of"
+        "--all-topics", action="store_true", help="all topics for which the group has offsets"
     )
     places = parser.add_mutually_exclusive_group(required=True)
-    places.add_argument("--to-earliest", action="store_true", help="the first record there is")
-    places.add_argument("--to-latest", action="store_true", help="behind the last record")
+    places.add_argument("--to-earliest", action="store_true", help="the first available record")
+    places.add_argument("--to-latest", action="store_true", help="after the last record")
     places.add_argument("--to-offset", type=offset, metavar="N", help="this offset")
     places.add_argument(
         "--to-datetime",
         type=timestamp_ms,
         metavar="TIME",
-        help="the first record of this time or later, as 2026-01-31T08:00:00+01:00 (UTC if no "
-        "zone is given)",
+        help="the first record at or after this time, such as 2026-01-31T08:00:00+01:00 (UTC if "
+        "no zone is given)",
     )
     places.add_argument(
-        "--shift-by", type=integer, metavar="N", help="so many further, or back if negative"
+        "--shift-by", type=integer, metavar="N", help="forward by N, or back if negative"
     )
-    parser.add_argument("--execute", action="store_true", help="do it, instead of showing it")
+    parser.add_argument(
+        "--execute", action="store_true", help=("apply the change instead of only showing it")
+    )
     add_client_options(parser)
     parser.set_defaults(run=_run)
 
 
 def timestamp_ms(text: str) -> int:
-    """Read a date and time, and return it in milliseconds since 1970."""
+    """Parse a date and time into milliseconds since 1970."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no time: 2026-01-31T08:00:00Z is, or 2026-01-31T08:00:00.5+01:00"
+            f"{text!r} is not a time: write it like 2026-01-31T08:00:00Z or "
+            "2026-01-31T08:00:00.5+01:00"
         ) from None
     since_1970 = int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
     if since_1970 < 0:
@@ -99,7 +102,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 async def reset_offsets(args: argparse.Namespace, admin: Admin) -> int:
-    """Show, or make, the change."""
+    """Show the change, or apply it."""
     from dohle.cli.output import print_json, print_table
     from dohle.client import OffsetAndMetadata, Results
 
@@ -115,7 +118,7 @@ async def reset_offsets(args: argparse.Namespace, admin: Admin) -> int:
         partitions = sorted({each for some in found for each in some})
     if not partitions:
         raise CliError(
-            f"group {args.group} has no committed offsets; name a topic by --topic to give it some"
+            f"group {args.group} has no committed offsets; name topics with --topic to set some"
         )
     new = await _new_offsets(args, admin, partitions, current)
     results: Results[TopicPartition, None] = Results(dict.fromkeys(new))
@@ -138,13 +141,13 @@ async def reset_offsets(args: argparse.Namespace, admin: Admin) -> int:
     else:
         print_table(rows, if_empty="nothing to reset")
     if not args.execute:
-        report_note("this was a dry run, nothing has changed; --execute makes it so")
+        report_note("this was a dry run, nothing has changed; add --execute to apply it")
     report_failures(results)
     return exit_code(results)
 
 
 async def _refuse_members(group_id: str, admin: Admin) -> None:
-    """Say early, and also without --execute, what the coordinator would refuse."""
+    """Report early, and without --execute too, what the coordinator would refuse."""
     from dohle.core.errors import ErrorCode
 
     results = await admin.describe_groups([group_id])
@@ -154,8 +157,8 @@ async def _refuse_members(group_id: str, admin: Admin) -> None:
     for group in results.done.values():
         if group.state not in _WITHOUT_MEMBERS:
             raise CliError(
-                f"group {group_id} has members (its state is {group.state}), who would not heed "
-                "it: stop its consumers first"
+                f"group {group_id} has members (state {group.state}), which would not notice the "
+                "change: stop its consumers first"
             )
 
 
@@ -186,11 +189,11 @@ async def _new_offsets(
         elif each in current:
             wanted = current[each] + args.shift_by
         else:
-            raise CliError(f"group {args.group} has no offset of {each} to shift")
+            raise CliError(f"group {args.group} has no offset for {each} to shift")
         new[each] = min(max(wanted, starts[each]), ends[each])
         if new[each] != wanted:
             report_warning(
-                f"{each}: offset {wanted} is not between {starts[each]} and {ends[each]}: "
-                f"{new[each]} it will be"
+                f"{each}: offset {wanted} is not between {starts[each]} and {ends[each]}: using "
+                f"{new[each]}"
             )
     return new

@@ -1,7 +1,7 @@
-"""``dohle log dump``: show what is in the files of a log directory.
+"""``dohle log dump``: show the contents of the files in a log directory.
 
 It only reads. A damaged file is shown up to the damage, which is reported on stderr with its
-position, and the exit code is 1; the other files are shown all the same.
+position, and the exit code is 1; the other files are still shown.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import sys
 from dohle.cli.options import Commands, add_command, add_family, add_json_option, positive
 
 _DESCRIPTION = """\
-Show the contents of the files that dohle and Kafka keep on disk. What a file
-is, is told by its name; a folder stands for all the files in it that are known:
+Show the contents of the files that dohle and Kafka keep on disk. The name says
+what a file is; a folder stands for all files of known kinds in it:
 
   *.log, *.checkpoint        record batches; with --records also the records
-  *.index, *.timeindex       where offsets and timestamps are found
+  *.index, *.timeindex       the positions of offsets and timestamps
   *.txnindex                 aborted transactions
   *.snapshot                 producer states
   leader-epoch-checkpoint    leader epochs and their first offsets
@@ -28,19 +28,19 @@ Names that end in .deleted, .cleaned, .swap or .part are known as well.
 
 _EPILOG = """\
 Records of __cluster_metadata, __consumer_offsets, __transaction_state,
-__share_group_state and __remote_log_metadata, known by their folder's name, and
-those of *.checkpoint files are decoded; so are control records. The *-decoder
-options do it for files that lie elsewhere.
+__share_group_state and __remote_log_metadata, recognised by the folder's name,
+and those of *.checkpoint files are decoded; so are control records. The *-decoder
+options do it for files in other folders.
 
 Text: one "name: value" line for each batch or entry, with the names that
-kafka-dump-log uses; records follow their batch behind a bar. On a terminal wide
+kafka-dump-log uses; records follow their batch after a bar. On a terminal wide
 enough for it, a table. Keys and values: "text" if they are UTF-8, otherwise hex
-behind 0x, or null.
+after 0x, or null.
 
 JSON: one object on each line. "file" is the file, "type" what the line is: file
-(once, before all else of the file), batch, record, controlRecord, the entry of
+(once, first for each file), batch, record, controlRecord, the entry of
 an index or checkpoint, note, problem. Bytes are {"utf8": "..."} or, if they are
-not UTF-8, {"base64": "..."}; what was decoded is {"name": ..., "version": ...,
+not UTF-8, {"base64": "..."}; decoded messages are {"name": ..., "version": ...,
 "data": {...}}.
 
 examples:
@@ -50,7 +50,7 @@ examples:
   dohle log dump --json data/orders-0/*.log | jq 'select(.type == "batch").size'
   dohle log dump --verify-index-only data/orders-0/*.index
 
-exit codes: 0 everything was read, 1 a file is damaged, missing or of no known
+exit codes: 0 everything was read, 1 a file is damaged, missing or of unknown
 kind, 2 wrong command line
 """
 
@@ -65,15 +65,15 @@ _DECODERS = {
 
 def add_parser(commands: Commands) -> None:
     """Declare the ``log`` family and its ``dump``."""
-    family = add_family(commands, "log", "look into files on disk", "Log files.")
-    help = "show what is in log, index and checkpoint files"
+    family = add_family(commands, "log", "inspect files on disk", "Log files.")
+    help = "show the contents of log, index and checkpoint files"
     parser = add_command(family, "dump", help, _DESCRIPTION, _EPILOG)
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file or a folder")
     parser.add_argument(
         "--records",
         "--print-data-log",
         action="store_true",
-        help="show the records of each batch too",
+        help="also show the records of each batch",
     )
     add_json_option(parser)
     parser.add_argument(
@@ -86,12 +86,12 @@ def add_parser(commands: Commands) -> None:
     checks.add_argument(
         "--index-sanity-check",
         action="store_true",
-        help="of indexes: only tell whether a broker would take them or build them anew",
+        help="for indexes: only check whether a broker would accept them or rebuild them",
     )
     checks.add_argument(
         "--verify-index-only",
         action="store_true",
-        help="of indexes: only compare the entries with the .log beside them",
+        help="for indexes: only compare the entries with the .log next to them",
     )
     decoders = parser.add_mutually_exclusive_group()
     for name, what in _DECODERS.items():
@@ -106,7 +106,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Dump one file after the other; the exit code tells whether all were in order."""
+    """Dump one file after the other; the exit code says whether all were valid."""
     from dohle.cli.dump.files import dump_all
     from dohle.cli.dump.items import DecoderName, DumpOptions, IndexCheck
     from dohle.cli.dump.output import JsonWriter, LineWriter, TableWriter, Writer

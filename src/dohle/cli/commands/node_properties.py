@@ -1,9 +1,9 @@
-"""From a file and options to the properties of a node: what is laid over what.
+"""Merges a file and options into the properties of a node.
 
-The least are the defaults of the command line, then comes the file, then the options, of which
-``-X`` wins over all. An option that names one thing takes away what the file said of the same thing
-in other words: ``--listener`` goes with the advertised addresses of the file, ``--data`` with its
-``log.dir`` and ``metadata.log.dir``.
+The defaults of the command line have the lowest precedence, then comes the file, then the options;
+``-X`` overrides everything. An option also replaces what the file says about the same thing in
+other words: ``--listener`` replaces the file's advertised addresses, ``--data`` its ``log.dir`` and
+``metadata.log.dir``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NODE_ID_NAMES = ("node.id", "broker.id")
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """Read a ``server.properties``."""
+    """Parse a ``server.properties``."""
     try:
         return parse_properties(OsFileSystem().read(path))
     except OSError as error:
@@ -63,7 +63,7 @@ def lay_over(
 
 
 def _with_listener(found: Mapping[str, str], listener: str) -> str:
-    """Return the listeners with another one for clients; those of the controller stay."""
+    """Return the listeners with the one for clients replaced; the controller's stay."""
     names = {name.strip().upper() for name in found.get("controller.listener.names", "").split(",")}
     entries = [entry.strip() for entry in found.get("listeners", "").split(",") if entry.strip()]
     kept = [entry for entry in entries if entry.partition(":")[0].upper() in names]
@@ -72,7 +72,7 @@ def _with_listener(found: Mapping[str, str], listener: str) -> str:
 
 
 def load_config(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[Notice]]:
-    """Check the properties; a node id that nobody gave is that of the data directories."""
+    """Check the properties; without a node id, that of the data directories is used."""
     try:
         config, notices = BrokerConfig.from_properties(_completed(properties))
         if properties.keys().isdisjoint(_NODE_ID_NAMES):
@@ -86,7 +86,7 @@ def load_config(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[Notic
 
 
 def _completed(properties: Mapping[str, str]) -> dict[str, str]:
-    """Add what a node that is alone needs not be told."""
+    """Add what a single node need not be told."""
     completed = {**SINGLE_NODE, **properties}
     if "broker.id" in properties and "node.id" not in properties:
         del completed["node.id"]

@@ -1,4 +1,4 @@
-"""``dohle pipeline``: make a project of flows, check and run it, send its dead letters again."""
+"""``dohle pipeline``: create, check and run a project of flows, and replay its dead letters."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dohle.cli.options import (
 )
 
 _INIT = """\
-Make a project of Spark Declarative Pipelines in a new folder: a source topic, a
+Create a project of Spark Declarative Pipelines in a new folder: a source topic, a
 cleaned topic, a dead-letter topic, a table and an aggregate, in SQL and Python.
-It runs as it is against a broker on localhost:9092.
+It runs unchanged against a broker on localhost:9092.
 """
 _INIT_EXAMPLES = """\
 examples:
   dohle pipeline init shop
 """
 _RUN = """\
-Run the flows of a project until they have read everything, and tell of rows, lag
+Run the flows of a project until they have read everything, and show rows, lag
 and batch times. Checkpoints, the catalog and Spark's log are kept in the
-project's folder .pipeline, tables in tables: a second run goes on where this one
+project's folder .pipeline, tables in tables: a second run continues where this one
 ended. PATH is a project's folder or its spark-pipeline.yml; without it, the
 project that the current folder is in.
 """
@@ -49,9 +49,9 @@ examples:
 exit codes: 0 all is well, 1 something is wrong, 2 wrong command line
 """
 _REPLAY = """\
-Send the records of a dead-letter topic to where they came from, which their
-headers tell, without these headers. Each is sent once: the group of --group
-remembers, in the same transaction, which were sent.
+Send the records of a dead-letter topic back to their origin, which is in their
+headers, without these headers. Each is sent once: the group of --group records,
+in the same transaction, which were sent.
 """
 _REPLAY_EXAMPLES = """\
 examples:
@@ -64,16 +64,18 @@ examples:
 def add_parser(commands: Commands) -> None:
     """Declare the ``pipeline`` family."""
     family = add_family(commands, "pipeline", "run flows of topics on Spark", "Pipelines on Spark.")
-    init = add_command(family, "init", "make a project that runs", _INIT, _INIT_EXAMPLES)
+    init = add_command(family, "init", "create a project that runs", _INIT, _INIT_EXAMPLES)
     init.add_argument("name", metavar="NAME", help="the name of the project and its folder")
     init.set_defaults(run=run_init)
     run = add_command(family, "run", "run a project's flows", _RUN, _RUN_EXAMPLES)
     _add_run_options(run)
-    run.add_argument("--watch", action="store_true", help="go on with new records, until Ctrl-C")
+    run.add_argument(
+        "--watch", action="store_true", help=("continue with new records, until Ctrl-C")
+    )
     run.add_argument(
         "--full-refresh-all",
         action="store_true",
-        help="empty all tables and read all topics from their beginning",
+        help="empty all tables and read all topics from the beginning",
     )
     run.set_defaults(run=run_flows, is_dry=False)
     dry_run = add_command(family, "dry-run", "check a project's flows", _DRY_RUN, _DRY_RUN_EXAMPLES)
@@ -83,9 +85,11 @@ def add_parser(commands: Commands) -> None:
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", nargs="?", metavar="PATH", help="the project (default: this one)")
     parser.add_argument(
-        "--master", metavar="URL", help="where Spark runs (default: local[*], this machine)"
+        "path", nargs="?", metavar="PATH", help=("the project (default: the current one)")
+    )
+    parser.add_argument(
+        "--master", metavar="URL", help="the Spark master (default: local[*], this machine)"
     )
     add_client_options(parser)
 
@@ -93,9 +97,11 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 def _add_replay(family: Commands) -> None:
     parser = add_command(family, "replay", "send dead letters again", _REPLAY, _REPLAY_EXAMPLES)
     parser.add_argument("topic", metavar="TOPIC", help="the dead-letter topic")
-    parser.add_argument("--to", metavar="TOPIC", help="where to send all of them instead")
+    parser.add_argument("--to", metavar="TOPIC", help="send all of them to this topic instead")
     parser.add_argument(
-        "--group", default="dohle-replay", help="who remembers what was sent (default: %(default)s)"
+        "--group",
+        default="dohle-replay",
+        help=("the group that remembers what was sent (default: %(default)s)"),
     )
     parser.add_argument("-c", "--count", type=positive, metavar="N", help="send N at most")
     parser.add_argument(
@@ -106,7 +112,7 @@ def _add_replay(family: Commands) -> None:
 
 
 def run_init(args: argparse.Namespace) -> int:
-    """Make a project and say what to do with it."""
+    """Create a project and say what to do with it."""
     from pathlib import Path
 
     from dohle.spark.pipelines.project import ProjectError, make_project

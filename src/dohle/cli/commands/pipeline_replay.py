@@ -1,4 +1,4 @@
-"""``dohle pipeline replay``: dead letters back to where they came from."""
+"""``dohle pipeline replay``: sends dead letters back to their origin."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 
 
 def replay_letters(args: argparse.Namespace) -> int:
-    """Send them and say how many, or show what would be sent."""
+    """Send them and print how many, or show what would be sent."""
     from dohle.client import Admin
     from dohle.spark.pipelines.replay import replay
 
     async def work(cluster: Cluster) -> int:
         await find_partitions(Admin(cluster), args.topic, None)
         if args.to == args.topic:
-            raise CliError("--to is the dead-letter topic itself: its letters would never end")
+            raise CliError(
+                "--to is the dead-letter topic itself: choose another one, or the "
+                "replay would never end"
+            )
 
         def show(letter: Letter) -> None:
             if args.dry_run or args.json:
@@ -43,8 +46,8 @@ def replay_letters(args: argparse.Namespace) -> int:
             print(f"{done.sent} records {verb}")
         if done.without_origin:
             report_warning(
-                f"{done.without_origin} records do not say where they came from: --to sends them "
-                "somewhere"
+                f"{done.without_origin} records have no origin in their headers: use --to to "
+                "send them to a topic"
             )
         return 0
 

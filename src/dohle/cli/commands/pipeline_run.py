@@ -1,7 +1,7 @@
-"""Watching a pipeline's run: a process that tells events, and how they are shown.
+"""Watches the run of a pipeline: a process that emits events, and how they are shown.
 
-On a terminal a table of the flows is drawn anew as they go on; elsewhere each news is a line. What
-Spark says goes to a file of the project, which is named if the run fails.
+On a terminal a table of the flows is redrawn as they progress; elsewhere each event is a line.
+Spark's output goes to a file of the project, which is named if the run fails.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Screen(Protocol):
 
 
 def watch_runner(project: Project, order: Order, *, as_json: bool) -> int:
-    """Run the pipeline in a process of its own, show what it tells, and return its exit code."""
+    """Run the pipeline in a separate process, show its events, and return its exit code."""
     project.state.mkdir(parents=True, exist_ok=True)
     if as_json:
         return _watch(project, order, JsonLines())
@@ -59,14 +59,14 @@ def _watch(project: Project, order: Order, screen: Screen) -> int:
     if code != 0:
         for message in errors or [f"the run ended with exit code {code}"]:
             report_error(message)
-        report_error(f"what Spark said is in {project.log}")
+        report_error(f"Spark's output is in {project.log}")
         return 1
     return 0
 
 
 @contextmanager
 def _runner(project: Project, order: Order) -> Iterator[subprocess.Popen[str]]:
-    """Start the process; whatever happens here, it ends with its stdin."""
+    """Start the process; whatever happens here, it ends when its stdin closes."""
     with project.log.open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "dohle.spark.pipelines.runner", order.to_json()],
@@ -74,7 +74,7 @@ def _runner(project: Project, order: Order) -> Iterator[subprocess.Popen[str]]:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            # Ctrl-C is for us: Spark would print its own despair.
+            # Ctrl-C is handled here: Spark would print a traceback.
             start_new_session=True,
         )
     try:
@@ -92,7 +92,7 @@ def _runner(project: Project, order: Order) -> Iterator[subprocess.Popen[str]]:
 
 
 class JsonLines:
-    """Events as they come."""
+    """Events as JSON lines."""
 
     def show(self, event: Mapping[str, Any]) -> None:
         """Print it on one line."""
@@ -103,7 +103,7 @@ class JsonLines:
 
 
 class Lines:
-    """Each news as a line, and at the end of a run all flows as a table."""
+    """Each event as a line, and at the end of a run all flows as a table."""
 
     def __init__(self) -> None:
         self._counts = RunCounts()
@@ -134,7 +134,7 @@ class Lines:
 
 
 class LiveTable:
-    """A table that is drawn anew as the flows go on."""
+    """A table that is redrawn as the flows progress."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -154,7 +154,7 @@ class LiveTable:
         self._live.stop()
 
     def show(self, event: Mapping[str, Any]) -> None:
-        """Take it into the table."""
+        """Update the table."""
         self._counts.add(event)
         match event["event"]:
             case "session":

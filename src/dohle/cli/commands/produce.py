@@ -1,4 +1,4 @@
-"""``dohle produce``: write the lines of stdin into a topic, one record a line."""
+"""``dohle produce``: write the lines of stdin to a topic, one record per line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dohle.core.errors import KafkaError
 
 _DESCRIPTION = """\
-Write records into a topic: each line of stdin is a value, or with -K a key and
+Write records to a topic: each line of stdin is a value, or with -K a key and
 a value. The command ends when all records are written, and fails if one is not.
 With --json it prints partition and offset of each record.
 """
@@ -33,14 +33,14 @@ exit codes: 0 all records are written, 1 at least one is not, 2 wrong command li
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
-# How long a topic that the cluster creates on demand may take to be there.
+# How long to wait for a topic that the cluster creates on demand.
 _CREATION_TIMEOUT_MS = 3_000
 
 
 def add_parser(commands: Commands) -> None:
     """Declare the command."""
     parser = add_command(
-        commands, "produce", "write lines of stdin into a topic", _DESCRIPTION, _EXAMPLES
+        commands, "produce", "write lines of stdin to a topic", _DESCRIPTION, _EXAMPLES
     )
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
@@ -49,7 +49,7 @@ def add_parser(commands: Commands) -> None:
         "--key-separator",
         type=_separator,
         metavar="SEP",
-        help="lines are KEY SEP VALUE, parted at the first SEP; \\t is a tab",
+        help="lines are KEY SEP VALUE, split at the first SEP; \\t is a tab",
     )
     parser.add_argument(
         "-H",
@@ -58,12 +58,16 @@ def add_parser(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a header for each record; may be given more than once",
+        help="a header for each record; may be repeated",
     )
+    parser.add_argument("-Z", "--null", action="store_true", help="an empty key or value is null")
     parser.add_argument(
-        "-Z", "--null", action="store_true", help="an empty key or value is null, not empty"
+        "-p",
+        "--partition",
+        type=natural,
+        metavar="N",
+        help=("the partition (default: chosen by the key)"),
     )
-    parser.add_argument("-p", "--partition", type=natural, metavar="N", help="default: by the key")
     parser.add_argument(
         "-z", "--codec", choices=_CODECS, default="none", help="compression (default: none)"
     )
@@ -71,12 +75,12 @@ def add_parser(commands: Commands) -> None:
         "--acks",
         choices=tuple(_ACKS),
         default="all",
-        help="who must have a record before it counts as written (default: all)",
+        help="which replicas must have a record before it counts as written (default: all)",
     )
     parser.add_argument(
         "--idempotent",
         action=argparse.BooleanOptionalAction,
-        help="write no record twice, whatever fails (default: if acks are all)",
+        help="never write a record twice (default: on with --acks all)",
     )
     add_client_options(parser)
     parser.set_defaults(run=run)
@@ -85,7 +89,7 @@ def add_parser(commands: Commands) -> None:
 def _separator(text: str) -> bytes:
     found = escaped(text)
     if not found:
-        raise argparse.ArgumentTypeError("the separator is empty")
+        raise argparse.ArgumentTypeError("the separator must not be empty")
     return found
 
 
@@ -119,12 +123,12 @@ def _producer_config(args: argparse.Namespace) -> ProducerConfig:
     acks = _ACKS[args.acks]
     idempotent = acks == -1 if args.idempotent is None else args.idempotent
     if idempotent and acks != -1:
-        raise UsageError(f"--idempotent needs --acks all, and not {args.acks}")
+        raise UsageError(f"--idempotent needs --acks all, not {args.acks}")
     return ProducerConfig(acks=acks, enable_idempotence=idempotent, codec=Codec[args.codec.upper()])
 
 
 async def _find_topic(cluster: Cluster, name: str) -> None:
-    """Make sure there is the topic, be it created by asking for it."""
+    """Make sure that the topic exists; asking for it may create it."""
     from dohle.core.errors import ErrorCode, KafkaError
     from dohle.core.ids import TopicName
 
@@ -138,14 +142,14 @@ async def _find_topic(cluster: Cluster, name: str) -> None:
         cause = error.__cause__
         if error.code is unknown or (isinstance(cause, KafkaError) and cause.code is unknown):
             raise CliError(
-                f"there is no topic {name}, and the cluster does not create it by itself: "
-                f"`dohle topic create {name}` does"
+                f"there is no topic {name}, and the cluster does not create topics "
+                f"automatically: run `dohle topic create {name}`"
             ) from None
         raise
 
 
 class _Sending:
-    """One run: what was sent and what became of it."""
+    """One run: what was sent, and the outcome."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         from dohle.cli.commands.record_lines import LineFormat
@@ -208,11 +212,11 @@ class _Sending:
                 }
             )
         except BrokenPipeError as error:
-            # The loop that called would only log it.
+            # The loop that called this would only log it.
             self._closed_pipe = error
 
     def _flush(self) -> None:
-        """Show at once what one answer brought, in one write."""
+        """Print at once, in one write, what one response brought."""
         self._is_flush_due = False
         try:
             sys.stdout.flush()

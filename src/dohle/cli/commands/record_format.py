@@ -1,6 +1,6 @@
-"""How consumed records are shown: kcat's format strings, and JSON.
+"""How consumed records are printed: kcat's format strings, and JSON.
 
-A format is compiled once into a list of pieces, since it is used for each record.
+A format is compiled once into a list of pieces, since it is used for every record.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
 
 def compile_format(text: str, *, null: bytes = b"") -> Callable[[ConsumedRecord], bytes]:
-    """Return what turns a record into bytes; a ValueError names what is not known.
+    """Return the function that turns a record into bytes; a ValueError names an unknown directive.
 
-    ``null`` is shown for keys and values that are null.
+    ``null`` is printed for null keys and values.
     """
     pieces: list[Piece] = []
     known = _directives(null)
@@ -39,7 +39,7 @@ def compile_format(text: str, *, null: bytes = b"") -> Callable[[ConsumedRecord]
             pieces.append(known[letter])
         else:
             raise ValueError(
-                f"%{letter} is not known: {' '.join(f'%{one}' for one in known)} and %% are"
+                f"%{letter} is not known: use {' '.join(f'%{one}' for one in known)} or %%"
             )
     _add_literal(pieces, text[end:])
     return lambda item: b"".join([piece(item) for piece in pieces])

@@ -1,4 +1,4 @@
-"""Lines of an input, and the records they stand for."""
+"""The lines of an input, and the records they represent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _CHUNK_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """How a line is read."""
+    """How a line is parsed."""
 
-    #: What stands between key and value; None if lines are values only.
+    #: The separator of key and value; None if lines are values only.
     key_separator: bytes | None = None
     #: Whether an empty key or value is null.
     empty_is_null: bool = False
@@ -33,9 +33,9 @@ class LineFormat:
 
 
 async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
-    """Yield the lines of an input without their ends, as many as are there, as they come.
+    """Yield the lines of an input without their ends, as they arrive.
 
-    The last line counts even if nothing ends it.
+    The last line counts even without a line end.
     """
     rest = b""
     async for chunk in _read_chunks(descriptor):
@@ -58,14 +58,15 @@ async def _read_chunks(descriptor: int) -> AsyncIterator[bytes]:
 async def _wait_until_readable(descriptor: int) -> None:
     """Wait for a pipe or a terminal without a thread: a thread could not be interrupted.
 
-    The loop must not call again once it has: there may be nothing to read then, and reading blocks.
+    The loop must not call back a second time: there may be nothing to read then, and reading
+    blocks.
     """
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     try:
         loop.add_reader(descriptor, readable.set)
     except PermissionError:
-        # A file on a disk always is, and the loop cannot wait for it.
+        # A file on disk always is, and the loop cannot wait for it.
         await asyncio.sleep(0)
         return
     try:

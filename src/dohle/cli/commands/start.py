@@ -1,7 +1,7 @@
 """``dohle start``: run a broker in the foreground until SIGTERM or Ctrl-C.
 
-Stdout gets what a person, or a program that waits for the broker, wants to know once; the last of
-it is the line ``Kafka Server started``, when clients are served. Stderr gets the log.
+Stdout gets what a person, or a program that waits for the broker, needs once; its last line is
+``Kafka Server started``, printed when clients are served. Stderr gets the log.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Run a broker: a node that is a whole Kafka cluster by itself. It needs no
-configuration; the server.properties of a Kafka in KRaft mode is taken as it is.
+configuration; the server.properties of a Kafka in KRaft mode works unchanged.
 Data directories are formatted if they are empty, and recovered if the last stop
 was not a clean one. SIGTERM or Ctrl-C stops it cleanly.
 """
@@ -47,7 +47,7 @@ examples:
   dohle start -X num.partitions=3 -X auto.create.topics.enable=false
   dohle start --log-format json --request-log
 
-exit codes: 0 stopped as asked, 1 could not start or failed, 2 wrong command line
+exit codes: 0 stopped on request, 1 could not start or failed, 2 wrong command line
 or configuration
 """
 _LEVELS = ("debug", "info", "warning", "error")
@@ -61,7 +61,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--listener",
         metavar="HOST:PORT",
-        help="where to listen; port 0 takes a free one, no host means all addresses "
+        help="the address to listen on; port 0 takes a free one, no host means all addresses "
         "(default: the file's, or 127.0.0.1:9092)",
     )
     parser.add_argument(
@@ -76,7 +76,7 @@ def add_parser(commands: Commands) -> None:
         type=pair,
         action="append",
         metavar="NAME=VALUE",
-        help="a config as in the file, above the file and the options; may be given more than once",
+        help="a config as in the file; overrides the file and the other options; may be repeated",
     )
     parser.add_argument(
         "--ephemeral",
@@ -87,24 +87,24 @@ def add_parser(commands: Commands) -> None:
         "-v",
         "--verbose",
         action="store_true",
-        help="name also the configs that Kafka has and that do nothing here",
+        help="also list the configs that Kafka has but that have no effect here",
     )
     parser.add_argument(
-        "--log-level", choices=_LEVELS, default="info", help="what is logged (default: info)"
+        "--log-level", choices=_LEVELS, default="info", help="the log level (default: info)"
     )
     parser.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="default: text"
     )
-    parser.add_argument("--request-log", action="store_true", help="log each request too")
+    parser.add_argument("--request-log", action="store_true", help="also log each request")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the broker, in a directory of its own if it is an ephemeral one."""
+    """Run the broker, in a temporary directory if it is ephemeral."""
     if not args.ephemeral:
         return _run(args, args.data)
     if args.data:
-        raise UsageError("--ephemeral has a directory of its own: leave --data out")
+        raise UsageError("--ephemeral uses a temporary directory: leave out --data")
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="dohle-", ignore_cleanup_errors=True) as folder:
@@ -143,14 +143,14 @@ def _report(notices: list[Notice], *, verbose: bool) -> None:
 
 
 def _check_directories(paths: Sequence[str]) -> None:
-    """Refuse to start if no directory can be used; the node does without some of them."""
+    """Refuse to start if no directory is usable; the node can do without some of them."""
     problems = [problem for path in paths if (problem := _problem_of(path)) is not None]
     if len(problems) == len(paths):
-        raise CliError(f"no data directory can be used: {'; '.join(problems)}")
+        raise CliError(f"no data directory is usable: {'; '.join(problems)}")
 
 
 def _problem_of(path: str) -> str | None:
-    """Return what keeps a directory from being written to, or made; nothing is made here."""
+    """Return why a directory cannot be written to or created; nothing is created here."""
     found = os.path.abspath(path)
     while not os.path.lexists(found):
         found = os.path.dirname(found)
@@ -195,7 +195,7 @@ def _serve(config: BrokerConfig, *, is_ephemeral: bool) -> int:
 
 
 def _greet(node: Node, *, is_ephemeral: bool) -> None:
-    """Tell where the broker is and what to try, then that it serves."""
+    """Print where the broker is and what to try, then that it is serving."""
     from dohle import __version__
 
     data = ", ".join(node.config.log_dirs) + (" (removed at the end)" if is_ephemeral else "")

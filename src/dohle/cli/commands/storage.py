@@ -1,4 +1,4 @@
-"""``dohle storage``: format data directories, and look at them without changing anything."""
+"""``dohle storage``: format data directories, and inspect them without changing anything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _FORMAT = """\
 Give data directories their identity: the cluster and the node they belong to.
-`dohle start` does so by itself; this is for those who want to choose the ids.
+`dohle start` does so by itself; use this to choose the ids.
 """
 _FORMAT_EXAMPLES = """\
 examples:
@@ -30,8 +30,8 @@ examples:
   dohle storage format --config server.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qg
 """
 _INFO = """\
-Show whose data directories are, what lies in them, and whether they were closed
-cleanly. It only reads, and may be used while a node runs.
+Show the identity of data directories, their partitions and sizes, and whether
+they were closed cleanly. It only reads, and can be used while a node runs.
 """
 _INFO_EXAMPLES = """\
 examples:
@@ -44,7 +44,7 @@ examples:
 def add_parser(commands: Commands) -> None:
     """Declare the ``storage`` family."""
     family = add_family(
-        commands, "storage", "format and look at data directories", "Data directories."
+        commands, "storage", "format and inspect data directories", "Data directories."
     )
     parser = add_command(
         family, "format", "give directories their identity", _FORMAT, _FORMAT_EXAMPLES
@@ -60,7 +60,7 @@ def add_parser(commands: Commands) -> None:
         "-g",
         "--ignore-formatted",
         action="store_true",
-        help="leave directories that are formatted as they are",
+        help="skip directories that are already formatted",
     )
     add_json_option(parser)
     parser.set_defaults(run=run_format)
@@ -78,20 +78,20 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
 
 def _cluster_id(text: str) -> str:
     if not text or text != text.strip() or not text.isprintable():
-        raise argparse.ArgumentTypeError(f"{text!r} is no cluster id")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a cluster id")
     return text
 
 
 class _Directories(NamedTuple):
     paths: list[str]
-    #: The one of the metadata log, which is among them.
+    #: The directory of the metadata log, which is one of them.
     metadata_path: str
-    #: What the file has, if it has one.
+    #: The id in the file, if there is one.
     node_id: int | None
 
 
 def _directories(args: argparse.Namespace) -> _Directories:
-    """Return what the command is about."""
+    """Return the directories that the command applies to."""
     from dohle.cli.commands.node_properties import (
         DATA_DEFAULT,
         lay_over,
@@ -114,7 +114,7 @@ def _directories(args: argparse.Namespace) -> _Directories:
 
 
 def run_format(args: argparse.Namespace) -> int:
-    """Format what is not formatted."""
+    """Format the directories that are not formatted."""
     from dohle.cli.commands.storage_format import Formatter
     from dohle.cli.output import print_json
     from dohle.core.ids import BrokerId
@@ -129,8 +129,8 @@ def run_format(args: argparse.Namespace) -> int:
     _refuse_unreadable(found)
     if found.properties and not args.ignore_formatted:
         raise CliError(
-            f"{', '.join(found.properties)}: formatted already; --ignore-formatted leaves such "
-            "directories as they are"
+            f"{', '.join(found.properties)}: already formatted; use --ignore-formatted to skip "
+            "such directories"
         )
     wanted = file_node_id if args.node_id is None else args.node_id
     node = found.node_id if wanted is None else BrokerId(wanted)

@@ -1,7 +1,7 @@
-"""Giving an empty data directory its identity, as ``dohle storage format`` does.
+"""Gives an empty data directory its identity, for ``dohle storage format``.
 
-The metadata log's directory also gets ``bootstrap.checkpoint``: the features a new cluster begins
-with. ``meta.properties`` comes last, since it is what makes a directory a formatted one.
+The metadata log's directory also gets ``bootstrap.checkpoint``: the features that a new cluster
+starts with. ``meta.properties`` is written last, since it marks a directory as formatted.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Formatter:
         self.node_id = NODE_ID_DEFAULT if node_id is None else node_id
 
     def format(self, path: str, *, has_metadata: bool) -> None:
-        """Format one directory, making it if it is not there."""
+        """Format one directory, creating it if it does not exist."""
         make_dirs_durably(self._fs, path)
         try:
             lock = self._fs.lock(join(path, _LOCK))
         except BlockingIOError:
-            raise CliError(f"{path} is in use by another process: stop that first") from None
+            raise CliError(f"{path} is in use by another process: stop it first") from None
         try:
             self._refuse_partitions(path)
             if has_metadata:
@@ -54,7 +54,7 @@ class Formatter:
             lock.release()
 
     def _refuse_partitions(self, path: str) -> None:
-        """Refuse a directory with data whose identity was lost: a new one would be a guess."""
+        """Refuse a directory with data but without an identity: a new one would be a guess."""
         for entry in self._fs.list_dir(path):
             if not entry.is_dir:
                 continue
@@ -63,6 +63,6 @@ class Formatter:
             except NotAPartitionDir:
                 continue
             raise CliError(
-                f"{path} has no meta.properties, but partitions such as {entry.name}: bring its "
-                "meta.properties back, or take the partitions away"
+                f"{path} has no meta.properties, but partitions such as {entry.name}: restore "
+                "its meta.properties, or move the partitions away"
             )

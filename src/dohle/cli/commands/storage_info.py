@@ -1,4 +1,4 @@
-"""What ``dohle storage info`` shows of a data directory; nothing in it is opened for writing."""
+"""What ``dohle storage info`` shows of a data directory; nothing is opened for writing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dohle.storage.files import FileSystem, OsFileSystem, join
 
 
 def describe_directory(path: str) -> dict[str, object]:
-    """Return what is known of a directory; ``problem`` is what is wrong with it."""
+    """Return what is known about a directory; ``problem`` says what is wrong with it."""
     fs = OsFileSystem()
     found: dict[str, object] = {
         "directory": path,
@@ -34,7 +34,7 @@ def describe_directory(path: str) -> dict[str, object]:
         "problem": None,
     }
     if not fs.exists(path):
-        return found | {"problem": "there is no such directory"}
+        return found | {"problem": "the directory does not exist"}
     try:
         found["partitions"] = _partitions(fs, path)
         found["size"] = _folder_size(fs, path)
@@ -68,7 +68,7 @@ def _partitions(fs: FileSystem, path: str) -> list[dict[str, object]]:
         try:
             found.append(_partition(fs, join(path, name), parsed))
         except FileNotFoundError:
-            continue  # a node runs, and has just taken it away
+            continue  # a running node has just removed it
     return found
 
 
@@ -86,7 +86,7 @@ def _partition(fs: FileSystem, folder: str, parsed: PartitionDir) -> dict[str, o
 
 
 def _folder_size(fs: FileSystem, folder: str) -> int:
-    """Return the bytes of all files below a folder; what goes meanwhile has none."""
+    """Return the bytes of all files below a folder; files removed meanwhile count as 0."""
     size = 0
     for entry in fs.list_dir(folder):
         path = join(folder, entry.name)
@@ -98,7 +98,7 @@ def _folder_size(fs: FileSystem, folder: str) -> int:
 
 
 def print_directory(found: Mapping[str, object], *, as_json: bool, is_first: bool) -> None:
-    """Print one directory; what is wrong goes to stderr as well."""
+    """Print one directory; problems go to stderr as well."""
     if as_json:
         print_json(found)
     else:

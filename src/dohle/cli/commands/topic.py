@@ -63,7 +63,7 @@ def add_parser(commands: Commands) -> None:
         commands, "topic", "create, list, describe, alter and delete topics", "Topics."
     )
     _add_create(family)
-    text = "List all topics, the internal ones too."
+    text = "List all topics, including internal ones."
     parser = add_command(family, "list", "list all topics", text, _LIST_EXAMPLES)
     add_client_options(parser)
     parser.set_defaults(run=lambda args: with_admin(args, list_topics))
@@ -81,13 +81,15 @@ def add_parser(commands: Commands) -> None:
     help = "delete topics with all their records"
     parser = add_command(family, "delete", help, text, _DELETE_EXAMPLES)
     parser.add_argument("names", nargs="+", metavar="TOPIC")
-    parser.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
+    parser.add_argument(
+        "--if-exists", action="store_true", help=("ignore topics that do not exist")
+    )
     add_client_options(parser)
     parser.set_defaults(run=lambda args: with_admin(args, delete_topics))
 
 
 def _add_create(family: Commands) -> None:
-    text = "Create topics. What is not given is left to the broker's configuration."
+    text = "Create topics. Everything not given is left to the broker's configuration."
     parser = add_command(family, "create", "create topics", text, _CREATE_EXAMPLES)
     parser.add_argument("names", nargs="+", metavar="TOPIC")
     parser.add_argument(
@@ -104,13 +106,11 @@ def _add_create(family: Commands) -> None:
         type=pair,
         action="append",
         metavar="NAME=VALUE",
-        help="a topic config; may be given more than once",
+        help="a topic config; may be repeated",
     )
+    parser.add_argument("--if-not-exists", action="store_true", help="ignore topics that exist")
     parser.add_argument(
-        "--if-not-exists", action="store_true", help="a topic that exists is no error"
-    )
-    parser.add_argument(
-        "--validate-only", action="store_true", help="only tell whether it could be created"
+        "--validate-only", action="store_true", help="only check whether they could be created"
     )
     add_client_options(parser)
     parser.set_defaults(run=lambda args: with_admin(args, create_topics))
@@ -121,7 +121,10 @@ def _add_alter(family: Commands) -> None:
     parser = add_command(family, "alter", "change partitions and configs", text, _ALTER_EXAMPLES)
     parser.add_argument("name", metavar="TOPIC")
     parser.add_argument(
-        "--partitions", type=positive, metavar="N", help="how many there shall be: more than now"
+        "--partitions",
+        type=positive,
+        metavar="N",
+        help=("the new number of partitions: more than now"),
     )
     parser.add_argument(
         "--config", type=pair, action="append", metavar="NAME=VALUE", help="set a config"
@@ -130,7 +133,7 @@ def _add_alter(family: Commands) -> None:
         "--delete-config",
         action="append",
         metavar="NAME",
-        help="let a config fall back to the broker's",
+        help="reset a config to the broker's default",
     )
     add_client_options(parser)
     parser.set_defaults(run=_run_alter)
@@ -143,7 +146,7 @@ def _run_alter(args: argparse.Namespace) -> int:
 
 
 async def create_topics(args: argparse.Namespace, admin: Admin) -> int:
-    """Create topics that all look the same."""
+    """Create topics with the same settings."""
     from dohle.client import NewTopic, Results
     from dohle.core.errors import ErrorCode
     from dohle.core.uuid import uuid_to_text
@@ -178,12 +181,12 @@ async def create_topics(args: argparse.Namespace, admin: Admin) -> int:
 
 
 async def list_topics(args: argparse.Namespace, admin: Admin) -> int:
-    """Show one row a topic."""
+    """Print one row per topic."""
     from dohle.cli.output import print_rows
 
     topics = sorted((await admin.list_topics()).values(), key=lambda topic: topic.name)
     rows = [_summary(topic) for topic in topics]
-    if_empty = "there are no topics; `dohle topic create NAME` makes one"
+    if_empty = "there are no topics; `dohle topic create NAME` creates one"
     print_rows(rows, as_json=args.json, if_empty=if_empty)
     return 0
 
@@ -203,7 +206,7 @@ def _summary(topic: TopicInfo) -> dict[str, object]:
 
 
 async def describe_topics(args: argparse.Namespace, admin: Admin) -> int:
-    """Show topics in full."""
+    """Print all details of topics."""
     from dohle.cli.commands.topic_description import describe, print_description
     from dohle.client import Results
     from dohle.core.errors import ErrorCode
@@ -222,7 +225,7 @@ async def describe_topics(args: argparse.Namespace, admin: Admin) -> int:
 
 
 async def alter_topic(args: argparse.Namespace, admin: Admin) -> int:
-    """Change configs first: they can be refused without anything having happened."""
+    """Change configs first: they can be refused before anything has changed."""
     from dohle.client import AlterOp, ConfigChange, ConfigResource, ResourceType
 
     changes = [ConfigChange(name, AlterOp.SET, value) for name, value in args.config or ()]
@@ -237,7 +240,7 @@ async def alter_topic(args: argparse.Namespace, admin: Admin) -> int:
 
 
 async def delete_topics(args: argparse.Namespace, admin: Admin) -> int:
-    """Delete topics by their names."""
+    """Delete topics by name."""
     from dohle.client import Results
     from dohle.core.errors import ErrorCode
 

@@ -1,4 +1,4 @@
-"""What ``dohle topic describe`` shows of a topic: partitions, offsets, and configs of its own."""
+"""What ``dohle topic describe`` shows: partitions, offsets, and the topic's own configs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def describe(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, object]]:
-    """Return what there is to show of each topic, asking about all of them at once."""
+    """Return the details of each topic; all are requested at once."""
     if not topics:
         return []
     led = [
@@ -49,7 +49,7 @@ async def describe(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, 
 async def _offsets(
     admin: Admin, places: Mapping[TopicPartition, Beginning | End]
 ) -> dict[TopicPartition, int]:
-    """Look offsets up; a partition that cannot be asked just now has none to show."""
+    """Look up offsets; a partition that cannot be reached has none to show."""
     if not places:
         return {}
     results = await admin.list_offsets(places)

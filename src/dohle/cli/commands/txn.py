@@ -34,8 +34,8 @@ examples:
   dohle txn list --pattern 'billing-.*' --json | jq -r .transactionalId
 """
 _DESCRIBE = """\
-Show transactional ids: the producer, the state, and if a transaction is open when
-it began and which partitions it has written to. A two-phase transaction has no
+Show transactional ids: the producer, the state and, if a transaction is open,
+when it started and which partitions it has written to. A two-phase transaction has no
 timeout: it stays open until somebody commits or aborts it.
 """
 _DESCRIBE_EXAMPLES = """\
@@ -44,8 +44,8 @@ examples:
   dohle txn describe billing-1 billing-2 --json | jq .partitions
 """
 _PRODUCERS = """\
-Show the producers that the leaders of partitions know of. One with a start offset
-has a transaction open there: readers with read_committed wait for it.
+Show the producers that the leaders of partitions know. One with a start offset
+has an open transaction there, which consumers with read_committed wait for.
 """
 _PRODUCERS_EXAMPLES = """\
 examples:
@@ -56,10 +56,10 @@ _ABORT = """\
 Abort an open transaction.
 
 By its transactional id: the coordinator aborts it, and the producer that uses the
-id is shut out. By a partition and the offset at which it began (`dohle txn
-producers` shows it): an abort marker is written into this partition, whatever the
-coordinator thinks. That is for a transaction that hangs because the coordinator
-has forgotten it; written into one that is alive it loses records.
+id is fenced. By a partition and the offset at which it started (`dohle txn
+producers` shows it): an abort marker is written to this partition, bypassing the
+coordinator. That is for a hanging transaction, which the coordinator has
+forgotten; aborting a live one this way loses records.
 """
 _ABORT_EXAMPLES = """\
 examples:
@@ -68,7 +68,7 @@ examples:
 """
 
 
-#: The coordinator remembers when a transaction began also when it is over.
+#: The coordinator remembers the start time of a transaction even after its end.
 _OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
@@ -90,16 +90,16 @@ def add_parser(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="N",
-        help="only that of this producer",
+        help="only those of this producer",
     )
     parser.add_argument(
         "--running-longer-than",
         type=natural,
         metavar="MS",
-        help="only those with a transaction that has been open for so long",
+        help="only those with a transaction that has been open for longer than this",
     )
     parser.add_argument(
-        "--pattern", metavar="REGEX", help="only ids that this regular expression matches"
+        "--pattern", metavar="REGEX", help="only ids that match this regular expression"
     )
     add_client_options(parser)
     parser.set_defaults(run=lambda args: with_admin(args, list_transactions))
@@ -119,17 +119,17 @@ def add_parser(commands: Commands) -> None:
         "--partition",
         type=topic_partitions,
         metavar="TOPIC:P",
-        help="a partition that a transaction hangs in; needs --start-offset",
+        help="a partition with a hanging transaction; needs --start-offset",
     )
     parser.add_argument(
-        "--start-offset", type=offset, metavar="N", help="where the transaction began"
+        "--start-offset", type=offset, metavar="N", help="the first offset of the transaction"
     )
     add_client_options(parser)
     parser.set_defaults(run=_run_abort)
 
 
 async def list_transactions(args: argparse.Namespace, admin: Admin) -> int:
-    """Show one row a transactional id."""
+    """Print one row per transactional id."""
     from dohle.cli.output import print_rows
 
     found = await admin.list_transactions(
@@ -152,7 +152,7 @@ async def list_transactions(args: argparse.Namespace, admin: Admin) -> int:
 
 
 async def describe_transactions(args: argparse.Namespace, admin: Admin) -> int:
-    """Show transactional ids in full."""
+    """Print all details of transactional ids."""
     from dohle.cli.output import print_rows
 
     results = await admin.describe_transactions(args.ids)
@@ -189,7 +189,7 @@ def _row(each: TransactionDescription) -> dict[str, object]:
 
 
 async def show_producers(args: argparse.Namespace, admin: Admin) -> int:
-    """Show one row a producer and partition."""
+    """Print one row per producer and partition."""
     from dohle.cli.output import print_rows
 
     partitions = await find_partitions(admin, *args.topic)
@@ -220,14 +220,14 @@ def _run_abort(args: argparse.Namespace) -> int:
     if not by_partition:
         return with_admin(args, _abort_by_id)
     if args.partition is None or args.start_offset is None or len(args.partition[1] or ()) != 1:
-        raise UsageError("give both: --partition TOPIC:P, of one partition, and --start-offset N")
+        raise UsageError("give both --partition TOPIC:P, with one partition, and --start-offset N")
     return with_admin(args, _abort_hanging)
 
 
 async def _abort_by_id(args: argparse.Namespace, admin: Admin) -> int:
     described = await admin.describe_transactions([args.id])
     for error in described.errors.values():
-        # Fencing would create an id that nobody has used.
+        # Fencing would create an unused id.
         raise CliError(_describe_error(args.id, error))
     before = described.one()
     if before.state != "Ongoing":
@@ -244,8 +244,8 @@ async def _abort_hanging(args: argparse.Namespace, admin: Admin) -> int:
     producer = _open_at(producers, args.start_offset)
     if producer is None:
         raise CliError(
-            f"no transaction of {partition} began at offset {args.start_offset}; "
-            f"`dohle txn producers {partition.topic}:{partition.partition}` shows those open"
+            f"no transaction in {partition} starts at offset {args.start_offset}; `dohle txn "
+            f"producers {partition.topic}:{partition.partition}` shows the open ones"
         )
     await admin.abort_transaction(
         partition, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch

@@ -1,8 +1,8 @@
 """Files of record batches: the segments of a log (``.log``), and snapshots of the metadata log.
 
-Batches are read one by one. A batch with a wrong checksum is shown as such and the next one is
-looked at, as long as lengths make sense; where they do not, the file cannot be read on. Zeros up
-to the end of the file are no damage: they are room that was preallocated, or what a file system
+Batches are read one by one. A batch with a wrong checksum is shown as such and reading continues
+with the next one, as long as lengths are plausible; otherwise the rest of the file cannot be read.
+Zeros up to the end of the file are not damage: they were preallocated, or are what a file system
 leaves of a write that a crash cut short.
 """
 
@@ -42,7 +42,7 @@ def dump_segment(source: Source, options: DumpOptions) -> Iterator[Item]:
 
 
 def dump_metadata_snapshot(source: Source, options: DumpOptions) -> Iterator[Item]:
-    """Dump the batches of a snapshot of the metadata log: one is whole if it ends with a footer."""
+    """Dump the batches of a metadata log snapshot: a complete one ends with a footer."""
     return _Batches(source, options, DecoderName.CLUSTER_METADATA, is_snapshot=True).dump()
 
 
@@ -62,7 +62,7 @@ class _Batches:
         self._decoder = options.decoder or decoder
         self._is_snapshot = is_snapshot
         self._ends_with_footer = False
-        # Offsets in a snapshot count from 0 whatever its name says.
+        # Offsets in a snapshot count from 0, whatever its name says.
         self._next_offset = 0 if is_snapshot else source.base_offset or 0
         self._undecodable = 0
         self._first_undecodable = ""
@@ -79,7 +79,7 @@ class _Batches:
             yield Problem("the snapshot is incomplete: it does not end with a SNAPSHOT_FOOTER")
 
     def _walk(self, file: File, size: int) -> Generator[Item, None, bool]:
-        """Yield what is in the batches; return whether the end of the file was reached."""
+        """Yield the contents of the batches; return whether the end of the file was reached."""
         batches = scan_batches(file, 0, size)
         shown = 0
         while True:
@@ -123,7 +123,7 @@ class _Batches:
         self._ends_with_footer = decode_control_key(record.key) is ControlRecordType.SNAPSHOT_FOOTER
 
     def _dump_records(self, batch: Batch) -> Iterator[Item]:
-        # Only here: the decoders bring the protocol with them.
+        # Imported here: the decoders load the protocol.
         from dohle.cli.dump.record_decoders import (
             UndecodableRecord,
             decode_control_record,
@@ -217,14 +217,14 @@ def _batch_fields(position: int, batch: Batch, *, isvalid: bool) -> dict[str, ob
 
 
 def _describe_end(file: File, size: int, error: CorruptBatch) -> Iterator[Item]:
-    """Tell why no batch could be read: there is none, it is torn, or it is nonsense."""
+    """Say why no batch could be read: there is none, it is torn, or it is invalid."""
     position = error.position or 0
     if end_of_data(file) <= position:
         yield zero_tail_note(position, size)
         return
     what = str(error.args[0]).replace(f" at position {position}", "")
     if isinstance(error, IncompleteBatch):
-        what = f"torn batch: {what}; recovery will cut the file here"
+        what = f"torn batch: {what}; recovery will truncate the file here"
     else:
-        what = f"no batch: {what}; the {size - position} bytes from here on cannot be read"
+        what = f"not a batch: {what}; the {size - position} bytes from here on cannot be read"
     yield Problem(what, position)

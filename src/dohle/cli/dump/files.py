@@ -1,4 +1,4 @@
-"""Which file is dumped by which function, and the loop over all files of a command."""
+"""Maps each file to the function that dumps it, and loops over all files of a command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dohle.cli.dump.state_files import (
 )
 from dohle.cli.errors import CliError, describe_os_error, report_error
 
-#: Beyond this many a file's problems are only counted.
+#: Further problems of a file are only counted.
 PROBLEMS_SHOWN_MAX = 20
 
 _TEMPORARY = re.compile(r"(\.deleted|\.cleaned|\.swap|\.part)$")
@@ -54,17 +54,17 @@ _KINDS = (
 
 
 def find_kind(name: str) -> Kind | None:
-    """Return the kind of a file by its name."""
+    """Return the kind of a file, by its name."""
     final = _TEMPORARY.sub("", name)
     for kind in _KINDS:
-        # What starts with a dot or a dash is an ending, the others are whole names.
+        # Names that start with a dot or a dash are suffixes, the others whole names.
         if final.endswith(kind.ending) and (kind.ending[0] in ".-" or final == kind.ending):
             return kind
     return None
 
 
 def dump_all(arguments: Sequence[str], options: DumpOptions, writer: Writer) -> bool:
-    """Dump files and folders in turn; tell whether all of them were in order."""
+    """Dump files and folders in turn; return whether all of them were valid."""
     in_order = True
     for argument in arguments:
         try:
@@ -88,7 +88,8 @@ def _expand(argument: str) -> list[str]:
             known.append(((segment, _KINDS.index(kind), name), path))
     if not known:
         raise CliError(
-            f"{argument}: no file in this folder is known; give a partition's folder, or a file"
+            f"{argument}: no file in this folder is of a known kind; give a partition's folder, "
+            "or a file"
         )
     return [path for _, path in sorted(known)]
 
@@ -102,8 +103,8 @@ def _dump_file(path: str, options: DumpOptions, writer: Writer) -> bool:
         raise CliError(describe_os_error(error)) from None
     if kind is None:
         raise CliError(
-            f"{path}: what this file is cannot be told by its name; `dohle log dump --help` lists "
-            "the names that are known"
+            f"{path}: the name does not say what kind of file this is; `dohle log dump --help` "
+            "lists the known names"
         )
     digits = _BASE_OFFSET.match(name)
     source = Source(

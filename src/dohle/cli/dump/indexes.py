@@ -1,7 +1,8 @@
 """The indexes of a segment: offsets, timestamps and aborted transactions.
 
-A broker that preallocates its indexes and dies leaves zeros behind the last entry; those are noted
-and are no damage. Whether an index is right can only be told beside its log: ``IndexCheck.LOG``.
+A broker that preallocates its indexes and crashes leaves zeros after the last entry; those are
+noted and are not damage. Whether an index is right can only be checked against its log:
+``IndexCheck.LOG``.
 """
 
 from __future__ import annotations
@@ -116,8 +117,8 @@ def dump_transaction_index(source: Source, options: DumpOptions) -> Iterator[Ite
 def _base_offset(source: Source) -> int:
     if source.base_offset is None:
         raise CliError(
-            f"{source.path}: the name of an index begins with its base offset; give the file the "
-            "name that it had"
+            f"{source.path}: the name of an index starts with its base offset; restore its "
+            "original name"
         )
     return source.base_offset
 
@@ -131,7 +132,7 @@ def _entries(
     with closing(OsFileSystem().open(source.path)) as file:
         size = file.size()
         whole = size - size % entry.size
-        # A lone entry of zeros may be timestamp 0 at the base offset.
+        # A single entry of zeros may be timestamp 0 at the base offset.
         data_end = size if size == entry.size else end_of_data(file)
         shown = 0
         for start in range(0, whole, entry.size * _CHUNK_ENTRIES):
@@ -157,7 +158,7 @@ def _check_sanity(index: OffsetIndex | TimeIndex) -> Item:
         index.load()
     except CorruptIndex as error:
         reason = str(error).removeprefix(index.path).lstrip(": ")
-        return Problem(f"sanity check failed, a broker builds the index anew: {reason}")
+        return Problem(f"sanity check failed, a broker would rebuild the index: {reason}")
     return Note(f"passed the sanity check with {len(index)} entries")
 
 
@@ -171,7 +172,7 @@ def _open_log(source: Source) -> File:
 
 
 def _compare_position(log: File, offset: int, position: int) -> str | None:
-    """Tell what is wrong with an entry of the offset index."""
+    """Return what is wrong with an entry of the offset index."""
     if not 0 <= position < log.size():
         return f"offset {offset} is said to be at {position}, outside of the log"
     try:
@@ -182,20 +183,20 @@ def _compare_position(log: File, offset: int, position: int) -> str | None:
 
 
 class _Heads:
-    """The heads of a log's batches, walked once beside the entries of its time index."""
+    """The heads of a log's batches, read once alongside the entries of its time index."""
 
     def __init__(self, log: File) -> None:
         self._heads = scan_heads(log, 0, log.size())
         self._head: BatchHead | None = None
 
     def compare(self, timestamp: int, offset: int) -> str | None:
-        """Tell what is wrong with an entry of the time index."""
+        """Return what is wrong with an entry of the time index."""
         said = f"timestamp {timestamp} is said to be at offset {offset}"
         try:
             while self._head is None or self._head.last_offset < offset:
                 self._head = next(self._heads)
         except StopIteration:
-            return f"{said}, behind the end of the log"
+            return f"{said}, past the end of the log"
         except CorruptBatch as error:
             return f"{said}, which cannot be read: {error.args[0]}"
         if self._head.last_offset != offset:

@@ -1,7 +1,7 @@
-"""What a dump of a file consists of, whatever the file and however it is shown.
+"""What a dump of a file consists of, whatever the file and the output format.
 
-Each kind of file has a function that yields rows, notes and problems as it reads, so that a file
-of any size takes little memory.
+Each kind of file has a function that yields rows, notes and problems as it reads, so that a file of
+any size takes little memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum, StrEnum, auto
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One batch, record or entry. The names of its fields are those of kafka-dump-log."""
+    """One batch, record or entry. Its field names are those of kafka-dump-log."""
 
     type: str
     fields: dict[str, object]
@@ -23,7 +23,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something worth saying that is not wrong."""
+    """A remark that is not a problem."""
 
     message: str
     position: int | None = None
@@ -31,7 +31,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong with the file, and where."""
+    """Something wrong with the file, and where."""
 
     message: str
     position: int | None = None
@@ -57,7 +57,7 @@ class IndexCheck(Enum):
 
 
 class DecoderName(StrEnum):
-    """The topics whose records have a format of their own, by the name of the option."""
+    """The topics whose records have their own format, by the name of the option."""
 
     CLUSTER_METADATA = "cluster-metadata"
     OFFSETS = "offsets"
@@ -68,7 +68,7 @@ class DecoderName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     records: bool = False
     decoder: DecoderName | None = None
@@ -81,11 +81,11 @@ class Source:
     """A file to dump, and what its name says."""
 
     path: str
-    #: What a person calls such a file.
+    #: The kind of file, for people.
     kind: str
-    #: The last part of the path, without the ending of a file that is coming or going.
+    #: The last part of the path, without the suffix of a temporary or deleted file.
     name: str
-    #: The number at the beginning of the name, if it has one.
+    #: The number at the start of the name, if it has one.
     base_offset: int | None
 
 

@@ -1,7 +1,7 @@
-"""The three ways to show a dump: lines, tables on a terminal, JSON lines.
+"""The three forms of a dump: lines, tables on a terminal, JSON lines.
 
-All write as they are told and keep nothing but a table's next rows. Problems go to stderr, each as
-one line with the file and the position; JSON has them among the rest as well.
+All write at once and keep nothing but a table's next rows. Problems go to stderr, each as one line
+with the file and the position; JSON also has them among the rest.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from dohle.cli.errors import report_error
 from dohle.cli.output import Fields, draw_table, print_json
 from dohle.cli.values import to_text
 
-#: How many rows a table has; a longer dump is several tables.
+#: The rows of a table; a longer dump becomes several tables.
 TABLE_ROWS_MAX = 500
 
 
 class Writer(Protocol):
-    """Shows the files one after the other."""
+    """Prints the files one after the other."""
 
     def begin(self, source: Source, size: int) -> None:
-        """Open a file."""
+        """Start a file."""
 
     def row(self, row: Row) -> None:
-        """Show a row."""
+        """Print a row."""
 
     def note(self, note: Note) -> None:
-        """Show a note."""
+        """Print a note."""
 
     def problem(self, problem: Problem) -> None:
-        """Show what is wrong."""
+        """Print a problem."""
 
     def end(self) -> None:
-        """Close the file."""
+        """End the file."""
 
 
 class LineWriter:
-    """One line a row: for pipes, for records, and for terminals too narrow for a table."""
+    """One line per row: for pipes, for records, and for terminals too narrow for a table."""
 
     def __init__(self) -> None:
         self._path = ""
@@ -63,7 +63,7 @@ class LineWriter:
         print(f"note: {place}{note.message}")
 
     def problem(self, problem: Problem) -> None:
-        """Tell what is wrong, and where."""
+        """Print what is wrong, and where."""
         self._is_empty = False
         report_error(f"{self._path}: {to_text(str(problem))}")
 
@@ -74,7 +74,7 @@ class LineWriter:
 
 
 class TableWriter(LineWriter):
-    """Tables where the terminal is wide enough for every value, lines where it is not."""
+    """Tables if the terminal is wide enough for every value, else lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,12 +94,12 @@ class TableWriter(LineWriter):
         super().note(note)
 
     def problem(self, problem: Problem) -> None:
-        """Tell what is wrong below the rows before it."""
+        """Print the problem below the rows before it."""
         self._flush()
         super().problem(problem)
 
     def end(self) -> None:
-        """Show the rest."""
+        """Print the remaining rows."""
         self._flush()
         super().end()
 
@@ -121,7 +121,7 @@ class TableWriter(LineWriter):
 
 
 class JsonWriter:
-    """One object on each line, for programs."""
+    """One object per line, for programs."""
 
     def __init__(self) -> None:
         self._path = ""
@@ -148,7 +148,7 @@ class JsonWriter:
         report_error(f"{self._path}: {to_text(str(problem))}")
 
     def end(self) -> None:
-        """Nothing is kept back."""
+        """Nothing is buffered."""
 
     def _print(self, type: str, fields: Fields) -> None:
         print_json({"file": self._path, "type": type, **fields})

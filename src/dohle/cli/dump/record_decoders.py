@@ -1,9 +1,9 @@
 """Records whose keys and values are protocol messages, decoded by name with all their fields.
 
-A record of a type or version that is not known was written by a newer release: it is shown as
-:class:`Undecoded`. Bytes that do not hold what their head says raise UndecodableRecord. Field names
-are Kafka's. A field is left out where its version lacks it, and if it is tagged and has its
-default, which is not written either.
+A record of an unknown type or version was written by a newer release: it is shown as
+:class:`Undecoded`. Bytes that do not match their head raise UndecodableRecord. Field names are
+Kafka's. A field is left out if its version lacks it, and if it is tagged and has its default, which
+is not written either.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _QUORUM_MESSAGES = {
     ControlRecordType.KRAFT_VERSION: "KRaftVersionRecord",
     ControlRecordType.KRAFT_VOTERS: "VotersRecord",
 }
-#: Members of classic groups carry messages within their bytes, if they are consumers.
+#: Members of classic groups have embedded messages, if they are consumers.
 _CONSUMER_PROTOCOL = {
     "subscription": "ConsumerProtocolSubscription",
     "assignment": "ConsumerProtocolAssignment",
@@ -60,11 +60,11 @@ _CONSUMER_PROTOCOL = {
 
 
 class UndecodableRecord(Exception):
-    """A key or value that is not the message it is said to be."""
+    """A key or value that is not the message it claims to be."""
 
 
 def decoder_of_topic(topic: str) -> DecoderName | None:
-    """Return how the records of a topic are to be decoded; None for ordinary topics."""
+    """Return the decoder for the records of a topic; None for ordinary topics."""
     return _TOPICS.get(topic)
 
 
@@ -98,7 +98,7 @@ def _decode_coordinator_record(coordinator: Coordinator, record: Record) -> tupl
     if record.key is None:
         raise UndecodableRecord(f"a record of the {coordinator} coordinator has no key")
     try:
-        # The key by itself, since its type may be known where the value's version is not.
+        # The key separately, since its type may be known even if the value's version is not.
         key = decode_coordinator_record(coordinator, record.key, None).key
     except UnsupportedVersion as error:
         return Undecoded(record.key, error.args[0]), record.value
@@ -124,7 +124,7 @@ def _decode_coordinator_record(coordinator: Coordinator, record: Record) -> tupl
 
 
 def _member_to_json(member: MemberMetadata, version: int) -> dict[str, Json]:
-    """Return a member of a group of consumers, with what it sent and got decoded."""
+    """Return a member of a consumer group, with its subscription and assignment decoded."""
     shown = message_to_json(member, version)
     for name, message in _CONSUMER_PROTOCOL.items():
         raw = getattr(member, name)
@@ -135,7 +135,7 @@ def _member_to_json(member: MemberMetadata, version: int) -> dict[str, Json]:
 
 def _decode_embedded(name: str, raw: bytes) -> dict[str, Json] | None:
     schema = load_message(name)
-    # Later versions only append fields, so what is known of them can be read.
+    # Later versions only append fields, so the known ones can be read.
     version = min(_INT16.unpack_from(raw)[0], schema.VERSIONS.highest)
     try:
         message, _ = schema.decode(version, raw, _INT16.size)

@@ -1,4 +1,4 @@
-"""The small files: producer snapshots, checkpoints, and what says whose a folder is."""
+"""The small files: producer snapshots, checkpoints, and the identity of a folder."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from dohle.storage.files import OsFileSystem, join
 from dohle.storage.producers.snapshot import CorruptSnapshot, decode_snapshot
 
 _FIRST_ENTRY_LINE = 3
-#: What stands for the folder where only the file counts.
+#: Stands for the folder where only the file matters.
 _FOLDER = "."
 #: How deep the values of a quorum's state may be nested; Kafka has an array of objects in it.
 _NESTING_MAX = 16
 
 
 class _GivenFile(OsFileSystem):
-    """Holds one file for the readers of whole folders: those open it by its usual name only.
+    """Presents one file to the readers of whole folders, which open it by its usual name only.
 
-    A file that is coming or going has an ending behind that name, and a copy may be older than
-    what lies beside it.
+    A temporary or deleted file has a suffix after that name, and a copy may be older than the files
+    next to it.
     """
 
     def __init__(self, path: str) -> None:
@@ -40,7 +40,7 @@ class _GivenFile(OsFileSystem):
         self.data = super().read(path)
 
     def read(self, path: str) -> bytes:
-        """Return what is in the file, whatever it is called."""
+        """Return the contents of the file, whatever its name."""
         return self.data
 
 
@@ -90,7 +90,7 @@ def _dump_checkpoint(
         if error.line == 1:
             yield Problem(error.problem, line=1)
             return
-        # The entries may be good all the same.
+        # The entries may be valid all the same.
         wrong_count = Problem(error.problem, line=error.line)
         entries = data.splitlines()[2:]
     for number, line in enumerate(entries, _FIRST_ENTRY_LINE):
@@ -144,7 +144,7 @@ def dump_partition_metadata(source: Source, options: DumpOptions) -> Iterator[It
 
 
 def dump_clean_shutdown(source: Source, options: DumpOptions) -> Iterator[Item]:
-    """Dump ``.kafka_cleanshutdown``: that it is there is what matters."""
+    """Dump ``.kafka_cleanshutdown``, whose mere existence matters."""
     given = _GivenFile(source.path)
     epoch = read_broker_epoch(given, _FOLDER)
     if epoch is not None:

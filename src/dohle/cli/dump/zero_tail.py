@@ -1,4 +1,4 @@
-"""Zeros at the end of a file: room that was preallocated, or what a crash left of a write."""
+"""Zeros at the end of a file: preallocated space, or what a crash left of a write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _CHUNK = 1 << 20
 
 
 def end_of_data(file: File) -> int:
-    """Return the position behind the last byte that is not zero."""
+    """Return the position after the last byte that is not zero."""
     end = file.size()
     while end > 0:
         start = max(0, end - _CHUNK)
@@ -21,7 +21,7 @@ def end_of_data(file: File) -> int:
 
 
 def zero_tail_note(position: int, size: int) -> Note:
-    """Say that there is nothing from a position on."""
+    """Return a note that there are only zeros from a position on."""
     return Note(
         f"{size - position} zero bytes up to the end: preallocated, or left by a crash", position
     )
