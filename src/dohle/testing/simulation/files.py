@@ -86,6 +86,8 @@ class SimulatedFile:
         if taken:
             self._inode.write(position, new[:taken])
             self._inode.mtime_ms = self._fs.clock.now_ms()
+            if self._fs.observer is not None:
+                self._fs.observer(Operation.WRITE, self.path, new[:taken])
         if failure is not None:
             raise failure
 
@@ -171,6 +173,8 @@ class SimulatedFileSystem:
         self.clock: Clock = ManualClock() if clock is None else clock
         #: Every change asked for, in order, with its path; failed ones too.
         self.trace: list[tuple[Operation, str]] = []
+        #: Told of every change, with the bytes of a write.
+        self.observer: Callable[[Operation, str, bytes], None] | None = None
         #: Bytes that reached files, over all writes.
         self.bytes_written = 0
         self._tree = SimulatedTree(SimulatedFolder(self.clock.now_ms()))
@@ -203,11 +207,19 @@ class SimulatedFileSystem:
         """Let this many more changes happen, then die instead of the next."""
         self._operations_limit = self.operations + count
 
+    def cut_never(self) -> None:
+        """Take such limits back."""
+        self._bytes_limit = self._operations_limit = None
+
     def crash(self) -> None:
         """Let the process die and another start: what was written is there, synced or not."""
         self._life = object()
         self._locked = {}
         self._bytes_limit = self._operations_limit = None
+
+    def die(self) -> None:
+        """Let the process die; every call fails until :meth:`crash` or a power cut ends that."""
+        self._life = None
 
     def restart(self) -> None:
         """Start again after a cut: the same as :meth:`crash`."""
@@ -445,6 +457,8 @@ class SimulatedFileSystem:
                 self._life = None
                 raise SimulatedCrash
             self.trace.append((operation, path))
+            if self.observer is not None and operation is not Operation.WRITE:
+                self.observer(operation, path, b"")
         for interruption in self._interruptions:
             interruption.meet(operation, path)
         # A write meets its fault later: a part of it may get through.

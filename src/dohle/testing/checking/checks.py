@@ -1,0 +1,309 @@
+"""What must hold of a history, whatever was killed, cut or paused while it came to be.
+
+Ids are those of Jepsen's Kafka workload where it has the check (J...), else our own: P for
+partitions, G for groups, T for transactions. All checks but P11 go by the order of offsets and not
+by their differences: gaps are legal, since markers and aborted records take offsets too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from dohle.testing.checking.history import (
+    Commit,
+    History,
+    Looked,
+    Outcome,
+    Partition,
+    Send,
+    copied,
+)
+
+#: No more of one kind are told.
+_TOLD_MAX = 5
+
+
+class Promise(Enum):
+    """What was promised of acknowledged records."""
+
+    #: They are kept.
+    KEPT = "kept"
+    #: A power cut may take the last ones of a partition, and nothing before others that stay.
+    PREFIX = "prefix"
+
+
+class Violation(NamedTuple):
+    """Something that must not be."""
+
+    check: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.text}"
+
+
+Check = Callable[[History], Iterator[str]]
+
+
+def check(history: History, promise: Promise = Promise.KEPT) -> list[Violation]:
+    """Return what is wrong with a history."""
+    found: list[Violation] = []
+    for name, function in (_KEPT if promise is Promise.KEPT else _PREFIX).items():
+        for count, text in enumerate(function(history)):
+            if count == _TOLD_MAX:
+                found.append(Violation(name, "... and more"))
+                break
+            found.append(Violation(name, text))
+    return found
+
+
+def _places(history: History) -> Iterator[tuple[Partition, int, bytes]]:
+    """Go through all that was said of what is at an offset."""
+    for send in history.sends:
+        if send.offset is not None:
+            yield send.partition, send.offset, send.value
+    for reading in history.readings:
+        for offset, value in reading.records:
+            yield reading.partition, offset, value
+    for partition, records in history.final.items():
+        for offset, value in records:
+            yield partition, offset, value
+
+
+def inconsistent_offsets(history: History) -> Iterator[str]:
+    """One offset has one value, for ever and for everybody."""
+    found: dict[tuple[Partition, int], bytes] = {}
+    for partition, offset, value in _places(history):
+        known = found.setdefault((partition, offset), value)
+        if known != value:
+            yield f"{partition} has {known!r} and {value!r} at offset {offset}"
+
+
+def duplicates(history: History) -> Iterator[str]:
+    """One value is at one offset: producers are idempotent."""
+    found: dict[tuple[Partition, bytes], int] = {}
+    for partition, offset, value in _places(history):
+        known = found.setdefault((partition, value), offset)
+        if known != offset:
+            yield f"{value!r} is at offsets {known} and {offset} of {partition}"
+
+
+def repeated(history: History) -> Iterator[str]:
+    """At the end no value is there twice, whatever was lost before."""
+    for partition, records in history.final.items():
+        found: dict[bytes, int] = {}
+        for offset, value in records:
+            if found.setdefault(value, offset) != offset:
+                yield f"{value!r} is at offsets {found[value]} and {offset} of {partition}"
+
+
+def invented(history: History) -> Iterator[str]:
+    """What is read was sent, to this partition."""
+    sent = {(send.partition, send.value) for send in history.sends}
+    for partition, offset, value in _places(history):
+        if (partition, value) not in sent:
+            yield f"{value!r} at offset {offset} of {partition} was never sent there"
+
+
+def aborted_reads(history: History) -> Iterator[str]:
+    """Nobody reads what was aborted, or has failed."""
+    bad = {(send.partition, send.value): send for send in history.sends if send.must_not_be_read}
+    for partition, offset, value in _seen(history):
+        send = bad.get((partition, value))
+        if send is not None:
+            what = "failed" if send.transaction is None else f"{send.transaction.name} was aborted"
+            yield f"{value!r} was read at offset {offset} of {partition}, but {what}"
+
+
+def _seen(history: History) -> Iterator[tuple[Partition, int, bytes]]:
+    for reading in history.readings:
+        for offset, value in reading.records:
+            yield reading.partition, offset, value
+    for partition, records in history.final.items():
+        for offset, value in records:
+            yield partition, offset, value
+
+
+def lost(history: History) -> Iterator[str]:
+    """What was acknowledged, and committed, is there at the end."""
+    found = _final_values(history)
+    for send in history.sends:
+        if send.must_be_read and send.value not in found[send.partition]:
+            yield f"{send.value!r} of {send.process}, at offset {send.offset} of {send.partition}"
+
+
+def unrepeatable(history: History) -> Iterator[str]:
+    """What was once read is there at the end."""
+    found = _final_values(history)
+    for reading in history.readings:
+        for offset, value in reading.records:
+            if value not in found[reading.partition]:
+                yield f"{reading.process} read {value!r} at offset {offset} of {reading.partition}"
+
+
+def _final_values(history: History) -> dict[Partition, set[bytes]]:
+    found: dict[Partition, set[bytes]] = defaultdict(set)
+    for partition, records in history.final.items():
+        found[partition].update(value for _, value in records)
+    return found
+
+
+def lost_before_others(history: History) -> Iterator[str]:
+    """A power cut takes the end of a partition, and not what stands before something it leaves."""
+    offsets = {
+        (partition, value): offset
+        for partition, records in history.final.items()
+        for offset, value in records
+    }
+    by_partition: dict[Partition, list[Send]] = defaultdict(list)
+    for send in history.sends:
+        if send.outcome is Outcome.OK and send.transaction is None:
+            by_partition[send.partition].append(send)
+    for partition, sends in by_partition.items():
+        for cut_ns in [*history.cuts_ns, 1 << 62]:
+            before = [send for send in sends if send.at_ns < cut_ns]
+            kept = [send.offset or 0 for send in before if (partition, send.value) in offsets]
+            gone = [send for send in before if (partition, send.value) not in offsets]
+            earlier = [cut for cut in history.cuts_ns if cut < cut_ns]
+            for send in gone:
+                # Acknowledged after the last cut, it had nothing to fear.
+                since = max(earlier, default=-1)
+                if send.at_ns > since and (
+                    cut_ns == 1 << 62 or (send.offset or 0) < max(kept, default=-1)
+                ):
+                    yield f"{send.value!r} at offset {send.offset} of {partition}"
+
+
+def reordered(history: History) -> Iterator[str]:
+    """What one producer has sent to a partition is there in this order."""
+    offsets = {
+        (partition, value): offset
+        for partition, records in history.final.items()
+        for offset, value in records
+    }
+    last: dict[tuple[str, Partition], tuple[int, bytes]] = {}
+    for send in history.sends:
+        offset = offsets.get((send.partition, send.value))
+        if offset is None:
+            continue
+        key = (send.process, send.partition)
+        before = last.get(key)
+        if before is not None and before[0] >= offset:
+            yield (
+                f"{send.process} sent {before[1]!r} before {send.value!r} to {send.partition}, "
+                f"where they are at {before[0]} and {offset}"
+            )
+        last[key] = (offset, send.value)
+
+
+def reads_out_of_order(history: History) -> Iterator[str]:
+    """A reader is given a partition's records in the order of their offsets, and none twice."""
+    for reading in history.readings:
+        for (before, _), (offset, value) in zip(reading.records, reading.records[1:], strict=False):
+            if offset <= before:
+                yield (
+                    f"{reading.process} was given {value!r} at offset {offset} of "
+                    f"{reading.partition} after offset {before}"
+                )
+
+
+def skipped(history: History) -> Iterator[str]:
+    """A reader is given all there is between the first and the last of what it is given."""
+    for reading in history.readings:
+        if not reading.records:
+            continue
+        first, last = reading.records[0][0], reading.records[-1][0]
+        given = {offset for offset, _ in reading.records}
+        for offset, value in history.final.get(reading.partition, ()):
+            if first < offset < last and offset not in given:
+                yield f"{reading.process} was not given {value!r} at {reading.partition} {offset}"
+
+
+def torn_transactions(history: History) -> Iterator[str]:
+    """Of a transaction everything is read, or nothing."""
+    found = _final_values(history)
+    by_transaction: dict[int, list[Send]] = defaultdict(list)
+    for send in history.sends:
+        if send.transaction is not None and send.outcome is Outcome.OK:
+            by_transaction[id(send.transaction)].append(send)
+    for transaction in history.transactions:
+        sends = by_transaction[id(transaction)]
+        there = [send for send in sends if send.value in found[send.partition]]
+        if there and len(there) < len(sends):
+            missing = next(send for send in sends if send not in there)
+            yield (
+                f"{transaction.name}: {there[0].value!r} is in {there[0].partition}, and "
+                f"{missing.value!r} is not in {missing.partition}"
+            )
+
+
+def offsets_went_back(history: History) -> Iterator[str]:
+    """A group's offset is the last one committed, or one whose commit had no answer."""
+    last: dict[tuple[str, Partition], int | None] = {}
+    doubtful: dict[tuple[str, Partition], set[int | None]] = defaultdict(set)
+    for event in history.offsets:
+        if isinstance(event, Commit) and event.decided is Outcome.UNKNOWN:
+            doubtful[event.group, event.partition].add(event.offset)
+    for event in history.offsets:
+        key = (event.group, event.partition)
+        if isinstance(event, Looked):
+            wanted = last.get(key)
+            if event.offset != wanted and event.offset not in doubtful[key]:
+                yield (
+                    f"{event.group} had {event.offset} for {event.partition}; the last commit "
+                    f"was {wanted}, those without an answer {sorted(map(str, doubtful[key]))}"
+                )
+        elif event.decided is Outcome.OK:
+            last[key] = event.offset
+
+
+def copied_wrongly(history: History) -> Iterator[str]:
+    """Each record of an input is in the output once, if it is before the group's last offset."""
+    for source, target, group in history.copies:
+        count: dict[bytes, int] = defaultdict(int)
+        for partition, records in history.final.items():
+            if partition.topic == target:
+                for _, value in records:
+                    count[copied(value)] += 1
+        ends = {
+            event.partition: event.offset
+            for event in history.offsets
+            if isinstance(event, Looked) and event.group == group
+        }
+        for partition, records in history.final.items():
+            if partition.topic != source:
+                continue
+            for offset, value in records:
+                wanted = int(offset < (ends.get(partition) or 0))
+                if count[value] != wanted:
+                    yield (
+                        f"{value!r} at offset {offset} of {partition} is {count[value]} times in "
+                        f"{target}; {group} has come to {ends.get(partition)}"
+                    )
+
+
+_KEPT: dict[str, Check] = {
+    "J1 inconsistent offsets": inconsistent_offsets,
+    "J2 duplicate": duplicates,
+    "J3 aborted read": aborted_reads,
+    "J5 lost write": lost,
+    "J6 skipped by a reader": skipped,
+    "J7 read out of order": reads_out_of_order,
+    "J9 reordered": reordered,
+    "P0 invented": invented,
+    "P11 unrepeatable read": unrepeatable,
+    "G7 offset went back": offsets_went_back,
+    "T1 torn transaction": torn_transactions,
+    "T5 not exactly once": copied_wrongly,
+}
+
+_PREFIX: dict[str, Check] = {
+    "J2 duplicate": repeated,
+    "J7 read out of order": reads_out_of_order,
+    "J9 reordered": reordered,
+    "P0 invented": invented,
+    "P1 lost before others": lost_before_others,
+}

@@ -1,0 +1,188 @@
+"""What the clients of a cluster did and saw, as far as it can be judged.
+
+An operation is noted when it begins, and again when its outcome is known. One that never ends, or
+ends with an error that does not say whether it was carried out, stays ``UNKNOWN``: it may have
+taken effect, and may still do so later. To take such an error for ``FAILED`` makes false alarms; to
+take a failure for ``UNKNOWN`` hides defects.
+
+Values are unique in a history, so that each names the operation that has written it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+
+class Partition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+
+class Outcome(Enum):
+    """What is known of an operation's effect."""
+
+    OK = "ok"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """One transaction: OK is committed, FAILED is aborted."""
+
+    name: str
+    outcome: Outcome = Outcome.UNKNOWN
+
+
+@dataclass(slots=True, eq=False)
+class Send:
+    """A record that a producer was given."""
+
+    #: The producer: one instance, in whose order its records are to be found.
+    process: str
+    partition: Partition
+    value: bytes
+    transaction: Transaction | None = None
+    outcome: Outcome = Outcome.UNKNOWN
+    offset: int | None = None
+    #: When it was acknowledged.
+    at_ns: int = -1
+
+    def acknowledged(self, offset: int, at_ns: int) -> None:
+        """Take note that it is written."""
+        self.outcome, self.offset, self.at_ns = Outcome.OK, offset, at_ns
+
+    @property
+    def must_be_read(self) -> bool:
+        """Whether readers of committed records are to find it."""
+        if self.transaction is not None:
+            return self.transaction.outcome is Outcome.OK and self.outcome is Outcome.OK
+        return self.outcome is Outcome.OK
+
+    @property
+    def must_not_be_read(self) -> bool:
+        """Whether readers of committed records must not find it."""
+        if self.transaction is not None and self.transaction.outcome is Outcome.FAILED:
+            return True
+        return self.outcome is Outcome.FAILED
+
+
+@dataclass(slots=True, eq=False)
+class Reading:
+    """Records of one partition as one reader was given them, without a seek or a rebalance."""
+
+    process: str
+    partition: Partition
+    records: list[tuple[int, bytes]] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Commit:
+    """An offset that a group has committed for a partition."""
+
+    group: str
+    partition: Partition
+    offset: int
+    outcome: Outcome = Outcome.UNKNOWN
+    #: If it is part of one: then that decides.
+    transaction: Transaction | None = None
+
+    @property
+    def decided(self) -> Outcome:
+        """Whether it counts."""
+        if self.transaction is not None and self.outcome is Outcome.OK:
+            return self.transaction.outcome
+        return self.outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a group's offset was when somebody asked; None if it had none."""
+
+    group: str
+    partition: Partition
+    offset: int | None
+
+
+class History:
+    """Everything that the clients of one run did and saw."""
+
+    def __init__(self) -> None:
+        self.sends: list[Send] = []
+        self.transactions: list[Transaction] = []
+        self.readings: list[Reading] = []
+        #: In the order in which they ended (commits that did not, began) and were asked.
+        self.offsets: list[Commit | Looked] = []
+        #: When power was cut of what was not synced.
+        self.cuts_ns: list[int] = []
+        #: What a reader of committed records finds at the end, in order; and any reader.
+        self.final: dict[Partition, list[tuple[int, bytes]]] = {}
+        #: What topics were copied: input, output and the group that did it.
+        self.copies: list[tuple[str, str, str]] = []
+        self._values = 0
+
+    def send(
+        self, process: str, partition: Partition, transaction: Transaction | None = None
+    ) -> Send:
+        """Note a record that is about to be sent, with a value of its own."""
+        self._values += 1
+        return self.add(Send(process, partition, b"v%d" % self._values, transaction))
+
+    def copy(
+        self, process: str, partition: Partition, value: bytes, transaction: Transaction
+    ) -> Send:
+        """Note a copy of a record that is about to be sent; another attempt is another value."""
+        self._values += 1
+        return self.add(Send(process, partition, b"%s #%d" % (value, self._values), transaction))
+
+    def add(self, send: Send) -> Send:
+        """Note a record whose value is given."""
+        self.sends.append(send)
+        return send
+
+    def begin(self, process: str) -> Transaction:
+        """Note a transaction that begins."""
+        made = Transaction(f"{process} #{len(self.transactions)}")
+        self.transactions.append(made)
+        return made
+
+    def read_by(self, process: str, partition: Partition) -> Reading:
+        """Note that a reader begins to read a partition."""
+        made = Reading(process, partition)
+        self.readings.append(made)
+        return made
+
+    def commit(
+        self,
+        group: str,
+        offsets: dict[Partition, int],
+        transaction: Transaction | None = None,
+    ) -> list[Commit]:
+        """Note offsets that are about to be committed."""
+        made = [Commit(group, each, at, transaction=transaction) for each, at in offsets.items()]
+        self.offsets += made
+        return made
+
+    def committed(self, commits: Sequence[Commit]) -> None:
+        """Note that offsets were committed, just now."""
+        for commit in commits:
+            commit.outcome = Outcome.OK
+            self.offsets.remove(commit)
+            self.offsets.append(commit)
+
+    def looked(self, group: str, partition: Partition, offset: int | None) -> None:
+        """Note what a group's offset was."""
+        self.offsets.append(Looked(group, partition, offset))
+
+
+def copied(value: bytes) -> bytes:
+    """Return the value of which this one is a copy."""
+    return value.rpartition(b" #")[0]

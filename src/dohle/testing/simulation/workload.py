@@ -1,0 +1,362 @@
+"""What the clients of a run do: produce, consume in groups, write and copy in transactions.
+
+Each role is a program for a machine of its own, written with dohle's real client. It goes on until
+it is told that the run is over, takes any error as a matter of course, notes in the history what it
+does and sees, and begins anew with new producers and consumers where one has failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from dohle.client import (
+    Admin,
+    Beginning,
+    ClientConfig,
+    Cluster,
+    ConsumedRecord,
+    Consumer,
+    ConsumerConfig,
+    End,
+    IsolationLevel,
+    NewTopic,
+    OffsetAndMetadata,
+    OffsetReset,
+    Producer,
+    ProducerConfig,
+    RebalanceListener,
+)
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName, TopicPartition
+from dohle.testing.checking.history import History, Outcome, Partition, Reading, Send, Transaction
+from dohle.testing.simulation.machine import SimulatedHost
+
+INPUT, OUTPUT, LEDGER = "input", "output", "ledger"
+COPIERS, READERS = "copiers", "readers"
+
+CLIENT = ClientConfig(
+    request_timeout_ms=3_000,
+    api_timeout_ms=8_000,
+    socket_connection_setup_timeout_ms=2_000,
+    retry_backoff_max_ms=500,
+)
+#: Longer than what the faults of a run last, for what must succeed in the end.
+PATIENT = ClientConfig(api_timeout_ms=60_000, socket_connection_setup_timeout_ms=2_000)
+_TRANSACTION_TIMEOUT_MS = 6_000
+_POLL_MS = 300
+
+Program = Callable[[SimulatedHost], Coroutine[Any, Any, None]]
+
+
+@dataclass(slots=True)
+class Workload:
+    """The clients' programs, and what they have in common."""
+
+    bootstrap: str
+    history: History
+    now_ns: Callable[[], int]
+    is_over: Callable[[], bool]
+    partitions: int = 3
+    #: How long a client rests between two operations, on average.
+    rest_s: float = 0.05
+    #: Whether all that was acknowledged is kept. Else a coordinator may have forgotten of a
+    #: transaction that is then open for ever, so that readers of committed records wait for it.
+    is_kept: bool = True
+    _instances: int = field(default=0)
+
+    def roles(self) -> dict[str, Program]:
+        """Return the programs that a client may have."""
+        return {
+            "produce": self._produce,
+            "transact": self._transact,
+            "copy": self._copy,
+            "consume": self._consume,
+        }
+
+    async def set_up(self, host: SimulatedHost) -> None:
+        """Make the topics."""
+        async with Cluster(self.bootstrap, PATIENT, host=host) as cluster:
+            topics = [NewTopic(name, self.partitions) for name in (INPUT, OUTPUT, LEDGER)]
+            while True:
+                made = await Admin(cluster).create_topics(topics)
+                if all(e.code is ErrorCode.TOPIC_ALREADY_EXISTS for e in made.errors.values()):
+                    return
+                await asyncio.sleep(0.1)
+
+    # Roles
+
+    async def _produce(self, host: SimulatedHost) -> None:
+        async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
+            while not self.is_over():
+                config = ProducerConfig(
+                    delivery_timeout_ms=host.rng.choice((4_000, 15_000)),
+                    max_block_ms=4_000,
+                    linger_ms=host.rng.choice((0, 5, 50)),
+                    allow_auto_create_topics=False,
+                )
+                process = self._instance(host, "producer")
+                producer = Producer(cluster, config)
+                try:
+                    for _ in range(host.rng.randint(1, 40)):
+                        if self.is_over():
+                            break
+                        await self._send_some(host, producer, process, INPUT, None)
+                        await self._rest(host)
+                finally:
+                    await producer.close(flush=False)
+
+    async def _transact(self, host: SimulatedHost) -> None:
+        transactional_id = f"ledger of {host.machine.name}"
+        async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
+            while not self.is_over():
+                producer = Producer(cluster, _transactional(transactional_id))
+                process = self._instance(host, "ledger")
+                try:
+                    await producer.init_transactions()
+                    while not self.is_over():
+                        await self._one_transaction(host, producer, process)
+                        await self._rest(host)
+                except KafkaError:
+                    await self._rest(host)
+                finally:
+                    await producer.close(flush=False)
+
+    async def _one_transaction(self, host: SimulatedHost, producer: Producer, process: str) -> None:
+        producer.begin_transaction()
+        transaction = self.history.begin(process)
+        for _ in range(host.rng.randint(1, 3)):
+            await self._send_some(host, producer, process, LEDGER, transaction)
+        if host.rng.random() < 0.25:
+            await producer.abort_transaction()
+            transaction.outcome = Outcome.FAILED
+        else:
+            await producer.commit_transaction()
+            transaction.outcome = Outcome.OK
+
+    async def _copy(self, host: SimulatedHost) -> None:
+        transactional_id = f"copier of {host.machine.name}"
+        async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
+            while not self.is_over():
+                process = self._instance(host, "copier")
+                producer = Producer(cluster, _transactional(transactional_id))
+                consumer = Consumer(cluster, _grouped(COPIERS))
+                tenure = _Tenure(self.history, consumer, process, None)
+                try:
+                    await producer.init_transactions()
+                    await consumer.subscribe([INPUT], tenure)
+                    await self._copy_on(host, consumer, producer, process, tenure)
+                except KafkaError:
+                    await self._rest(host)
+                finally:
+                    await producer.close(flush=False)
+                    with suppress(KafkaError):
+                        await consumer.close(commit=False)
+
+    async def _copy_on(
+        self,
+        host: SimulatedHost,
+        consumer: Consumer,
+        producer: Producer,
+        process: str,
+        tenure: _Tenure,
+    ) -> None:
+        """Copy until something fails or is aborted: then what was read is read again."""
+        while not self.is_over():
+            # Of before the records: if they are taken away after that, this is refused.
+            membership = consumer.group_metadata()
+            records = await consumer.poll(timeout_ms=_POLL_MS, max_records=host.rng.randint(1, 50))
+            tenure.given(records)
+            if not records:
+                continue
+            producer.begin_transaction()
+            transaction = self.history.begin(process)
+            futures = []
+            for record in records:
+                where = Partition(OUTPUT, record.partition)
+                send = self.history.copy(process, where, record.record.value or b"", transaction)
+                sent = await producer.send(OUTPUT, send.value, partition=record.partition)
+                futures.append((send, sent))
+            if host.rng.random() < 0.1:
+                await producer.abort_transaction()
+                transaction.outcome = Outcome.FAILED
+                await _outcomes(futures, self.now_ns)
+                return
+            ends = {Partition(r.topic, r.partition): r.record.offset + 1 for r in records}
+            await _outcomes(futures, self.now_ns)
+            commits = self.history.commit(COPIERS, ends, transaction)
+            await producer.send_offsets_to_transaction(_offsets(ends), membership)
+            await producer.commit_transaction()
+            transaction.outcome = Outcome.OK
+            self.history.committed(commits)
+            await self._rest(host)
+
+    async def _consume(self, host: SimulatedHost) -> None:
+        async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
+            while not self.is_over():
+                process = self._instance(host, "consumer")
+                consumer = Consumer(cluster, _grouped(READERS))
+                tenure = _Tenure(self.history, consumer, process, READERS)
+                try:
+                    await consumer.subscribe([INPUT, LEDGER], tenure)
+                    for _ in range(host.rng.randint(5, 100)):
+                        if self.is_over():
+                            break
+                        records = await consumer.poll(timeout_ms=_POLL_MS, max_records=100)
+                        tenure.given(records)
+                        if records and host.rng.random() < 0.5:
+                            await self._commit(consumer, records)
+                        await self._rest(host)
+                except KafkaError:
+                    await self._rest(host)
+                finally:
+                    with suppress(KafkaError):
+                        await consumer.close(commit=False)
+
+    async def _commit(self, consumer: Consumer, records: Sequence[ConsumedRecord]) -> None:
+        ends = {Partition(r.topic, r.partition): r.record.offset + 1 for r in records}
+        commits = self.history.commit(READERS, ends)
+        await consumer.commit(_offsets(ends))
+        self.history.committed(commits)
+
+    # Parts of them
+
+    async def _send_some(
+        self,
+        host: SimulatedHost,
+        producer: Producer,
+        process: str,
+        topic: str,
+        transaction: Transaction | None,
+    ) -> None:
+        futures = []
+        for _ in range(host.rng.randint(1, 8)):
+            where = Partition(topic, host.rng.randrange(self.partitions))
+            send = self.history.send(process, where, transaction)
+            try:
+                sent = await producer.send(topic, send.value, partition=where.number)
+            except KafkaError:
+                # It was not accepted, so nobody has sent it.
+                send.outcome = Outcome.FAILED
+                if transaction is not None:
+                    raise
+                continue
+            futures.append((send, sent))
+        await _outcomes(futures, self.now_ns)
+
+    def _instance(self, host: SimulatedHost, what: str) -> str:
+        self._instances += 1
+        return f"{what} {self._instances} of {host.machine.name}"
+
+    async def _rest(self, host: SimulatedHost) -> None:
+        await asyncio.sleep(host.rng.expovariate(1 / self.rest_s))
+
+    # The end
+
+    async def inspect(self, host: SimulatedHost) -> None:
+        """Read everything, once no transaction is open any more, and the groups' offsets."""
+        level = IsolationLevel.READ_COMMITTED if self.is_kept else IsolationLevel.READ_UNCOMMITTED
+        history = self.history
+        async with Cluster(self.bootstrap, PATIENT, host=host) as cluster:
+            partitions = [
+                TopicPartition(TopicName(topic), number)
+                for topic in (INPUT, OUTPUT, LEDGER)
+                for number in range(self.partitions)
+            ]
+            if self.is_kept:
+                await _until_stable(Admin(cluster), partitions)
+            config = ConsumerConfig(isolation_level=level)
+            async with Consumer(cluster, config) as consumer:
+                await consumer.assign({each: Beginning() for each in partitions}, stop_at_end=True)
+                for each in partitions:
+                    history.final[Partition(*each)] = []
+                async for found in consumer:
+                    place = found.record.offset, found.record.value or b""
+                    history.final[Partition(found.topic, found.partition)].append(place)
+            for group in (COPIERS, READERS):
+                config = ConsumerConfig(group_id=group, enable_auto_commit=False)
+                async with Consumer(cluster, config) as consumer:
+                    committed = await consumer.committed(partitions)
+                for each in partitions:
+                    known = committed.get(each)
+                    offset = None if known is None else known.offset
+                    history.looked(group, Partition(*each), offset)
+
+
+async def _until_stable(admin: Admin, partitions: Sequence[TopicPartition]) -> None:
+    """Wait until nothing is held back from readers of committed records."""
+    ends = dict.fromkeys(partitions, End())
+    while True:
+        with suppress(KafkaError):
+            stable = await admin.list_offsets(ends, isolation_level=IsolationLevel.READ_COMMITTED)
+            all_ = await admin.list_offsets(ends)
+            if stable.ok() == all_.ok():
+                return
+        await asyncio.sleep(0.5)
+
+
+async def _outcomes(
+    futures: Sequence[tuple[Send, asyncio.Future[Any]]], now_ns: Callable[[], int]
+) -> None:
+    """Note what became of records; of an error it is not known what it says."""
+    for send, future in futures:
+        with suppress(KafkaError):
+            send.acknowledged((await future).offset, now_ns())
+
+
+def _offsets(ends: dict[Partition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        TopicPartition(TopicName(each.topic), each.number): OffsetAndMetadata(offset)
+        for each, offset in ends.items()
+    }
+
+
+def _transactional(transactional_id: str) -> ProducerConfig:
+    return ProducerConfig(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS,
+        delivery_timeout_ms=5_000,
+        max_block_ms=4_000,
+        allow_auto_create_topics=False,
+    )
+
+
+def _grouped(group: str) -> ConsumerConfig:
+    return ConsumerConfig(
+        group_id=group,
+        isolation_level=IsolationLevel.READ_COMMITTED,
+        auto_offset_reset=OffsetReset.EARLIEST,
+        enable_auto_commit=False,
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=1_000,
+        max_poll_interval_ms=20_000,
+        fetch_max_wait_ms=200,
+    )
+
+
+class _Tenure(RebalanceListener):
+    """What a member of a group is given, from one rebalance to the next."""
+
+    def __init__(
+        self, history: History, consumer: Consumer, process: str, group: str | None
+    ) -> None:
+        self._history = history
+        self._consumer = consumer
+        self._process = process
+        self._group = group
+        self._readings: dict[TopicPartition, Reading] = {}
+
+    async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        """Begin to read."""
+        for each in partitions:
+            reading = self._history.read_by(self._process, Partition(*each))
+            self._readings[each] = reading
+
+    def given(self, records: Sequence[ConsumedRecord]) -> None:
+        """Note what was read."""
+        for found in records:
+            place = found.record.offset, found.record.value or b""
+            self._readings[TopicPartition(found.topic, found.partition)].records.append(place)
