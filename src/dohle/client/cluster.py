@@ -190,7 +190,7 @@ class Cluster:
         """Ask a broker about these topics, or all of them if None, and take what it says."""
         loop = asyncio.get_running_loop()
         wanted_at = loop.time()
-        names = None if topics is None else tuple(dict.fromkeys(topics))
+        names = None if topics is None else tuple(sorted(set(topics)))
         async with self._refreshing:
             if names is not None and self._is_newer(names, wanted_at):
                 return self.metadata

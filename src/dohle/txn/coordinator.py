@@ -276,7 +276,7 @@ class TransactionCoordinator:
                 if self._ongoing:
                     self._set_check(key.kind)
                 # One by one, so that a refusal by the log concerns a single transaction.
-                for transactional_id in self._ongoing:
+                for transactional_id in sorted(self._ongoing):
                     if self._transactions[transactional_id].is_timed_out(now_ms):
                         self._set_timer(TimerKind.ABORT, 0, transactional_id)
             case TimerKind.EXPIRATION_CHECK:

@@ -339,7 +339,7 @@ class Consumer:
         )
 
     async def _readers_at(self, offsets: Mapping[TopicPartition, int]) -> list[PartitionReader]:
-        for topic in {partition.topic for partition in offsets}:
+        for topic in sorted({partition.topic for partition in offsets}):
             await self._cluster.topic(topic)
         ends: Mapping[TopicPartition, int] = {}
         if self._stop_at_end:

@@ -55,7 +55,7 @@ class Fetcher:
         self._current: FetchedRecords | None = None
         self._records: Iterator[ConsumedRecord] | None = None
         self._busy_nodes: set[BrokerId] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_refreshing = False
 
     @property
@@ -137,8 +137,8 @@ class Fetcher:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def _fetch(self, node_id: BrokerId, readers: list[PartitionReader]) -> None:
         """Fetch from one broker once."""

@@ -53,7 +53,7 @@ class Sender:
         self._is_adding_partitions = False
         self._answered = asyncio.Event()
         self._wake = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._requests_in_flight: dict[BrokerId, int] = {}
         self._turns: dict[BrokerId, asyncio.Lock] = {}
         self._identity: ProducerIdentity | None = None
@@ -112,8 +112,8 @@ class Sender:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def _run(self) -> None:
         while True:

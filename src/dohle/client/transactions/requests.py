@@ -141,7 +141,7 @@ class TransactionRequests:
             v3_and_below_producer_epoch=epoch,
             v3_and_below_topics=tuple(
                 AddPartitionsToTxnTopic(name=name, partitions=some)
-                for name, some in by_topic(partitions).items()
+                for name, some in by_topic(sorted(partitions)).items()
             ),
         )
 

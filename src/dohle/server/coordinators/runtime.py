@@ -94,7 +94,7 @@ class CoordinatorRuntime(Generic[M]):
         self._waiting: dict[Ticket, _Waiting] = {}
         self._timers: dict[int, _Timer] = {}
         self._commit_timers: dict[int, TimerHandle] = {}
-        self._loads: set[Task[None]] = set()
+        self._loads: dict[Task[None], None] = {}
         # One log at a time is loaded: each takes a buffer, and its slice of every turn of the loop.
         self._load_turn = Lock()
         self._is_write_due = False
@@ -480,8 +480,8 @@ class CoordinatorRuntime(Generic[M]):
             self._activate(shard, 0)
             return
         task = self._loop.create_task(self._load(shard))
-        self._loads.add(task)
-        task.add_done_callback(self._loads.discard)
+        self._loads[task] = None
+        task.add_done_callback(self._loads.pop)
 
     async def _load(self, shard: Shard[M]) -> None:
         try:

@@ -72,7 +72,8 @@ class ListeningSocket:
         idle_ms_max: int,
     ) -> None:
         self.listener = listener
-        self.connections: set[Connection] = set()
+        #: In the order in which they came.
+        self.connections: dict[Connection, None] = {}
         self._loop = loop
         self._service = service
         self._limits = limits
@@ -118,20 +119,19 @@ class ListeningSocket:
         send_at_once(sock, host)
 
         def closed(connection: Connection) -> None:
-            self.connections.discard(connection)
+            self.connections.pop(connection, None)
             self._limits.release(host)
 
-        self.connections.add(
-            Connection(
-                self._loop,
-                sock,
-                self._service,
-                listener=self.listener.name,
-                peer=f"{host}:{port}",
-                request_bytes_max=self._request_bytes_max,
-                on_closed=closed,
-            )
+        made = Connection(
+            self._loop,
+            sock,
+            self._service,
+            listener=self.listener.name,
+            peer=f"{host}:{port}",
+            request_bytes_max=self._request_bytes_max,
+            on_closed=closed,
         )
+        self.connections[made] = None
 
     def _sweep_later(self) -> None:
         interval = max(0.05, min(self._idle_s_max / 4, 30.0))

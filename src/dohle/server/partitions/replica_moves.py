@@ -91,7 +91,7 @@ class ReplicaMoves:
         self._node_id = node_id
         self._bytes_per_second = bytes_per_second
         self._running: dict[TopicPartition, _Running] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._jobs: set[asyncio.Future[Any]] = set()
         # As Kafka has one thread for each directory. They are the moves' own: whatever else has to
         # reach the disk, the metadata log above all, does not wait for them.
@@ -205,8 +205,8 @@ class ReplicaMoves:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
     async def _run(self, key: TopicPartition, running: _Running) -> None:

@@ -62,7 +62,7 @@ class Workload:
     is_over: Callable[[], bool]
     partitions: int = 3
     #: How long a client rests between two operations, on average.
-    rest_s: float = 0.05
+    rest_s: float = 0.1
     #: Whether all that was acknowledged is kept. Else a coordinator may have forgotten of a
     #: transaction that is then open for ever, so that readers of committed records wait for it.
     is_kept: bool = True

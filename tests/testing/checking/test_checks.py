@@ -1,0 +1,196 @@
+"""The checker finds what is wrong: histories made by hand, one for each thing that must not be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dohle.testing.checking.checks import Promise, check
+from dohle.testing.checking.history import History, Outcome, Partition, Send
+
+P0, P1 = Partition("input", 0), Partition("input", 1)
+OUT = Partition("output", 0)
+GROUP = "group"
+
+
+def good() -> History:
+    """Two producers, a reader, transactions, a copy and offsets, all of them as they should be."""
+    history = History()
+    history.copies.append(("input", "output", GROUP))
+    history.final = {P0: [], P1: [], OUT: []}
+    for number in range(4):
+        send = history.send("a", P0)
+        send.acknowledged(number, number)
+        history.final[P0].append((number, send.value))
+    done, gone = history.begin("t"), history.begin("t")
+    for offset, transaction in enumerate((done, gone, done)):
+        send = history.send("t", P1, transaction)
+        send.acknowledged(offset, offset)
+        if transaction is done:
+            history.final[P1].append((offset, send.value))
+    done.outcome, gone.outcome = Outcome.OK, Outcome.FAILED
+    lost = history.send("a", P0)
+    assert lost.outcome is Outcome.UNKNOWN
+    reading = history.read_by("reader", P0)
+    reading.records += history.final[P0][:3]
+    copying = history.begin("c")
+    for offset, (_, value) in enumerate(history.final[P0][:2]):
+        copy = history.copy("c", OUT, value, copying)
+        copy.acknowledged(offset, offset)
+        history.final[OUT].append((offset, copy.value))
+    commits = history.commit(GROUP, {P0: 2}, copying)
+    history.committed(commits)
+    copying.outcome = Outcome.OK
+    history.looked(GROUP, P0, 2)
+    history.looked(GROUP, P1, None)
+    return history
+
+
+def found(history: History, promise: Promise = Promise.KEPT) -> set[str]:
+    """Return the ids of the checks that have found something."""
+    return {violation.check.split()[0] for violation in check(history, promise)}
+
+
+def test_a_good_history_is_good() -> None:
+    assert check(good()) == []
+    assert check(good(), Promise.PREFIX) == []
+
+
+def another_value_at_an_offset(history: History) -> None:
+    history.read_by("other", P0).records.append((1, history.sends[0].value))
+
+
+def the_same_twice(history: History) -> None:
+    history.final[P1].append((9, history.final[P1][-1][1]))
+
+
+def an_aborted_record(history: History) -> None:
+    aborted = history.sends[5]
+    assert aborted.must_not_be_read
+    history.final[P1].insert(1, (1, aborted.value))
+
+
+def a_record_that_was_never_accepted(history: History) -> None:
+    refused = history.send("a", P0)
+    refused.outcome = Outcome.FAILED
+    history.final[P0].append((8, refused.value))
+
+
+def a_lost_record(history: History) -> None:
+    history.final[P0].pop()
+
+
+def a_reader_that_skips(history: History) -> None:
+    history.readings[0].records.pop(1)
+
+
+def a_reader_that_goes_back(history: History) -> None:
+    history.readings[0].records.reverse()
+
+
+def records_in_another_order(history: History) -> None:
+    first, second, *_ = history.sends
+    for send in (first, second):
+        send.offset = None
+    history.readings.clear()
+    history.final[P0][:2] = [(0, second.value), (1, first.value)]
+
+
+def what_nobody_sent(history: History) -> None:
+    history.final[P0].append((7, b"surprise"))
+
+
+def a_read_that_cannot_be_repeated(history: History) -> None:
+    unknown = next(send for send in history.sends if send.outcome is Outcome.UNKNOWN)
+    history.read_by("other", P0).records.append((6, unknown.value))
+
+
+def an_offset_that_goes_back(history: History) -> None:
+    history.looked(GROUP, P0, 1)
+    history.looked(GROUP, P0, 2)
+
+
+def an_offset_that_is_gone(history: History) -> None:
+    history.looked(GROUP, P0, None)
+    history.looked(GROUP, P0, 2)
+
+
+def half_of_a_transaction_of_unknown_outcome(history: History) -> None:
+    torn = history.begin("t")
+    for offset in (10, 11):
+        send = history.send("t", P1, torn)
+        send.acknowledged(offset, offset)
+    history.final[P1].append((10, history.sends[-2].value))
+
+
+def a_record_copied_twice(history: History) -> None:
+    again = history.begin("c")
+    again.outcome = Outcome.OK
+    copy = history.copy("c", OUT, history.sends[0].value, again)
+    copy.acknowledged(5, 5)
+    history.final[OUT].append((5, copy.value))
+
+
+def a_record_passed_over_by_a_copier(history: History) -> None:
+    history.committed(history.commit(GROUP, {P0: 3}))
+    history.looked(GROUP, P0, 3)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "checks"),
+    [
+        (another_value_at_an_offset, {"J1", "J2"}),
+        (the_same_twice, {"J2"}),
+        (an_aborted_record, {"J3"}),
+        (a_record_that_was_never_accepted, {"J3"}),
+        (a_lost_record, {"J5"}),
+        (a_reader_that_skips, {"J6"}),
+        (a_reader_that_goes_back, {"J7"}),
+        (records_in_another_order, {"J9"}),
+        (what_nobody_sent, {"P0"}),
+        (a_read_that_cannot_be_repeated, {"P11"}),
+        (an_offset_that_goes_back, {"G7"}),
+        (an_offset_that_is_gone, {"G7"}),
+        (half_of_a_transaction_of_unknown_outcome, {"T1"}),
+        (a_record_copied_twice, {"T5"}),
+        (a_record_passed_over_by_a_copier, {"T5"}),
+    ],
+)
+def test_what_must_not_be_is_found(spoil: Callable[[History], None], checks: set[str]) -> None:
+    history = good()
+    spoil(history)
+    assert found(history) == checks
+
+
+def test_a_commit_without_an_answer_may_count_or_not() -> None:
+    for offset in (None, 7):
+        history = good()
+        history.commit("others", {P1: 7})
+        history.looked("others", P1, offset)
+        assert found(history) == set()
+
+
+def cut(*fates: tuple[int, bool]) -> History:
+    """Return a history of records, acknowledged at these times, of which some are there."""
+    history = History()
+    history.final = {P0: []}
+    history.cuts_ns = [100]
+    for offset, (at_ns, is_there) in enumerate(fates):
+        send = history.add(Send("a", P0, b"%d" % offset))
+        send.acknowledged(offset, at_ns)
+        if is_there:
+            history.final[P0].append((offset, send.value))
+    return history
+
+
+def test_a_power_cut_may_take_the_end_of_a_partition() -> None:
+    assert found(cut((1, True), (2, False), (3, False), (200, True)), Promise.PREFIX) == set()
+
+
+def test_a_power_cut_may_not_take_what_stands_before_others() -> None:
+    assert found(cut((1, True), (2, False), (3, True)), Promise.PREFIX) == {"P1"}
+
+
+def test_what_was_acknowledged_after_the_cut_is_kept() -> None:
+    assert found(cut((1, True), (200, False)), Promise.PREFIX) == {"P1"}
