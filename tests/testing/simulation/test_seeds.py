@@ -5,6 +5,8 @@ A failure prints the command that repeats it.
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from dohle.testing.simulation.run import Run
@@ -20,6 +22,8 @@ def judge(seeds: range) -> None:
         result = Run(seed).go()
         if result.problems:
             found += [f"\n{result}\nto repeat: {result.command}", *result.problems]
+    # What is left of the killed must go without a word, and here.
+    gc.collect()
     assert not found, "\n".join(found)
 
 

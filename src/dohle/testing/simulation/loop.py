@@ -206,10 +206,18 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """
         self._is_closed = True
         self._on_error = lambda context: None
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            if not task.done():
-                _close(task.get_coro())
+        events._set_running_loop(self)
+        try:
+            # What is closed may begin something else, which is then closed too.
+            for _ in range(_CLOSES_MAX):
+                tasks, self._tasks = self._tasks, []
+                for task in tasks:
+                    if not task.done():
+                        _close(task.get_coro())
+                if not self._tasks:
+                    break
+        finally:
+            events._set_running_loop(None)
         self._ready.clear()
         self._left = 0
         for container in (self._timers, self._marked, self._readers, self._writers):
