@@ -94,7 +94,7 @@ def test_what_the_log_refuses_changes_nothing_and_is_undone(tmp_path: Path) -> N
         runtime = runtime_on(node)
         machine = await loaded(runtime)
         size = 30_000
-        with pytest.raises(KafkaError, match="max.message.bytes"):
+        with pytest.raises(KafkaError, match=r"max\.message\.bytes"):
             await runtime.call("k", lambda m, t: m.count("a", t, size=size))
         answer = await runtime.call("k", lambda m, t: m.count("a", t, size=size, undo=True))
         assert answer == "undone: UNKNOWN_SERVER_ERROR"

@@ -143,19 +143,18 @@ class FetchShortcut:
         except (KafkaError, OSError):
             # The slow path meets the same, and knows what to do about it.
             return None
-        records = piece if isinstance(piece, bytes) else FileRecords(piece)
-        size = len(records)
+        size = len(piece) if isinstance(piece, bytes) else piece.size
         if size < self._min_bytes:
             return None
         answer = self._answer
         head = answer.head(
             size, correlation_id, log.high_watermark, log.last_stable_offset, log.log_start_offset
         )
-        if isinstance(records, bytes):
-            return [b"".join((head, records, answer.tail))]
+        if isinstance(piece, bytes):
+            return [b"".join((head, piece, answer.tail))]
         if tail := answer.tail:
-            return [head, records, tail]
-        return [head, records]
+            return [head, FileRecords(piece), tail]
+        return [head, FileRecords(piece)]
 
 
 class _RecordsOfAnswer(RecordsElsewhere):
