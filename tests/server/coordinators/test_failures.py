@@ -33,7 +33,7 @@ def test_a_command_that_fails_harms_nobody_else(tmp_path: Path) -> None:
         assert answer == HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         with pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR"):
             await runtime.call("k", lambda m, t: m.fail())
-        runtime.run_on_all(lambda m: m.fail())
+        runtime.post(lambda m: m.fail())
         assert await runtime.call("k", lambda m, t: m.count("a", t)) == 1
 
     run_on_node(tmp_path, scenario)
@@ -180,7 +180,7 @@ def test_logs_are_loaded_one_after_the_other(tmp_path: Path) -> None:
             await create_topic(wire, TOPIC, partitions=2)
             runtime = runtime_on(node)
             for index in (0, 1, 0, 1, 0, 1):
-                await runtime.call_shard(index, lambda m, t: m.count("a", t))
+                await runtime.call(index, lambda m, t: m.count("a", t))
             runtime.close()
             again = runtime_on(node, make_machine=make_slow)
             await loaded(again)

@@ -54,8 +54,8 @@ def test_records_of_a_transaction_count_when_its_marker_is_written(tmp_path: Pat
             assert await call == 1
             machine = await loaded(runtime)
             assert machine.pending == {"a": 1}
-            runtime.append_marker(
-                0, PRODUCER, is_commit=is_commit, coordinator_epoch=0, transaction_version=1
+            runtime.shard(0).append_marker(
+                PRODUCER, is_commit=is_commit, coordinator_epoch=0, transaction_version=1
             )
             node.broker.write_appends()
             assert machine.counts == expected
@@ -167,7 +167,7 @@ def test_a_late_answer_is_made_when_the_record_is_written(tmp_path: Path) -> Non
             effects.replies = [Reply(ticket, HeartbeatResponse(throttle_time_ms=7))]
             return effects
 
-        answer = runtime.submit_late("k", command, refused)
+        answer = runtime.submit("k", command, refused)
         assert callable(answer)
         assert log.high_watermark < log.log_end_offset
         node.broker.write_appends()
@@ -183,7 +183,7 @@ def test_a_late_answer_is_a_refusal_if_the_record_could_not_be_written(tmp_path:
     async def scenario(node: Node) -> None:
         runtime = runtime_on(node)
         fs.writes[f"{TOPIC}-0"] = OSError(errno.EIO, "broken")
-        answer = runtime.submit_late("k", lambda m, t: m.count("a", t), refused)
+        answer = runtime.submit("k", lambda m, t: m.count("a", t), refused)
         assert callable(answer)
         node.broker.write_appends()
         assert answer() == HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
@@ -195,9 +195,9 @@ def test_a_late_answer_is_a_refusal_if_the_record_could_not_be_written(tmp_path:
 def test_what_is_refused_or_writes_nothing_is_not_answered_late(tmp_path: Path) -> None:
     async def scenario(node: Node) -> None:
         runtime = runtime_on(node)
-        answer = runtime.submit_late("k", lambda m, t: m.refuse(t), refused)
+        answer = runtime.submit("k", lambda m, t: m.refuse(t), refused)
         assert answer == HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        assert runtime.submit_late("k", lambda m, t: m.read("a", t), refused) == 0
+        assert runtime.submit("k", lambda m, t: m.read("a", t), refused) == 0
 
     run_on_node(tmp_path, scenario)
 
@@ -205,7 +205,7 @@ def test_what_is_refused_or_writes_nothing_is_not_answered_late(tmp_path: Path) 
 def test_a_late_answer_that_the_log_refuses_changes_nothing(tmp_path: Path) -> None:
     async def scenario(node: Node) -> None:
         runtime = runtime_on(node)
-        answer = runtime.submit_late("k", lambda m, t: m.count("a", t, size=2_000), refused)
+        answer = runtime.submit("k", lambda m, t: m.count("a", t, size=2_000), refused)
         assert answer == HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         assert (await loaded(runtime)).counts == {}
 

@@ -1,9 +1,16 @@
 """The runtime that all coordinators share: from a request to a machine's step and back.
 
-For every partition of a coordinator's topic that this broker leads there is a shard. A command runs
-against its machine and is carried out in this order: append, replay, and once the log says that it
-is committed, reply and act. Nothing else changes a machine but its timers, which are carried out
-the same way. A shard that is loading, or not here, refuses with the errors that clients know.
+For every partition of a coordinator's topic that this broker leads there is a shard. There are
+three ways to have its machine take a step:
+
+- ``submit``: the command of a request. It gives what a handler answers, now or later.
+- ``call``: a command that a task waits for. A refusal is raised.
+- ``post``: an event, which nobody waits for, for one machine or for all.
+
+Whatever way a step came, it is carried out in this order: append, replay, and once the records are
+committed, reply and act. So are the steps of a machine's timers. A batch that needs no step, a
+marker or a repeated commit, is appended to its ``shard`` directly. A shard that is loading, or not
+here, refuses with the errors that clients know.
 
 A step that fails for any other reason than a refusal is a mistake of ours. Who asked is told
 UNKNOWN_SERVER_ERROR, and nobody else is harmed. If its records may be in the log and only a part of
@@ -18,7 +25,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from dohle.coordination.effects import Effects, Machine, Ticket, TransactionalProducer
+from dohle.coordination.effects import Effects, Machine, Ticket
 from dohle.coordination.partitioning import partition_for
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, Uuid
@@ -26,7 +33,7 @@ from dohle.protocol.apis import Coordinator
 from dohle.protocol.schema import Response
 from dohle.records.compression.codecs import Codec
 from dohle.server.coordinators.loading import SLICE_S, load
-from dohle.server.coordinators.shard import Shard, ShardState, gone, not_committed
+from dohle.server.coordinators.shard import Shard, ShardDriver, ShardState, gone, not_committed
 from dohle.server.net.outcome import Answer
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard
@@ -37,7 +44,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dohle.server")
 
 M = TypeVar("M", bound=Machine)
-R = TypeVar("R")
 Command = Callable[[M, Ticket], Effects]
 Refuse = Callable[[KafkaError], Response]
 
@@ -98,6 +104,9 @@ class CoordinatorRuntime(Generic[M]):
         # One log at a time is loaded: each takes a buffer, and its slice of every turn of the loop.
         self._load_turn = Lock()
         self._is_write_due = False
+        self._driver = ShardDriver(
+            broker.note_unwritten, self._reschedule, self._begin_anew, broker.commits
+        )
 
     # Who coordinates what
 
@@ -128,40 +137,38 @@ class CoordinatorRuntime(Generic[M]):
 
     # Commands
 
-    def submit(
-        self,
-        key: str,
-        command: Command[M],
-        refuse: Refuse,
-        *,
-        guard: VerificationGuard = NO_VERIFICATION,
-    ) -> Response | Future[Any]:
-        """Run the command of a request; the answer, now or later, is a response in any case."""
-        try:
-            shard, ticket, effects = self._run(self.partition_of(key), command)
-        except KafkaError as error:
-            return refuse(error)
-        return self._answer(shard, ticket, effects, refuse, guard)
+    def submit(self, key: str, command: Command[M], refuse: Refuse) -> Answer:
+        """Run the command of a request; the answer, now or later, is a response in any case.
 
-    def submit_late(self, key: str, command: Command[M], refuse: Refuse) -> Answer:
-        """Run a command as ``submit`` does, from which nothing follows but its own reply.
-
-        The answer is made when the appends of this read event are written. If that commits them,
-        nobody has to wait.
+        Where nothing follows from the command but its own reply, that is made when the appends of
+        this read event are written. If writing commits them, as without followers, no future is
+        needed.
         """
         try:
             shard, ticket, effects = self._run(self.partition_of(key), command)
         except KafkaError as error:
             return refuse(error)
-        if not effects.records:
-            return self._answer(shard, ticket, effects, refuse)
+        replies = effects.replies
+        if len(replies) == 1 and replies[0].ticket == ticket and not effects.actions:
+            if effects.records:
+                if effects.undo is None:
+                    return self._answer_late(shard, effects, refuse)
+            elif shard.is_settled:
+                self._reschedule(shard)
+                answer = replies[0].answer
+                return refuse(answer) if isinstance(answer, KafkaError) else answer
+        future = self._wait(ticket, shard, refuse)
+        self._carry_out(shard, effects)
+        return future
+
+    def _answer_late(self, shard: Shard[M], effects: Effects, refuse: Refuse) -> Answer:
         try:
             self._append_records(shard, effects)
         except KafkaError as error:
-            logger.warning("%s-%d: %s", self.topic, shard.index, error)
+            self._log_refusal(shard, error)
             return refuse(error)
         self._reschedule(shard)
-        ((_, answer),) = effects.replies
+        ((ticket, answer),) = effects.replies
         end_offset = shard.partition.log.log_end_offset
 
         def late() -> Response | Future[Any]:
@@ -169,7 +176,7 @@ class CoordinatorRuntime(Generic[M]):
             if loss is not None:
                 return refuse(loss)
             if shard.is_committed(end_offset):
-                response: Response = answer
+                response: Response = refuse(answer) if isinstance(answer, KafkaError) else answer
                 return response
             future = self._wait(ticket, shard, refuse)
             shard.keep(effects.replies, ())
@@ -178,46 +185,41 @@ class CoordinatorRuntime(Generic[M]):
 
         return late
 
-    def shard_for_built(self, index: int | None) -> Shard[M] | None:
-        """Return a shard to which ``append_built`` can append."""
-        shard = None if index is None else self._shards.get(index)
-        if shard is None or shard.state is not ShardState.ACTIVE:
-            return None
-        return shard
-
-    def append_built(
+    async def call(
         self,
-        shard: Shard[M],
-        batch: bytearray,
-        count: int,
-        now_ms: int,
-        take_in: Callable[[], None],
-    ) -> bool:
-        """Append a batch that somebody has built, as the shard's ``append_built`` does.
+        where: str | int,
+        command: Command[M],
+        *,
+        guard: VerificationGuard = NO_VERIFICATION,
+    ) -> Any:
+        """Run a command, by its key or on a partition, and return its reply."""
+        index = where if isinstance(where, int) else self.partition_of(where)
+        shard, ticket, effects = self._run(index, command)
+        future = self._wait(ticket, shard, None)
+        self._carry_out(shard, effects, guard)
+        self._write_soon()
+        return await future
 
-        False if it has to go the way of a command. Once it is written, the shard's ``loss`` tells
-        whether all is well, and ``when_committed`` when it is committed.
+    def post(self, step: Callable[[M], Effects], index: int | None = None) -> None:
+        """Let the machine of a partition, or every one, take in that something has happened.
+
+        One that is not here, or still being loaded, is left out.
         """
-        if not self._append(shard, lambda: shard.append_built(batch, count, now_ms, take_in)):
-            return False
-        self._reschedule(shard)
-        return True
-
-    def when_committed(
-        self, shard: Shard[M], offset: int, tell: Callable[[KafkaError | None], None]
-    ) -> None:
-        """Tell when everything below ``offset`` is committed, or that it is not known to be."""
-
-        def ended(code: ErrorCode) -> None:
-            loss = shard.loss
-            if loss is None and code is not ErrorCode.NONE:
-                loss = not_committed(code)
-            tell(loss)
-
-        self._broker.commits.wait(shard.partition, offset, self._timeout_ms, ended)
+        for shard in list(self._shards.values()) if index is None else [self._shards.get(index)]:
+            if shard is not None and shard.state is ShardState.ACTIVE:
+                try:
+                    self._carry_out(shard, step(shard.machine))
+                except Exception:
+                    logger.exception(
+                        "%s-%d: a coordinator failed to take in an event, and goes on without it."
+                        " Please report this.",
+                        self.topic,
+                        shard.index,
+                    )
+        self._write_soon()
 
     def _run(self, index: int | None, command: Command[M]) -> tuple[Shard[M], Ticket, Effects]:
-        shard = self._shard(index)
+        shard = self.shard(index)
         ticket = Ticket(next(self._tickets))
         try:
             return shard, ticket, command(shard.machine, ticket)
@@ -227,83 +229,8 @@ class CoordinatorRuntime(Generic[M]):
             logger.exception("%s-%d: a command failed", self.topic, shard.index)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the command failed") from error
 
-    def _answer(
-        self,
-        shard: Shard[M],
-        ticket: Ticket,
-        effects: Effects,
-        refuse: Refuse,
-        guard: VerificationGuard = NO_VERIFICATION,
-    ) -> Response | Future[Any]:
-        if not effects.records and not effects.actions and shard.is_settled:
-            replies = effects.replies
-            if len(replies) == 1 and replies[0].ticket == ticket:
-                self._reschedule(shard)
-                answer = replies[0].answer
-                return refuse(answer) if isinstance(answer, KafkaError) else answer
-        future = self._wait(ticket, shard, refuse)
-        self._carry_out(shard, effects, guard)
-        return future
-
-    async def call(
-        self, key: str, command: Command[M], *, guard: VerificationGuard = NO_VERIFICATION
-    ) -> Any:
-        """Run a command for which a task waits; a refusal is raised."""
-        return await self.call_shard(self.partition_of(key), command, guard=guard)
-
-    async def call_shard(
-        self,
-        index: int | None,
-        command: Command[M],
-        *,
-        guard: VerificationGuard = NO_VERIFICATION,
-    ) -> Any:
-        """Run a command on the shard of a partition."""
-        shard, ticket, effects = self._run(index, command)
-        future = self._wait(ticket, shard, None)
-        self._carry_out(shard, effects, guard)
-        self._write_soon()
-        return await future
-
-    def post(self, index: int, step: Callable[[M], Effects]) -> bool:
-        """Let a machine take in that something has happened; False if it is not here."""
-        shard = self._shards.get(index)
-        if shard is None or shard.state is not ShardState.ACTIVE:
-            return False
-        self._carry_out(shard, step(shard.machine))
-        self._write_soon()
-        return True
-
-    def run_on_all(self, step: Callable[[M], Effects]) -> None:
-        """Let every machine take in a change of the cluster."""
-        for index in list(self._shards):
-            try:
-                self.post(index, step)
-            except Exception:
-                logger.exception("%s-%d: a change was not taken in", self.topic, index)
-
-    def append_marker(
-        self,
-        index: int,
-        producer: TransactionalProducer,
-        *,
-        is_commit: bool,
-        coordinator_epoch: int,
-        transaction_version: int,
-    ) -> Partition:
-        """Append a transaction's marker, to be written by ``BrokerServer.write_appends``."""
-        shard = self._shard(index)
-        shard.append_marker(
-            producer,
-            is_commit=is_commit,
-            coordinator_epoch=coordinator_epoch,
-            transaction_version=transaction_version,
-        )
-        self._broker.note_unwritten(shard.partition)
-        self._reschedule(shard)
-        return shard.partition
-
-    def _shard(self, index: int | None) -> Shard[M]:
+    def shard(self, index: int | None) -> Shard[M]:
+        """Return the shard of a partition; KafkaError if there is none that has its state."""
         if index is None:
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} has not been created yet"
@@ -354,37 +281,24 @@ class CoordinatorRuntime(Generic[M]):
     def _append_records(
         self, shard: Shard[M], effects: Effects, guard: VerificationGuard = NO_VERIFICATION
     ) -> None:
-        self._append(
-            shard,
-            lambda: shard.append(
-                effects.records,
-                effects.producer,
-                guard,
-                is_atomic=effects.is_atomic,
-                encoded=effects.encoded,
-            ),
+        shard.append(
+            effects.records,
+            effects.producer,
+            guard,
+            is_atomic=effects.is_atomic,
+            encoded=effects.encoded,
         )
 
-    def _append(self, shard: Shard[M], append: Callable[[], R]) -> R:
-        log = shard.partition.log
-        end_before = log.log_end_offset
-        try:
-            return append()
-        except KafkaError:
-            raise
-        except Exception as error:
-            logger.exception("%s-%d: records were not taken in", self.topic, shard.index)
-            if log.log_end_offset == end_before:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "nothing was written") from error
-            self._begin_anew(shard)
-            raise gone() from error
-        finally:
-            # Also if it was refused: of records that need not be atomic some may be in the log.
-            if log.log_end_offset > end_before:
-                self._broker.note_unwritten(shard.partition)
+    def _log_refusal(self, shard: Shard[M], error: KafkaError) -> None:
+        logger.warning(
+            "%s-%d: the log did not take a coordinator's records, its client is told: %s",
+            self.topic,
+            shard.index,
+            error,
+        )
 
     def _append_refused(self, shard: Shard[M], effects: Effects, error: KafkaError) -> None:
-        logger.warning("%s-%d: %s", self.topic, shard.index, error)
+        self._log_refusal(shard, error)
         if effects.undo is not None and shard.state is ShardState.ACTIVE:
             self._carry_out(shard, effects.undo(error))
             return
@@ -422,8 +336,10 @@ class CoordinatorRuntime(Generic[M]):
     # Timers
 
     def _reschedule(self, shard: Shard[M]) -> None:
+        if shard.state is not ShardState.ACTIVE:
+            return
         deadline_ms = shard.machine.next_deadline_ms()
-        if deadline_ms is None or shard.state is not ShardState.ACTIVE:
+        if deadline_ms is None:
             return
         timer = self._timers.get(shard.index)
         if timer is not None:
@@ -473,6 +389,7 @@ class CoordinatorRuntime(Generic[M]):
             self._codec,
             self._broker.clock,
             self._timeout_ms,
+            self._driver,
         )
         self._shards[index] = shard
         log = partition.log

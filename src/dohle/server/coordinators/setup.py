@@ -156,9 +156,7 @@ class Coordinators:
         created = {topic.name for topic in delta.created_topics}
         deleted = {topic.name for topic in delta.deleted_topics}
         if changed or deleted:
-            self.groups.run_on_all(
-                lambda machine: machine.on_topics_changed(changed, deleted, created)
-            )
+            self.groups.post(lambda machine: machine.on_topics_changed(changed, deleted, created))
 
     def close(self) -> None:
         """Let go of everything; who waits is told to look for another coordinator."""

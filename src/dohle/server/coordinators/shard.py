@@ -7,10 +7,11 @@ is not committed: nobody is told what could still be lost.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from dohle.coordination.effects import EncodedRecord, Machine, Reply, TransactionalProducer
 from dohle.core.errors import ErrorCode, KafkaError
@@ -26,6 +27,7 @@ from dohle.records.checking.fast_check import FastCheckedBatch
 from dohle.records.compression.codecs import Codec
 from dohle.records.control import build_txn_marker
 from dohle.server.coordinators.errors import coordinator_error
+from dohle.server.partitions.commits import Commits
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.producers.append import (
     NO_VERIFICATION,
@@ -34,7 +36,10 @@ from dohle.storage.producers.append import (
     VerificationGuard,
 )
 
+logger = logging.getLogger("dohle.server")
+
 M = TypeVar("M", bound=Machine)
+R = TypeVar("R")
 
 #: Records of a step that need not be atomic are cut into batches of about this size.
 _BATCH_BYTES = 64 * 1024
@@ -63,6 +68,18 @@ class Due(NamedTuple):
     actions: Sequence[object]
 
 
+class ShardDriver(NamedTuple):
+    """What a shard asks of the runtime that drives it."""
+
+    #: Has a partition written at the end of this turn of the loop.
+    note_unwritten: Callable[[Partition], None]
+    #: Looks anew when the shard's machine has something to do.
+    reschedule: Callable[[Shard[Any]], None]
+    #: Gives the shard up, and has another load what is written.
+    begin_anew: Callable[[Shard[Any]], None]
+    commits: Commits
+
+
 class Shard(Generic[M]):
     """A partition that this broker coordinates."""
 
@@ -74,6 +91,7 @@ class Shard(Generic[M]):
         codec: Codec,
         clock: Clock,
         timeout_ms: int,
+        driver: ShardDriver,
     ) -> None:
         """Make a shard whose replies wait for their commit no longer than ``timeout_ms``."""
         self.index = index
@@ -84,6 +102,7 @@ class Shard(Generic[M]):
         self._codec = codec
         self._clock = clock
         self._timeout_ms = timeout_ms
+        self._driver = driver
         self._due: deque[Due] = deque()
 
     @property
@@ -95,6 +114,17 @@ class Shard(Generic[M]):
     def is_committed(self, offset: int) -> bool:
         """Tell whether everything below an offset is committed."""
         return self.partition.log.high_watermark >= offset
+
+    def when_committed(self, offset: int, tell: Callable[[KafkaError | None], None]) -> None:
+        """Tell when everything below ``offset`` is committed, or that it is not known to be."""
+
+        def ended(code: ErrorCode) -> None:
+            loss = self.loss
+            if loss is None and code is not ErrorCode.NONE:
+                loss = not_committed(code)
+            tell(loss)
+
+        self._driver.commits.wait(self.partition, offset, self._timeout_ms, ended)
 
     @property
     def has_due(self) -> bool:
@@ -119,10 +149,20 @@ class Shard(Generic[M]):
 
         ``encoded`` are the records once more, if somebody has encoded them already.
         """
+        self._guarded(lambda: self._append(records, producer, guard, is_atomic, encoded))
+
+    def _append(
+        self,
+        records: Sequence[CoordinatorRecord],
+        producer: TransactionalProducer | None,
+        guard: VerificationGuard,
+        is_atomic: bool,
+        encoded: Sequence[EncodedRecord] | None,
+    ) -> None:
         if not is_atomic:
             limit = min(_BATCH_BYTES, self.partition.log.config.max_message_bytes) - HEADER_SIZE
             for part in _parts(records, limit):
-                self.append(part, producer, guard)
+                self._append(part, producer, guard, True, None)
             return
         builder = BatchBuilder(codec=self._codec)
         if producer is not None:
@@ -148,12 +188,20 @@ class Shard(Generic[M]):
     ) -> bool:
         """Append a batch of ``count`` records of now; ``take_in`` lets the machine replay them.
 
-        False, and nothing has changed, if that takes anything out of the ordinary.
+        False, and nothing has changed, if it takes the slow path: a command. When it is written,
+        ``loss`` tells whether that went well, and ``when_committed`` when it is committed.
         """
-        self._check_leads()
-        if not self._append_fast_checked(batch, count, now_ms):
+
+        def append() -> bool:
+            self._check_leads()
+            if not self._append_fast_checked(batch, count, now_ms):
+                return False
+            take_in()
+            return True
+
+        if not self._guarded(append):
             return False
-        take_in()
+        self._driver.reschedule(self)
         return True
 
     def _append_fast_checked(self, batch: bytearray, count: int, now_ms: int) -> bool:
@@ -181,9 +229,38 @@ class Shard(Generic[M]):
         marker = build_txn_marker(
             is_commit, producer.id, producer.epoch, coordinator_epoch, self._clock.now_ms()
         )
-        self._check_leads()
-        self._append_batch(marker, transaction_version=transaction_version)
-        self.machine.replay_end_transaction(producer, is_commit=is_commit)
+
+        def append() -> None:
+            self._check_leads()
+            self._append_batch(marker, transaction_version=transaction_version)
+            self.machine.replay_end_transaction(producer, is_commit=is_commit)
+
+        self._guarded(append)
+        self._driver.reschedule(self)
+
+    def _guarded(self, append: Callable[[], R]) -> R:
+        """Append and replay; a failure that is no refusal must not leave them at odds."""
+        log = self.partition.log
+        end_before = log.log_end_offset
+        try:
+            return append()
+        except KafkaError:
+            raise
+        except Exception as error:
+            if log.log_end_offset == end_before:
+                logger.exception("%s: a coordinator's records were not written", self.partition.key)
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "nothing was written") from error
+            logger.exception(
+                "%s: a coordinator could not take in records that are in its log: it is given up,"
+                " and another loads what is written. Please report this.",
+                self.partition.key,
+            )
+            self._driver.begin_anew(self)
+            raise gone() from error
+        finally:
+            # Also if it was refused: of records that need not be atomic some may be in the log.
+            if log.log_end_offset > end_before:
+                self._driver.note_unwritten(self.partition)
 
     def _check_leads(self) -> None:
         partition = self.partition

@@ -12,8 +12,7 @@ What a group does with them is in :mod:`dohle.groups.classic.commands`; here are
 
 from __future__ import annotations
 
-from asyncio import Future
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from dohle.core.errors import ErrorCode, KafkaError
@@ -27,12 +26,12 @@ from dohle.protocol.messages.leave_group import (
     MemberResponse,
 )
 from dohle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from dohle.protocol.schema import Response
 from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.net.callers import caller_of
 from dohle.server.net.dispatch import Handler, serves
 
 if TYPE_CHECKING:
+    from dohle.protocol.schema import Response
     from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
     from dohle.server.net.outcome import Answer
@@ -58,7 +57,7 @@ def handle_join_group(
         )
 
     caller = caller_of(context)
-    answer: Response | Future[Any]
+    answer: Answer
     if not request.group_id:
         answer = refuse(_NO_GROUP_ID)
     else:
@@ -69,18 +68,25 @@ def handle_join_group(
         )
     if context.version < _NULL_PROTOCOL_VERSION:
         return answer
-    if isinstance(answer, Future):
-        return _unnamed_later(answer)
+    if callable(answer):
+        late = answer
+        return lambda: _unnamed(late())
     return _unnamed(answer)
 
 
-async def _unnamed_later(answer: Future[Any]) -> JoinGroupResponse:
-    return _unnamed(await answer)
-
-
-def _unnamed(answer: Response) -> JoinGroupResponse:
+def _unnamed(
+    answer: Response | Awaitable[Any] | None,
+) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
+    """Give an answer a null where the protocol has no name."""
+    if isinstance(answer, Awaitable):
+        return _unnamed_later(answer)
     assert isinstance(answer, JoinGroupResponse)
     return answer if answer.protocol_name else answer.replace(protocol_name=None)
+
+
+async def _unnamed_later(answer: Awaitable[Any]) -> JoinGroupResponse:
+    response: JoinGroupResponse = await answer
+    return response if response.protocol_name else response.replace(protocol_name=None)
 
 
 def handle_sync_group(

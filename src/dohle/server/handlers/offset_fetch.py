@@ -33,7 +33,6 @@ from dohle.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from dohle.protocol.schema import Response
 from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.net.dispatch import Handler, serves
 from dohle.server.net.outcome import Answer
@@ -66,7 +65,7 @@ def handle_offset_fetch(
     return _gathered(answers)
 
 
-async def _gathered(answers: Sequence[Response | Future[Response]]) -> OffsetFetchResponse:
+async def _gathered(answers: Sequence[Answer]) -> OffsetFetchResponse:
     groups: list[OffsetFetchResponseGroup] = []
     for each in answers:
         answer = await each if isinstance(each, Future) else each
@@ -96,9 +95,7 @@ def _command(
 # One group
 
 
-def _fetch_one(
-    broker: BrokerServer, version: int, request: OffsetFetchRequest
-) -> Response | Future[Response]:
+def _fetch_one(broker: BrokerServer, version: int, request: OffsetFetchRequest) -> Answer:
     topics = None
     if request.topics is not None:
         topics = [TopicAsked(topic.name, topic.partition_indexes) for topic in request.topics]
@@ -163,7 +160,7 @@ def _one_refused(
 
 def _fetch_group(
     broker: BrokerServer, version: int, group: OffsetFetchRequestGroup, *, require_stable: bool
-) -> Response | Future[Response]:
+) -> Answer:
     image = broker.image
     asked: list[TopicAsked] | None = None
     unknown: list[OffsetFetchResponseTopics] = []

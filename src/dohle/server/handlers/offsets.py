@@ -95,7 +95,7 @@ def handle_offset_commit(
             request = request.replace(topics=tuple(known))
     refused = [commit_topic(topic, indexes, code) for topic, indexes, code in unknown]
     if not refused:
-        return broker.groups.submit_late(
+        return broker.groups.submit(
             request.group_id,
             lambda machine, ticket: machine.offsets.commit(request, ticket, version),
             lambda error: commit_refused(request, error),

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from asyncio import Future
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +58,7 @@ from dohle.txn.transaction import TV_2, Incarnation, ProducerIdAndEpoch
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.outcome import Answer
 
 logger = logging.getLogger("dohle.server")
 
@@ -245,7 +245,7 @@ def _by_topic(codes: _Codes) -> tuple[AddPartitionsToTxnTopicResult, ...]:
 
 def handle_add_offsets_to_txn(
     broker: BrokerServer, context: RequestContext, request: AddOffsetsToTxnRequest
-) -> Response | Future[Any] | Coroutine[Any, Any, Response]:
+) -> Answer | Coroutine[Any, Any, Response]:
     """Let a group's offsets be part of a transaction."""
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -299,7 +299,7 @@ def _add_offsets(
 
 def handle_end_txn(
     broker: BrokerServer, context: RequestContext, request: EndTxnRequest
-) -> Response | Future[Any] | Coroutine[Any, Any, Response]:
+) -> Answer | Coroutine[Any, Any, Response]:
     """Commit or abort a transaction."""
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)

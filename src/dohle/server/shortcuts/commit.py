@@ -144,23 +144,22 @@ class _CommonCommit:
         groups = broker.groups
         if broker.image is not self._image and not self._look_again(broker):
             return None
-        shard = groups.shard_for_built(self._coordinator_index)
-        if shard is None:
-            return None
-        repeated, committed = self._repeated, shard.machine.offsets
+        repeated = self._repeated
         offsets, leader_epochs = fields[_OFFSETS], fields[_LEADER_EPOCHS]
         try:
+            shard = groups.shard(self._coordinator_index)
+            committed = shard.machine.offsets
             if not committed.accept_repeated(repeated, self._version):
                 return None
             now_ms = broker.clock.now_ms()
             batch = repeated.batch(now_ms, offsets, leader_epochs)
             take_in = partial(committed.replay_repeated, repeated, now_ms, offsets, leader_epochs)
-            if not groups.append_built(shard, batch, repeated.record_count, now_ms, take_in):
+            if not shard.append_built(batch, repeated.record_count, now_ms, take_in):
                 return None
         except KafkaError:
             # The slow path meets the same, and knows what to do about it.
             return None
-        return partial(self._reply, broker, shard, shard.partition.log.log_end_offset, fields[1])
+        return partial(self._reply, shard, shard.partition.log.log_end_offset, fields[1])
 
     def _look_again(self, broker: BrokerServer) -> bool:
         """Take in another image; False if it has changed one of the topics."""
@@ -172,13 +171,13 @@ class _CommonCommit:
         return True
 
     def _reply(
-        self, broker: BrokerServer, shard: Shard[Any], end_offset: int, correlation_id: int
+        self, shard: Shard[Any], end_offset: int, correlation_id: int
     ) -> Frame | PendingFrame:
         if shard.loss is not None or shard.is_committed(end_offset):
             return self._frame(correlation_id, shard.loss)
         pending = PendingFrame()
-        broker.groups.when_committed(
-            shard, end_offset, lambda error: pending.fill(self._frame(correlation_id, error))
+        shard.when_committed(
+            end_offset, lambda error: pending.fill(self._frame(correlation_id, error))
         )
         return pending
 

@@ -97,13 +97,14 @@ class MarkerWriter:
 
     def _append_to_group(self, index: int, marker: Marker) -> Partition:
         try:
-            return self._broker.groups.append_marker(
-                index,
+            shard = self._broker.groups.shard(index)
+            shard.append_marker(
                 TransactionalProducer(marker.producer_id, marker.producer_epoch),
                 is_commit=marker.is_commit,
                 coordinator_epoch=marker.coordinator_epoch,
                 transaction_version=marker.transaction_version,
             )
+            return shard.partition
         except KafkaError as error:
             if error.code not in COORDINATOR_UNREACHED:
                 raise
@@ -281,14 +282,9 @@ class TxnMarkers:
             return
         self._give_up(ending)
         action = ending.action
-        try:
-            self._broker.transactions.post(
-                ending.shard_index,
-                lambda machine: machine.markers_written(action, action.partitions),
-            )
-        except Exception:
-            # Whatever it was: the other transactions of this turn go on.
-            logger.exception("%s could not be completed", action.transactional_id)
+        self._broker.transactions.post(
+            lambda machine: machine.markers_written(action, action.partitions), ending.shard_index
+        )
 
     def _give_up(self, ending: _Ending) -> None:
         ending.is_over = True
