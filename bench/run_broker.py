@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 
 from bench.pacing import unpaced_listeners
 from dohle.core.config.static import SINGLE_NODE, BrokerConfig
@@ -19,6 +20,11 @@ from dohle.server.run import run_loop, serve
 
 def main(folder: str, *settings: str) -> int:
     """Serve until told to stop."""
+    return run(folder, settings, lambda node: None)
+
+
+def run(folder: str, settings: Sequence[str], prepare: Callable[[Node], None]) -> int:
+    """Serve until told to stop; the node is prepared before anybody is told where it is."""
     properties = {
         **SINGLE_NODE,
         "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -26,7 +32,12 @@ def main(folder: str, *settings: str) -> int:
         **dict(setting.split("=", 1) for setting in settings),
     }
     config, _ = BrokerConfig.from_properties(properties)
-    return run_loop(serve(config, _on_started))
+
+    def on_started(node: Node) -> None:
+        prepare(node)
+        _on_started(node)
+
+    return run_loop(serve(config, on_started))
 
 
 def _on_started(node: Node) -> None:

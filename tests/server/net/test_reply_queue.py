@@ -13,7 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dohle.server.net.outcome import CloseConnection, Frame, LateFrame, PendingFrame
+from dohle.core.errors import ErrorCode
+from dohle.server.net.outcome import CloseConnection, Frame, Gate, LateFrame, PendingFrame
 from dohle.server.net.reply_queue import (
     REPLIES_MAX,
     REPLY_BYTES_MAX,
@@ -208,6 +209,28 @@ def test_a_failure_while_replies_are_made_leaves_out_the_rest_and_keeps_what_was
     queue.fail("a request failed")
     assert queue.take() == [[b"1"]]
     assert queue.end_reason == "a request failed"
+
+
+def test_replies_behind_a_gate_are_made_when_it_is_open_and_told_how_that_ended() -> None:
+    told: list[None] = []
+    queue, gate, other = ReplyQueue(lambda: told.append(None)), Gate(), Gate()
+
+    def behind(number: int, gate: Gate) -> LateFrame:
+        def late(code: ErrorCode | None = None) -> Frame | Gate:
+            return gate if code is None else [b"%d %d" % (number, code)]
+
+        return late
+
+    for number, each in enumerate((gate, gate, other, gate)):
+        queue.add_late(behind(number, each))
+    queue.make()
+    assert (queue.take(), queue.waiting_count, queue.is_open) == ([], 4, True)
+    gate.open(ErrorCode.NONE)
+    assert queue.take() == [[b"0 0"], [b"1 0"]]
+    assert len(told) >= 1
+    other.open(ErrorCode.REQUEST_TIMED_OUT)
+    assert queue.take() == [[b"2 7"], [b"3 0"]]
+    assert (queue.waiting_count, queue.is_open) == (0, False)
 
 
 def test_nobody_is_told_of_a_reply_whose_queue_was_dropped() -> None:

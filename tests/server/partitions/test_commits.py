@@ -17,6 +17,7 @@ import pytest
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, ProducerId, TopicName
 from dohle.protocol.apis import ApiKey
+from dohle.protocol.framing import encode_request
 from dohle.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -63,7 +64,8 @@ def give_follower(node: Node, topic: str = "t") -> Partition:
             image,
             replicas=(image.leader, FOLLOWER),
             isr=(image.leader, FOLLOWER),
-            partition_epoch=image.partition_epoch + 1,
+            # Newer than what the controller still has to say of a new partition.
+            partition_epoch=image.partition_epoch + 1_000,
         )
     )
     partition.replication.brokers_changed({image.leader: 1, FOLLOWER: 1})
@@ -124,8 +126,9 @@ def test_records_are_answered_when_the_follower_has_them_and_not_before(tmp_path
     async def run() -> None:
         async with replicated(tmp_path) as (node, producer, follower):
             # The first takes the slow path, the others the shortcut.
-            await post(producer, b"0", b"1", b"2", b"3")
-            await appended(node, 4)
+            for number in range(4):
+                await post(producer, b"%d" % number)
+                await appended(node, number + 1)
             partition = partition_of(node)
             assert (partition.log.high_watermark, partition.replication.waiting_count) == (0, 4)
             assert (await follow(follower, 0)).high_watermark == 0
@@ -136,6 +139,30 @@ def test_records_are_answered_when_the_follower_has_them_and_not_before(tmp_path
             assert (await follow(follower, 4)).high_watermark == 3
             last = await produced(producer)
             assert (last.base_offset, last.error_code) == (3, ErrorCode.NONE)
+
+    asyncio.run(run())
+
+
+def test_requests_of_one_write_are_answered_together(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, producer, follower):
+            await post(producer, b"0")
+            await appended(node, 1)
+            await producer.send_bytes(
+                b"".join(
+                    b"".join(encode_request(produce_request("t", batch(b"x")), 9, number, "test"))
+                    for number in range(2, 50)
+                )
+            )
+            await appended(node, 49)
+            connections = node.listeners[0].connections
+            assert max(each.replies.waiting_count for each in connections) == 49
+            assert partition_of(node).replication.waiting_count < 49
+            await follow(follower, 49)
+            found = [await produced(producer) for _ in range(49)]
+            assert [(each.error_code, each.base_offset) for each in found] == [
+                (ErrorCode.NONE, number) for number in range(49)
+            ]
 
     asyncio.run(run())
 

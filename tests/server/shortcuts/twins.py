@@ -93,6 +93,7 @@ class Way:
                 if pending.frame is None:
                     return CLOSED
                 made = pending.frame
+            assert isinstance(made, list), "one replica commits at once"
             return _bytes_of(made)
         except (CloseConnection, MalformedMessage):
             return CLOSED

@@ -6,6 +6,7 @@ from asyncio import Future
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from dohle.core.errors import ErrorCode
 from dohle.protocol.codec.unsigned_varint import RecordsElsewhere
 from dohle.protocol.schema import Response
 from dohle.storage.files import File
@@ -69,9 +70,28 @@ class PendingFrame:
             self.on_filled(self)
 
 
+class Gate:
+    """What many replies wait for together: the commit of what one write has brought."""
+
+    __slots__ = ("code", "on_open")
+
+    def __init__(self) -> None:
+        #: How it has ended; None before that.
+        self.code: ErrorCode | None = None
+        self.on_open: list[Callable[[], None]] = []
+
+    def open(self, code: ErrorCode) -> None:
+        """Let the replies be made."""
+        self.code = code
+        for tell in self.on_open:
+            tell()
+        self.on_open.clear()
+
+
 #: Called when the appends of this read event have been written: only then is it known what to say,
 #: or that it takes longer to tell.
-LateFrame = Callable[[], Frame | PendingFrame]
+#: One that returns a gate is called again when that is open, with the gate's code.
+LateFrame = Callable[..., Frame | PendingFrame | Gate]
 
 #: The same of a handler, which leaves the framing to the dispatcher.
 Late = Callable[[], Response | Future[Any] | Coroutine[Any, Any, Response | None] | None]

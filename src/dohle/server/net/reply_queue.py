@@ -4,7 +4,8 @@ A reply is one of three:
 
 - a frame;
 - one that is to be made when the appends of the read event are written (late);
-- one that is known then, but has to wait for something else, such as a commit (pending).
+- one that is known then, but has to wait for something else, such as a commit: alone (pending), or
+  together with others of the same write (gated).
 
 What is ready from the front on can be sent; what is ready behind one that waits stays here. Since a
 connection goes on with requests that may overtake the replies before them, it must not go on for
@@ -15,12 +16,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import cast
 
 from dohle.server.net.outcome import (
     Chunk,
     CloseConnection,
     FileRecords,
     Frame,
+    Gate,
     LateFrame,
     PendingFrame,
 )
@@ -55,7 +58,7 @@ class ReplyQueue:
         self._unmade: list[Frame | LateFrame] = []
         self._ready: list[Frame] = []
         #: The first of these waits; or all may be sent, but nobody has taken them yet.
-        self._behind: deque[Frame | PendingFrame] = deque()
+        self._behind: deque[Frame | PendingFrame | tuple[Gate, LateFrame]] = deque()
         self._bytes = 0
         self._end_reason = ""
         #: Whether nothing more is replied than what is in here.
@@ -81,15 +84,25 @@ class ReplyQueue:
         """
         unmade, self._unmade = self._unmade, []
         ready, behind = self._ready, self._behind
+        gate: Gate | None = None
         try:
             for reply in unmade:
-                made = reply if isinstance(reply, list) else reply()
+                if isinstance(reply, list):
+                    made: Frame | PendingFrame | Gate = reply
+                else:
+                    made = reply()
                 if isinstance(made, list):
                     if behind:
                         self._put_behind(made)
                     else:
                         ready.append(made)
-                else:
+                elif isinstance(made, Gate) and not isinstance(reply, list):
+                    behind.append((made, reply))
+                    if made is not gate:
+                        # Most of a read event wait for the same.
+                        gate = made
+                        gate.on_open.append(self._opened)
+                elif isinstance(made, PendingFrame):
                     made.on_filled = self._filled
                     behind.append(made)
                     if made.frame is not None or made.failure is not None:
@@ -106,6 +119,10 @@ class ReplyQueue:
         if pending.frame is not None:
             self._bytes += frame_size(pending.frame)
         if self._behind and self._behind[0] is pending:
+            self._on_ready()
+
+    def _opened(self) -> None:
+        if self._behind:
             self._on_ready()
 
     def end(self, reason: str) -> None:
@@ -129,6 +146,13 @@ class ReplyQueue:
             return ready
         while behind:
             reply = behind[0]
+            if isinstance(reply, tuple):
+                gate, late = reply
+                if gate.code is None:
+                    break
+                behind.popleft()
+                ready.append(cast("Frame", late(gate.code)))
+                continue
             if isinstance(reply, PendingFrame):
                 if reply.failure is not None:
                     self.drop()
@@ -143,6 +167,11 @@ class ReplyQueue:
         if not behind and not self._unmade:
             self.is_open = False
         return ready
+
+    @property
+    def waiting_count(self) -> int:
+        """How many replies wait, or stand behind one that does."""
+        return len(self._behind)
 
     @property
     def is_waiting(self) -> bool:

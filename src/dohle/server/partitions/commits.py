@@ -17,6 +17,7 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicPartition
 from dohle.core.seams import Clock
 from dohle.replication.partition import UNKNOWN_BROKER_EPOCH, Effects
+from dohle.server.net.outcome import Gate
 
 if TYPE_CHECKING:
     from dohle.server.partitions.partitions import Partition
@@ -144,6 +145,23 @@ class Commits:
             deadline_ms = self._clock.monotonic_ms() + max(0, timeout_ms)
             replication.wait_for_commit(offset, deadline_ms, waiter)
             self._expire_at(partition, deadline_ms)
+
+    def gate(self, partition: Partition, timeout_ms: int) -> Gate:
+        """Return what opens when all that a log has now is committed.
+
+        All who ask for the same before more is appended share it: a follower mostly fetches what
+        was written at once at once.
+        """
+        end_offset = partition.log.log_end_offset
+        known = partition.gate
+        if known is not None:
+            gate, asked_offset, asked_ms = known
+            if asked_offset == end_offset and asked_ms == timeout_ms and gate.code is None:
+                return gate
+        gate = Gate()
+        partition.gate = gate, end_offset, timeout_ms
+        self.wait(partition, end_offset, timeout_ms, gate.open)
+        return gate
 
     def wait_for_deletion(
         self, partition: Partition, offset: int, timeout_ms: int, waiter: CommitWaiter

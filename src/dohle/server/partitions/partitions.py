@@ -20,6 +20,7 @@ from dohle.records.checking.fast_check import allows_fast_check
 from dohle.records.checking.validation import ValidationRules
 from dohle.records.compression.codecs import Codec
 from dohle.replication.partition import PartitionReplication
+from dohle.server.net.outcome import Gate
 from dohle.server.partitions.commits import Commits, CommitWaiter
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.manager import LogManager
@@ -81,6 +82,7 @@ class Partition:
         "_commits",
         "_node_id",
         "allows_fast_check",
+        "gate",
         "image",
         "is_gone",
         "is_led",
@@ -116,6 +118,8 @@ class Partition:
             log_end_offset=log.log_end_offset,
             high_watermark=log.high_watermark,
         )
+        #: The last that was made by ``Commits.gate``, with what was asked for.
+        self.gate: tuple[Gate, int, int] | None = None
         #: Told when appends were written, and when more was committed: for who coordinates by this
         #: log.
         self.on_progress: Callable[[], None] | None = None

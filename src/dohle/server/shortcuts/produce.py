@@ -23,7 +23,7 @@ from dohle.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from dohle.server.net.outcome import Frame, LateFrame, PendingFrame
+from dohle.server.net.outcome import Frame, Gate, LateFrame
 from dohle.server.net.shortcut import Served
 from dohle.server.partitions.appends import Appended, append, partition_response
 from dohle.server.transactions.verification import is_open
@@ -68,6 +68,7 @@ def learn_produce(broker: BrokerServer, served: Served) -> ProduceShortcut | Non
 _ALL = -1
 # Members of an enum are slow to get at.
 _NO_ERROR = ErrorCode.NONE
+_TOO_FEW = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 class ProduceShortcut:
@@ -164,7 +165,7 @@ class ProduceShortcut:
         outcome = append(
             broker, partition, records, self._acks, self._version, self._client_id, now_ms, guard
         )
-        return lambda: self._reply(broker, correlation_id, index, outcome)
+        return lambda code=None: self._reply(broker, correlation_id, index, outcome, code)
 
     def _reply(
         self,
@@ -172,34 +173,20 @@ class ProduceShortcut:
         correlation_id: int,
         index: int,
         outcome: Appended | KafkaError,
-    ) -> Frame | PendingFrame:
+        code: ErrorCode | None,
+    ) -> Frame | Gate:
+        """Make the answer; ``code`` tells how the wait for the commit has ended."""
         if not isinstance(outcome, KafkaError):
             partition, info = outcome
             log = partition.log
             if log.disk.failure is None:
-                if self._acks == _ALL and log.high_watermark <= info.last_offset:
-                    return self._reply_when_committed(broker, correlation_id, index, outcome)
-                first, time = info.first_offset, info.log_append_time_ms
-                return [self._answer(correlation_id, index, first, time, log.log_start_offset)]
-        return self._tell(correlation_id, partition_response(index, outcome))
-
-    def _reply_when_committed(
-        self, broker: BrokerServer, correlation_id: int, index: int, outcome: Appended
-    ) -> PendingFrame:
-        pending = PendingFrame()
-        partition, info = outcome
-
-        def ended(code: ErrorCode) -> None:
-            if code is _NO_ERROR and partition.log.disk.failure is None:
-                first, time = info.first_offset, info.log_append_time_ms
-                start = partition.log.log_start_offset
-                pending.fill([self._answer(correlation_id, index, first, time, start)])
-            else:
-                response = partition_response(index, outcome, code)
-                pending.fill(self._tell(correlation_id, response))
-
-        broker.commits.wait(partition, info.last_offset + 1, self._timeout_ms, ended)
-        return pending
+                is_committed = log.high_watermark > info.last_offset
+                if (is_committed or self._acks != _ALL) and code is not _TOO_FEW:
+                    first, time = info.first_offset, info.log_append_time_ms
+                    return [self._answer(correlation_id, index, first, time, log.log_start_offset)]
+                if code is None:
+                    return broker.commits.gate(partition, self._timeout_ms)
+        return self._tell(correlation_id, partition_response(index, outcome, code or _NO_ERROR))
 
     def _tell(self, correlation_id: int, partition: PartitionProduceResponse) -> Frame:
         response = _response(self._topic, self._topic_id, partition)
