@@ -128,9 +128,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     rng = random.Random(seed)
     properties_s = args.seconds / 2 if has_simulator() else args.seconds
     files = [str(path.relative_to(ROOT)) for path in property_tests(ROOT / "tests")]
-    failures = list(explore_properties(files, rng, _timer(properties_s), run_for))
+    runs: list[Outcome] = []
+
+    def run(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> Outcome:
+        runs.append(run_for(command, environment, seconds))
+        return runs[-1]
+
+    failures = list(explore_properties(files, rng, _timer(properties_s), run))
     if has_simulator():
-        failures += explore_seeds(rng, _timer(args.seconds - properties_s), run_for)
+        failures += explore_seeds(rng, _timer(args.seconds - properties_s), run)
+    cut_off = sum(outcome.code is None for outcome in runs)
+    each = f"{_FILES_AT_ONCE} files or {_SEEDS_AT_ONCE} seeds"
+    print(f"{len(runs) - cut_off} runs of {each} came to their end")
     for command in failures:
         print(f"failed; to repeat:\n    {command}")
     print("nothing found" if not failures else f"{len(failures)} failures found")
