@@ -26,7 +26,7 @@ SECONDS := 180
 explore: $(VENV)/.installed-test  ## Look for failures with new examples and seeds: make explore SECONDS=600
 	$(BIN)/python tools/explore.py --seconds $(SECONDS)
 
-test-long: $(VENV)/.installed-test  ## Run what takes minutes: pipelines and exactly once on Spark, with everything killed
+test-long: $(VENV)/.installed-test  ## Run what takes minutes: 1,000 seeds of the simulator; pipelines and exactly once on Spark, with everything killed
 	$(BIN)/python -m pytest -n auto -m long
 
 test-jvm: $(VENV)/.installed-test  ## Test beside Apache Kafka, its tools and its clients; needs Java 17 and Maven

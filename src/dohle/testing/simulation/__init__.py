@@ -1,1 +1,1 @@
-"""Simulated disks that crash, lose power, fill up and flip bits."""
+"""Simulated machines: disks that lose power, a network that breaks, time that does not pass."""

@@ -144,7 +144,7 @@ class Workload:
                 process = self._instance(host, "copier")
                 producer = Producer(cluster, _transactional(transactional_id))
                 consumer = Consumer(cluster, _grouped(COPIERS))
-                tenure = _Tenure(self.history, consumer, process, None)
+                tenure = _Tenure(self.history, process)
                 try:
                     await producer.init_transactions()
                     await consumer.subscribe([INPUT], tenure)
@@ -199,7 +199,7 @@ class Workload:
             while not self.is_over():
                 process = self._instance(host, "consumer")
                 consumer = Consumer(cluster, _grouped(READERS))
-                tenure = _Tenure(self.history, consumer, process, READERS)
+                tenure = _Tenure(self.history, process)
                 try:
                     await consumer.subscribe([INPUT, LEDGER], tenure)
                     for _ in range(host.rng.randint(5, 100)):
@@ -340,13 +340,9 @@ def _grouped(group: str) -> ConsumerConfig:
 class _Tenure(RebalanceListener):
     """What a member of a group is given, from one rebalance to the next."""
 
-    def __init__(
-        self, history: History, consumer: Consumer, process: str, group: str | None
-    ) -> None:
+    def __init__(self, history: History, process: str) -> None:
         self._history = history
-        self._consumer = consumer
         self._process = process
-        self._group = group
         self._readings: dict[TopicPartition, Reading] = {}
 
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:

@@ -1,0 +1,86 @@
+"""Deliberate defects of the broker, each of which the simulator must find within a few seeds.
+
+Ids are those of the list of mutants that a checker of Kafka should know; the clean broker passes
+the same seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dohle.server.coordinators import runtime
+from dohle.storage import log_read
+from dohle.storage.flush import FlushJob
+from dohle.storage.log import Log
+from dohle.storage.producers import append
+from dohle.storage.producers.entry import ProducerEntry
+from dohle.testing.simulation.faults import FaultPlan, Kind
+from dohle.testing.simulation.machine import DiskSettings
+from dohle.testing.simulation.network import NetworkSettings
+from dohle.testing.simulation.run import Run
+
+_SEEDS = range(1, 31)
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def plan(*kinds: Kind, sync_each: bool = False) -> FaultPlan:
+    """Return a plan of some faults, each of which strikes often."""
+    network = NetworkSettings(delay_mean_ns=2_000_000)
+    return FaultPlan(kinds, 8, network, DiskSettings(), sync_each)
+
+
+def m20_no_deduplication(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ProducerEntry, "find_duplicate", lambda self, batch: None)
+    patch.setattr(append, "_check_sequence", lambda *about: None)
+
+
+def m16_open_transactions_are_read(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Log, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+def m21_aborted_transactions_are_not_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(log_read, "aborted_transactions", lambda segments, start_offset, upper: [])
+
+
+def m26_nothing_is_synced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FlushJob, "run", lambda self: None)
+
+
+def m23_coordinators_forget_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    async def load(*args: Any, **options: Any) -> int:
+        return 0
+
+    patch.setattr(runtime, "load", load)
+
+
+_MUTANTS = [
+    pytest.param(m20_no_deduplication, plan(Kind.RESET), {"J2", "J9"}, id="M20"),
+    pytest.param(m16_open_transactions_are_read, plan(), {"J3", "T5"}, id="M16"),
+    pytest.param(m21_aborted_transactions_are_not_told, plan(), {"J3"}, id="M21"),
+    pytest.param(m26_nothing_is_synced, plan(Kind.POWER, sync_each=True), {"J5"}, id="M26"),
+    pytest.param(m23_coordinators_forget_at_a_restart, plan(Kind.KILL), {"G7"}, id="M23"),
+]
+
+
+def first_found(faults: FaultPlan, checks: set[str]) -> int | None:
+    """Return the first seed in which one of the checks finds something."""
+    for seed in _SEEDS:
+        result = Run(seed, plan=faults, active_s=4).go()
+        if checks & {problem.split()[0] for problem in result.problems}:
+            return seed
+    return None
+
+
+@pytest.mark.parametrize(("mutate", "faults", "checks"), _MUTANTS)
+def test_a_deliberate_defect_is_found(
+    mutate: Patch, faults: FaultPlan, checks: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        mutate(patch)
+        seed = first_found(faults, checks)
+    assert seed is not None
+    assert Run(seed, plan=faults, active_s=4).go().problems == ()
