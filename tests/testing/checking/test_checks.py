@@ -177,7 +177,7 @@ def cut(*fates: tuple[int, bool]) -> History:
     history.final = {P0: []}
     history.cuts_ns = [100]
     for offset, (at_ns, is_there) in enumerate(fates):
-        send = history.add(Send("a", P0, b"%d" % offset))
+        send = history.add(Send("a", P0, b"%d" % offset, began_ns=at_ns))
         send.acknowledged(offset, at_ns)
         if is_there:
             history.final[P0].append((offset, send.value))
@@ -190,6 +190,12 @@ def test_a_power_cut_may_take_the_end_of_a_partition() -> None:
 
 def test_a_power_cut_may_not_take_what_stands_before_others() -> None:
     assert found(cut((1, True), (2, False), (3, True)), Promise.PREFIX) == {"P1"}
+
+
+def test_what_was_sent_before_the_cut_may_be_gone_though_its_answer_came_after_it() -> None:
+    history = cut((1, True), (200, False))
+    history.sends[1].began_ns = 50
+    assert found(history, Promise.PREFIX) == set()
 
 
 def test_what_was_acknowledged_after_the_cut_is_kept() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from enum import Enum
+from itertools import pairwise
 from typing import NamedTuple
 
 from dohle.testing.checking.history import (
@@ -24,6 +25,7 @@ from dohle.testing.checking.history import (
 
 #: No more of one kind are told.
 _TOLD_MAX = 5
+_NEVER_NS = 1 << 62
 
 
 class Promise(Enum):
@@ -162,18 +164,17 @@ def lost_before_others(history: History) -> Iterator[str]:
     for send in history.sends:
         if send.outcome is Outcome.OK and send.transaction is None:
             by_partition[send.partition].append(send)
+    bounds = [-1, *sorted(history.cuts_ns), _NEVER_NS]
     for partition, sends in by_partition.items():
-        for cut_ns in [*history.cuts_ns, 1 << 62]:
-            before = [send for send in sends if send.at_ns < cut_ns]
-            kept = [send.offset or 0 for send in before if (partition, send.value) in offsets]
-            gone = [send for send in before if (partition, send.value) not in offsets]
-            earlier = [cut for cut in history.cuts_ns if cut < cut_ns]
-            for send in gone:
-                # Acknowledged after the last cut, it had nothing to fear.
-                since = max(earlier, default=-1)
-                if send.at_ns > since and (
-                    cut_ns == 1 << 62 or (send.offset or 0) < max(kept, default=-1)
-                ):
+        for since_ns, cut_ns in pairwise(bounds):
+            # Who was sent before a cut and learnt of its answer after it is in neither life.
+            lived = [send for send in sends if send.began_ns > since_ns and send.at_ns < cut_ns]
+            there = [(partition, send.value) in offsets for send in lived]
+            last = max(
+                (s.offset or 0 for s, kept in zip(lived, there, strict=True) if kept), default=-1
+            )
+            for send, kept in zip(lived, there, strict=True):
+                if not kept and (cut_ns == _NEVER_NS or (send.offset or 0) < last):
                     yield f"{send.value!r} at offset {send.offset} of {partition}"
 
 

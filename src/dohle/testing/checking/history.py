@@ -53,7 +53,8 @@ class Send:
     transaction: Transaction | None = None
     outcome: Outcome = Outcome.UNKNOWN
     offset: int | None = None
-    #: When it was acknowledged.
+    #: When it was sent, and when its producer learnt that it is written.
+    began_ns: int = 0
     at_ns: int = -1
 
     def acknowledged(self, offset: int, at_ns: int) -> None:

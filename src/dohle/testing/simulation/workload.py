@@ -236,6 +236,7 @@ class Workload:
         for _ in range(host.rng.randint(1, 8)):
             where = Partition(topic, host.rng.randrange(self.partitions))
             send = self.history.send(process, where, transaction)
+            send.began_ns = self.now_ns()
             try:
                 sent = await producer.send(topic, send.value, partition=where.number)
             except KafkaError:
