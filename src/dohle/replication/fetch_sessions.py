@@ -57,7 +57,7 @@ class SessionPartition:
 
     __slots__ = (
         "high_watermark",
-        "hosted",
+        "local",
         "log_start_offset",
         "partition",
         "request",
@@ -78,7 +78,7 @@ class SessionPartition:
         self.high_watermark = _NOT_SENT
         self.log_start_offset = _NOT_SENT
         #: What the broker has it as, for the broker to remember.
-        self.hosted: Any = None
+        self.local: Any = None
 
     def __repr__(self) -> str:
         return (

@@ -4,7 +4,7 @@ Offsets, from old to new: log start ≤ last stable offset ≤ high watermark �
 
 - ``append_as_leader`` gives offsets, ``append_as_follower`` takes those it is given. Nothing
   changes until the whole append was accepted; then its bytes are written, and then the producer
-  state changes. An append that is held changes the state first and is written by ``write_appends``;
+  state changes. A deferred append changes the state first and is written by ``write_appends``;
   if that fails the directory is offline, and the state with it.
 - ``read`` never decodes: it returns a slice of a segment file, bounded by what the reader may see.
 - An ``OSError`` takes the log's directory offline; from then on every call answers
@@ -205,7 +205,7 @@ class Log:
         )
 
     def append_fast_checked(self, batch: FastCheckedBatch, leader_epoch: int) -> AppendInfo | None:
-        """Append a client's batch as ``append_validated`` does, held, where that takes no more.
+        """Append a client's batch as ``append_validated`` does, unwritten: the fast path.
 
         None, and nothing has changed, if it does: a new segment, a new epoch, the time of the
         append, or a closer look at the producer.
@@ -220,7 +220,7 @@ class Log:
                 config.message_timestamp_type_log_append
                 or leader_epoch != self.leader_epochs.latest_epoch
                 or segment.should_roll(config, size, max_timestamp, last_offset)
-                or not self.producer_state.commit_plain(batch, last_offset)
+                or not self.producer_state.commit_fast_checked(batch, last_offset)
             ):
                 return None
             set_base_offset_and_epoch(buffer, 0, first_offset, leader_epoch)
@@ -314,7 +314,7 @@ class Log:
         return AppendInfo(first_offset, last_offset, max_timestamp, append_time, size)
 
     def write_appends(self) -> None:
-        """Write what appends have held back, with one system call."""
+        """Write what appends have left unwritten, with one system call."""
         self.disk.ensure_online()
         try:
             self.segments.active.log_file.write_appends()
@@ -358,11 +358,11 @@ class Log:
     def read_soon(
         self, start_offset: int, max_bytes: int, isolation: Isolation
     ) -> LogSlice | bytes | None:
-        """Find what ``read`` with ``min_one_batch`` does, if that is soon told.
+        """Find what ``read`` with ``min_one_batch`` does: the fast path of a fetch.
 
-        It is if batches are large, or if there is little to read, which is returned itself; and if
-        the reader may see all that is committed, without aborted transactions. None says nothing;
-        after an ``OSError`` too it is for ``read`` to find out.
+        It serves large batches, and little data, which is returned itself; and readers who may see
+        all that is committed, without aborted transactions. Returns None when only ``read`` can
+        tell, also after an ``OSError``.
         """
         self.disk.ensure_online()
         bound = self.log_end_offset if isolation is Isolation.LOG_END else self.high_watermark

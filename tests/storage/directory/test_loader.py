@@ -85,7 +85,7 @@ def test_a_torn_tail_is_cut_off(lines: pytest.LogCaptureFixture, cut: int) -> No
     node.start()
     assert offsets(log_records(node.log)) == [0, 1, 2, 3, 4, 5, 6]
     assert len(node.files(".log")[tail]) == BATCH_SIZE
-    assert says(lines, tail, f"cutting off {BATCH_SIZE - cut} bytes at {BATCH_SIZE}")
+    assert says(lines, tail, f"cutting off {BATCH_SIZE - cut} bytes at position {BATCH_SIZE}")
     assert append(node.log, data(2))[0].first_offset == 7
 
 
@@ -100,7 +100,7 @@ def test_nonsense_behind_the_last_batch_is_cut_off(
     node.start()
     assert node.log.log_end_offset == 7
     assert len(node.files(".log")[tail]) == BATCH_SIZE
-    assert says(lines, tail, f"cutting off {len(junk)} bytes at {BATCH_SIZE}")
+    assert says(lines, tail, f"cutting off {len(junk)} bytes at position {BATCH_SIZE}")
 
 
 @pytest.mark.parametrize("damage", ["zeros", "nonsense", "flipped bit", "offset back"])
@@ -128,8 +128,8 @@ def test_the_log_is_cut_at_a_nonsense_block_and_segments_behind_it_go(
     assert node.files(".index", ".timeindex").keys() == {
         name_of(base, suffix) for base in (0, 3) for suffix in (".index", ".timeindex")
     }
-    assert says(lines, name, f"cutting off {2 * BATCH_SIZE} bytes at {BATCH_SIZE}")
-    assert says(lines, "orders-0", "removing segments behind the cut")
+    assert says(lines, name, f"cutting off {2 * BATCH_SIZE} bytes at position {BATCH_SIZE}")
+    assert says(lines, "orders-0", "removing the segments behind the cut")
     assert append(log, data(1))[0].first_offset == 4
     assert offsets(log_records(node.restart(clean=False))) == [0, 1, 2, 3, 4]
 
@@ -143,7 +143,7 @@ def test_segments_behind_a_gap_go(lines: pytest.LogCaptureFixture) -> None:
     node.start()
     assert offsets(log_records(node.log)) == [0, 1, 2, 3]
     assert node.log.segments.base_offsets == (0, 3)
-    assert says(lines, "orders-0", "removing segments from 6 on", "ends at 4")
+    assert says(lines, "orders-0", "removing segments from offset 6 on", "behind 4")
 
 
 def test_segments_behind_a_missing_one_go(lines: pytest.LogCaptureFixture) -> None:
@@ -153,7 +153,7 @@ def test_segments_behind_a_missing_one_go(lines: pytest.LogCaptureFixture) -> No
         node.remove(name_of(3, suffix))
     node.start()
     assert offsets(log_records(node.log)) == [0, 1, 2]
-    assert says(lines, "orders-0", "removing segments from 6 on", "ends at 3")
+    assert says(lines, "orders-0", "removing segments from offset 6 on", "behind 3")
 
 
 def test_a_compacted_topic_may_have_gaps_between_segments() -> None:
@@ -428,7 +428,7 @@ def test_a_corrupt_transaction_index_is_rebuilt(
     name = name_of(0, ".txnindex")
     node.put(name, damage(before[name]))
     node.start()
-    assert says(lines, "orders-0", "scanning segment 0", name)
+    assert says(lines, "orders-0", "checking segment 0", name)
     node.stop()
     assert node.files() == before
 
@@ -483,7 +483,7 @@ def test_a_corrupt_epoch_file_is_made_anew_from_the_batches(
         EpochEntry(2, 2),
         EpochEntry(5, 4),
     ]
-    assert says(lines, "orders-0", "no leader epochs", "leader-epoch-checkpoint")
+    assert says(lines, "orders-0", "leader epochs cannot be read", "leader-epoch-checkpoint")
     assert node.files("leader-epoch-checkpoint") == before
 
 

@@ -75,12 +75,12 @@ def _replay(kind: Coordinator, batch: Batch, machine: Machine) -> int:
                 machine.replay_end_transaction(producer, is_commit=is_commit)
             continue
         if record.key is None:
-            logger.warning("a record without a key at offset %d was passed over", record.offset)
+            logger.warning("ignoring the record at offset %d, which has no key", record.offset)
             continue
         try:
             decoded = decode_coordinator_record(kind, record.key, record.value)
         except UnknownRecordType as error:
-            logger.warning("offset %d was passed over: %s", record.offset, error)
+            logger.warning("ignoring the record at offset %d: %s", record.offset, error)
             continue
         machine.replay(decoded, producer)
     return count

@@ -226,7 +226,11 @@ class CoordinatorRuntime(Generic[M]):
         except KafkaError:
             raise
         except Exception as error:
-            logger.exception("%s-%d: a command failed", self.topic, shard.index)
+            logger.exception(
+                "%s-%d: a command failed, its client is told. Please report this.",
+                self.topic,
+                shard.index,
+            )
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the command failed") from error
 
     def shard(self, index: int | None) -> Shard[M]:
@@ -322,7 +326,11 @@ class CoordinatorRuntime(Generic[M]):
                         self._act(shard.index, shard.leader_epoch, action)
                 except Exception:
                     # The replies behind it are due all the same.
-                    logger.exception("%s-%d: an action failed", self.topic, shard.index)
+                    logger.exception(
+                        "%s-%d: an action of a coordinator failed. Please report this.",
+                        self.topic,
+                        shard.index,
+                    )
 
     def _refuse(self, ticket: Ticket, error: KafkaError) -> None:
         waiting = self._waiting.pop(ticket, None)
@@ -362,7 +370,11 @@ class CoordinatorRuntime(Generic[M]):
                 if self._loop.time() >= slice_end:
                     break
         except Exception:
-            logger.exception("%s-%d: a timer failed", self.topic, shard.index)
+            logger.exception(
+                "%s-%d: a timer of a coordinator failed. Please report this.",
+                self.topic,
+                shard.index,
+            )
         self._write_soon()
         self._reschedule(shard)
 
@@ -415,7 +427,12 @@ class CoordinatorRuntime(Generic[M]):
                 self._activate(shard, records)
         except Exception:
             # Its clients are told to look elsewhere; the log says why there is nobody.
-            logger.exception("%s-%d could not be loaded", self.topic, shard.index)
+            logger.exception(
+                "%s-%d could not be loaded: this broker does not coordinate what is in it until it"
+                " is restarted, or elected again",
+                self.topic,
+                shard.index,
+            )
             if self._shards.get(shard.index) is shard:
                 self.resign(shard.index)
 

@@ -209,11 +209,11 @@ class Shard(Generic[M]):
         log = self.partition.log
         if self._codec is not Codec.NONE or len(batch) > log.config.max_message_bytes:
             return False
-        plain = FastCheckedBatch(
+        checked = FastCheckedBatch(
             memoryview(batch), count - 1, now_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
         )
         try:
-            return log.append_fast_checked(plain, self.leader_epoch) is not None
+            return log.append_fast_checked(checked, self.leader_epoch) is not None
         except KafkaError as error:
             raise coordinator_error(error) from error
 

@@ -144,9 +144,9 @@ class FetchReader:
 
         That is what ``_read_partition`` and ``may_omit`` come to as well, only sooner.
         """
-        partition: Partition | None = part.hosted
+        partition: Partition | None = part.local
         if partition is None or partition.is_gone:
-            partition = part.hosted = self._look_up(part)
+            partition = part.local = self._look_up(part)
             if partition is None:
                 return False
         log, asked = partition.log, part.request

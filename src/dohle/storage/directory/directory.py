@@ -244,7 +244,7 @@ class LogDirectory:
         log.files.discard()
 
     def forget(self, log: Log) -> None:
-        """Count a log no more among those that are here."""
+        """Take a log off the list of those that are here."""
         del self.logs[log.partition]
         self._flushes.forget(log)
 

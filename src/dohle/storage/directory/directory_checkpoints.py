@@ -76,7 +76,7 @@ class DirectoryCheckpoints:
         try:
             return read_offsets(self._fs, path) if self._fs.exists(path) else None
         except CorruptCheckpoint as error:
-            logger.warning("%s: starting without it: %s", self._folder, error)
+            logger.warning("%s: ignoring a checkpoint that cannot be read: %s", self._folder, error)
             return None
 
     def replace_stale(self, known: KnownOffsets) -> None:

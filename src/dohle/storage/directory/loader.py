@@ -149,7 +149,11 @@ class _Loader:
         except CorruptCheckpoint as error:
             # Recovery finds the epochs again in the batches it scans; a follower that lacks older
             # ones truncates further back than it must, never too little.
-            logger.warning("%s: starting with no leader epochs: %s", self._partition, error)
+            logger.warning(
+                "%s: leader epochs cannot be read, and are found again as far as possible: %s",
+                self._partition,
+                error,
+            )
             epochs = LeaderEpochs(self._fs, self._directory)
             epochs.clear()
             return epochs
@@ -214,7 +218,7 @@ class _Loader:
         for name in sorted(names):
             if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)):
                 if name.rpartition(".")[0] + LOG_SUFFIX not in names:
-                    logger.warning("%s: removing %s: no log file", self._partition, name)
+                    logger.warning("%s: removing %s, which has no log file", self._partition, name)
                     self._fs.remove(join(self._directory, name))
             elif name.endswith(LOG_SUFFIX):
                 self._open_checked(_base_offset(name), names)
@@ -231,7 +235,12 @@ class _Loader:
             except CorruptIndex as error:
                 problem = str(error)
         if problem is not None:
-            logger.warning("%s: scanning segment %d: %s", self._partition, base_offset, problem)
+            logger.warning(
+                "%s: checking segment %d and rebuilding its indexes: %s",
+                self._partition,
+                base_offset,
+                problem,
+            )
             self._repair(segment)
         self.segments.add(segment)
 
@@ -287,7 +296,10 @@ class _Loader:
         except CorruptBatch as error:
             # A clean stop was promised, but the file says otherwise.
             logger.warning(
-                "%s: scanning segment %d: %s", self._partition, active.base_offset, error
+                "%s: checking segment %d and rebuilding its indexes: %s",
+                self._partition,
+                active.base_offset,
+                error,
             )
             self._recover_segment(active)
             return active.reader.next_offset()
@@ -299,7 +311,7 @@ class _Loader:
         for number, segment in enumerate(unflushed):
             if previous is not None and self._shows_loss(previous, previous_end, segment):
                 logger.warning(
-                    "%s: removing segments from %d on: the log before them ends at %d",
+                    "%s: removing segments from offset %d on: records are missing behind %d",
                     self._partition,
                     segment.base_offset,
                     previous_end,
@@ -309,7 +321,7 @@ class _Loader:
             truncated = self._recover_segment(segment)
             previous, previous_end = segment, segment.reader.next_offset()
             if truncated and unflushed[number + 1 :]:
-                logger.warning("%s: removing segments behind the cut", self._partition)
+                logger.warning("%s: removing the segments behind the cut", self._partition)
                 self._drop(unflushed[number + 1 :])
                 return
 

@@ -282,7 +282,11 @@ class LogManager:
         return sum(partition in directory.logs for directory in self.directories)
 
     def _set_offline(self, path: str, reason: str) -> None:
-        logger.error("log directory %s is offline: %s", path, reason)
+        logger.error(
+            "log directory %s cannot be used, and the broker starts without its partitions: %s",
+            path,
+            reason,
+        )
         self._gone_offline[path] = reason
 
     # Logs

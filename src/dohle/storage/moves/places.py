@@ -6,10 +6,10 @@ that of a future replica (see ``replica_move`` for the order in which they chang
 - One folder with the partition's name: it is the log. If there is a future replica beside it, its
   move was interrupted and is to be begun anew.
 - Two: a move was cut short between its two renames. The one in the directory that the metadata
-  names is the log, the other is set aside.
+  names is the log, the other is renamed to ``-stray``.
 - None, but a future replica in the directory that the metadata names: it takes the name. The old
   log's directory is not ours any more, or a power cut has kept only the second rename.
-- A folder of another topic of the same name, or of one that is gone, is set aside.
+- A folder of another topic of the same name, or of one that is gone, is renamed to ``-stray``.
 - If the metadata names a directory that is not there while one is offline, the log is there. What
   is found elsewhere may be an old one, and is not served until the directory is back.
 """
@@ -72,12 +72,12 @@ def settle_places(
     for partition, found in _folders(directories).items():
         assignment = assignment_of(partition)
         if assignment is None:
-            # A single log is set aside by the node, when it is loaded and closed again.
+            # A single log is marked stray by the node, when it is loaded and closed again.
             for folder in found.futures + (found.logs if len(found.logs) > 1 else []):
-                _set_aside(partition, folder, "no such replica is assigned to this broker")
+                _mark_stray(partition, folder, "no such replica is assigned to this broker")
             continue
         logs, futures = found
-        # A single log that is another topic's is set aside by the node too.
+        # A single log that is another topic's is marked stray by the node too.
         if len(logs) + len(futures) > 1 or futures:
             logs = _of_topic(partition, logs, assignment)
             futures = _of_topic(partition, futures, assignment)
@@ -111,13 +111,13 @@ def _folders(directories: Sequence[LogDirectory]) -> dict[TopicPartition, _Found
 def _of_topic(
     partition: TopicPartition, folders: list[_Folder], assignment: Assignment
 ) -> list[_Folder]:
-    """Set aside what is another topic's."""
+    """Mark as stray what is another topic's."""
     kept = []
     for folder in folders:
         if folder.directory.folders.topic_id_of(folder.name) in (None, assignment.topic_id):
             kept.append(folder)
         else:
-            _set_aside(partition, folder, "it is of another topic of that name")
+            _mark_stray(partition, folder, "it is of another topic of that name")
     return kept
 
 
@@ -133,18 +133,28 @@ def _settle(
     if len(logs) > 1 and any(log.directory.directory_id == named for log in logs):
         for log in logs:
             if log.directory.directory_id != named:
-                _set_aside(partition, log, "the log has moved to another directory")
+                _mark_stray(partition, log, "the log has moved to another directory")
     for future in futures:
         if logs:
             places.interrupted.append((partition, future.directory))
             future.directory.futures.paths[partition] = future.directory.folders.path(future.name)
         elif future.directory.directory_id == named and not any_offline:
-            logger.warning("%s: %s takes the place of the log", partition, future.name)
+            logger.warning(
+                "%s: no log was found, so the interrupted move is completed: %s is the log now",
+                partition,
+                future.name,
+            )
             future.directory.futures.promote(partition, future.name)
             logs = [future]
 
 
-def _set_aside(partition: TopicPartition, folder: _Folder, reason: str) -> None:
+def _mark_stray(partition: TopicPartition, folder: _Folder, reason: str) -> None:
     directory, name = folder
-    logger.warning("%s: setting %s in %s aside: %s", partition, name, directory.path, reason)
+    logger.warning(
+        "%s: renaming %s/%s to -stray, %s: remove it if its records are not needed",
+        partition,
+        directory.path,
+        name,
+        reason,
+    )
     directory.folders.mark_stray(partition, name)

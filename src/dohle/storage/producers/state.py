@@ -170,8 +170,8 @@ class ProducerState:
             for producer_id in changes.verified:
                 self._verifications.pop(producer_id, None)
 
-    def commit_plain(self, batch: FastCheckedBatch, last_offset: int) -> bool:
-        """Take over a client's plain batch; False if only ``validate`` can tell about it.
+    def commit_fast_checked(self, batch: FastCheckedBatch, last_offset: int) -> bool:
+        """Take over a fast-checked batch; False if it takes the slow path, ``validate``.
 
         That is unless it has no producer, or its producer's next sequence, and is part of the
         transaction that is open here, or none is open or waits to be.

@@ -65,7 +65,13 @@ def recover_segment(
             previous, valid = last_offset, position + size
     except CorruptBatch as error:
         cut, why = log_file.size - valid, error.args[0]
-        logger.warning("%s: cutting off %d bytes at %d: %s", log_file.path, cut, valid, why)
+        logger.warning(
+            "%s: cutting off %d bytes at position %d, which are no whole batch: %s",
+            log_file.path,
+            cut,
+            valid,
+            why,
+        )
         log_file.cut(valid)
     indexes.fill(entries, time_entries, top, since_entry)
     segment.seal()
