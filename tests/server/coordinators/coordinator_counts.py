@@ -100,6 +100,7 @@ def runtime_on(
     node: Node,
     act: Callable[[object], None] | None = None,
     make_machine: Callable[[int], Counts] = lambda index: Counts(),
+    timeout_ms: int = 5_000,
 ) -> Runtime:
     """Coordinate by the topic, from the node's broker."""
     runtime = Runtime(
@@ -109,7 +110,7 @@ def runtime_on(
         TOPIC,
         make_machine,
         read_bytes=1024,
-        timeout_ms=5_000,
+        timeout_ms=timeout_ms,
         act=None if act is None else lambda index, epoch, action: act(action),
     )
     for partition in node.broker.partitions.of_topic(TOPIC).values():

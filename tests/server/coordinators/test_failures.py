@@ -14,6 +14,7 @@ from dohle.protocol.messages.heartbeat import HeartbeatResponse
 from dohle.server.coordinators.loading import SLICE_S
 from dohle.server.node import Node
 from tests.server.coordinators.coordinator_counts import (
+    PRODUCER,
     TOPIC,
     Counts,
     count_record,
@@ -80,6 +81,29 @@ def test_a_machine_that_fails_to_take_a_record_in_is_replaced(tmp_path: Path, un
         # Nobody was told that it is in the log, and it is.
         assert again.counts == {"a": 1}
         assert await runtime.call("k", lambda m, t: m.count("a", t)) == 2
+
+    run_on_node(tmp_path, scenario)
+
+
+def test_a_machine_that_fails_to_take_a_marker_in_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(node: Node) -> None:
+        runtime = runtime_on(node)
+        log = node.broker.partitions.of_topic(TOPIC)[0].log
+        guard = log.producer_state.start_transaction_verification(
+            PRODUCER.id, -1, PRODUCER.epoch, supports_epoch_bump=False, now_ms=0
+        )
+        await runtime.call("k", lambda m, t: m.count_in_transaction("a", t), guard=guard)
+        machine = await loaded(runtime)
+        monkeypatch.setattr(machine, "replay_end_transaction", machine.fail)
+        with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
+            runtime.shard(0).append_marker(
+                PRODUCER, is_commit=True, coordinator_epoch=0, transaction_version=1
+            )
+        again = await loaded(runtime)
+        assert again is not machine
+        assert again.counts == {"a": 1}
 
     run_on_node(tmp_path, scenario)
 

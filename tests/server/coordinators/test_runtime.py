@@ -25,7 +25,8 @@ from tests.server.coordinators.coordinator_counts import (
     runtime_on,
 )
 from tests.server.faults import FaultyFileSystem, until
-from tests.server.wire import Wire, create_topic, running_node
+from tests.server.partitions.test_commits import give_follower
+from tests.server.wire import ANSWER_TIMEOUT_S, Wire, create_topic, running_node
 
 
 def test_what_was_replied_is_there_when_another_machine_loads_the_log(tmp_path: Path) -> None:
@@ -247,3 +248,30 @@ def test_when_the_disk_fails_who_waits_is_told_and_the_machine_is_given_up(tmp_p
         fs.writes.clear()
 
     run_on_node(tmp_path, scenario, fs=fs)
+
+
+def test_who_only_reads_what_is_not_committed_in_time_is_told_so(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        runtime = runtime_on(node, timeout_ms=1)
+        give_follower(node, TOPIC)
+        with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
+            await runtime.call("k", lambda m, t: m.count("a", t))
+        # Nothing is left to be written.
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
+                await runtime.call("k", lambda m, t: m.read("a", t))
+
+    run_on_node(tmp_path, scenario)
+
+
+def test_nothing_is_appended_to_a_partition_that_is_gone(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        runtime = runtime_on(node)
+        await loaded(runtime)
+        partition = node.broker.partitions.of_topic(TOPIC)[0]
+        partition.leave()
+        with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
+            await runtime.call("k", lambda m, t: m.count("a", t))
+        assert partition.log.log_end_offset == 0
+
+    run_on_node(tmp_path, scenario)

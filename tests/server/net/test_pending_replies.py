@@ -7,7 +7,7 @@ from asyncio import Future
 from typing import Any
 
 from dohle.server.net.connection import Connection
-from dohle.server.net.outcome import Frame, LateFrame, PendingFrame
+from dohle.server.net.outcome import CloseConnection, Frame, LateFrame, PendingFrame
 from dohle.server.net.reply_queue import REPLIES_MAX
 from tests.server.faults import until
 from tests.server.net.connected import Peer, connected, framed, turns
@@ -183,5 +183,63 @@ def test_replies_to_a_client_that_has_gone_are_forgotten() -> None:
         service.fill(0, 1)
         await turns(10)
         assert connection.is_closed
+
+    connected(scenario, PendingService())
+
+
+def test_the_replies_before_the_end_reach_a_client_that_reads_slowly() -> None:
+    async def scenario(service: PendingService, connection: Connection, peer: Peer) -> None:
+        # More than the sockets take while nobody reads.
+        sent = [b"p%d" % number + bytes(16 << 20) for number in range(2)]
+        peer.writer.write(frames(*sent) + b"\xff\xff\xff\xff")
+        await until(lambda: len(service.pending) == 2)
+        service.fill(0, 1)
+        await turns(20)
+        assert [await peer.answer() for _ in sent] == sent
+        await until(lambda: connection.is_closed)
+
+    connected(scenario, PendingService())
+
+
+class ClosingService(PendingService):
+    """One that begins with ``c`` is carried out, and then the connection is to be closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.views: list[memoryview] = []
+
+    def handle(
+        self, frame: memoryview, connection: Connection
+    ) -> Frame | LateFrame | Future[Any] | None:
+        self.views.append(frame)
+        if bytes(frame[:1]) == b"c":
+            return self._close
+        return super().handle(frame, connection)
+
+    def _close(self) -> Frame:
+        raise CloseConnection("this one wants it")
+
+
+def test_what_is_carried_out_without_its_client_keeps_its_frame() -> None:
+    async def scenario(service: ClosingService, connection: Connection, peer: Peer) -> None:
+        peer.writer.write(frames(b"p1", b"close", b"wait"))
+        await until(lambda: len(service.views) == 3)
+        peer.writer.write(bytes(1000))
+        await peer.writer.drain()
+        await turns(20)
+        assert bytes(service.views[2]) == b"wait"
+        service.fill(0)
+        assert await peer.answer() == b"p1"
+        await until(lambda: connection.is_closed)
+
+    connected(scenario, ClosingService())
+
+
+def test_an_answer_that_is_cancelled_closes_the_connection() -> None:
+    async def scenario(service: PendingService, connection: Connection, peer: Peer) -> None:
+        peer.writer.write(frames(b"wait"))
+        await until(lambda: bool(service.awaited))
+        service.awaited[0].cancel()
+        await until(lambda: connection.is_closed)
 
     connected(scenario, PendingService())

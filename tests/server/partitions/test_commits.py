@@ -7,10 +7,12 @@ partition's place in the cluster is given to it by hand.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from asyncio import iscoroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -30,19 +32,33 @@ from dohle.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from dohle.protocol.messages.produce import PartitionProduceResponse
+from dohle.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
 from dohle.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
 from dohle.records.batch import batches
+from dohle.server.handlers.produce import handle_produce
+from dohle.server.net.connection import Connection
+from dohle.server.net.dispatch import RequestContext
 from dohle.server.node import Node
 from dohle.server.partitions.partitions import Partition
 from tests.server.faults import FaultyFileSystem, until
 from tests.server.net.connected import turns
 from tests.server.partitions.fetching import fetch, two_directories
-from tests.server.wire import Wire, batch, create_topic, produce_request, running_node
+from tests.server.wire import (
+    ANSWER_TIMEOUT_S,
+    Wire,
+    batch,
+    create_topic,
+    produce_request,
+    running_node,
+)
 
 FOLLOWER = BrokerId(2)
 PRODUCE_VERSION, FETCH_VERSION = 9, 12
@@ -336,6 +352,47 @@ def test_records_are_deleted_when_the_follower_has_deleted_them_too(
             found = answer.topics[0].partitions[0]
             expected = (ErrorCode.REQUEST_TIMED_OUT, 0) if is_late else (ErrorCode.NONE, 2)
             assert (found.error_code, found.low_watermark) == expected
+
+    asyncio.run(run())
+
+
+def produced_late(node: Node) -> Coroutine[Any, Any, ProduceResponse]:
+    """Produce to the topic, write that, and return who is to wait for the commit."""
+    context = RequestContext(cast("Connection", None), PRODUCE_VERSION, "c")
+    sent = produce_request("t", batch(b"0")).replace(timeout_ms=LONG_MS, acks=-1)
+    received = memoryview(bytearray(sent.encode(PRODUCE_VERSION)))
+    request, _ = ProduceRequest.decode(PRODUCE_VERSION, received, 0)
+    late = handle_produce(node.broker, context, request)
+    assert callable(late)
+    node.broker.write_appends()
+    answer = late()
+    assert iscoroutine(answer)
+    return answer
+
+
+def test_what_is_committed_before_anybody_waits_for_it_is_answered(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, _, _):
+            answer = produced_late(node)
+            node.broker.commits.fetched(partition_of(node), FOLLOWER, 1, 0)
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                (topic,) = (await answer).responses
+            assert topic.partition_responses[0].error_code == ErrorCode.NONE
+
+    asyncio.run(run())
+
+
+def test_nobody_begins_to_wait_for_a_topic_that_is_deleted(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, _, other):
+            answer = produced_late(node)
+            await other.send(
+                DeleteTopicsRequest(topic_names=(TopicName("t"),), timeout_ms=5_000), 5
+            )
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                (topic,) = (await answer).responses
+            code = topic.partition_responses[0].error_code
+            assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     asyncio.run(run())
 

@@ -280,6 +280,9 @@ class CoordinatorRuntime(Generic[M]):
             shard.keep(effects.replies, effects.actions)
             if shard.partition.log.high_watermark >= shard.partition.log.log_end_offset:
                 self._deliver(shard)
+            elif not effects.records:
+                # Nothing may be left to be written, after which it would be looked at again.
+                self._expire_replies_later(shard)
         self._reschedule(shard)
 
     def _append_records(

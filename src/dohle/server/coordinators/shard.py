@@ -264,7 +264,11 @@ class Shard(Generic[M]):
 
     def _check_leads(self) -> None:
         partition = self.partition
-        if self.state is ShardState.CLOSED or partition.leader_epoch != self.leader_epoch:
+        if (
+            self.state is ShardState.CLOSED
+            or not partition.is_led
+            or partition.leader_epoch != self.leader_epoch
+        ):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker coordinates it now")
         if partition.is_under_min_isr:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too few replicas are in sync")

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from asyncio import AbstractEventLoop, Future
+from asyncio import AbstractEventLoop, CancelledError, Future
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -291,6 +291,8 @@ class Connection:
         """Leave what is in the buffer: the connection is closed behind the replies there are."""
         if self._state is not _CLOSED:
             self._state = _ENDING
+        # Also since a request that is carried out without its client may look at its frame.
+        self._read_no_more()
         awaited, self._awaited = self._awaited, None
         if awaited is not None:
             self._service.forget(awaited)
@@ -307,7 +309,7 @@ class Connection:
         except CloseConnection as error:
             self.replies.end(str(error))
             following = _ENDING
-        except Exception:
+        except (Exception, CancelledError):
             logger.exception("a request of %s failed", self.peer)
             self.replies.end("a request failed")
             following = _ENDING
@@ -357,13 +359,19 @@ class Connection:
                 self._send()
         if self._state is _CLOSED:
             return
-        if (reason := replies.end_reason) is not None:
-            self._fail(reason)
+        if replies.is_ended:
+            self._handle_no_more()
+            self._close_if_ended()
         elif (self._state is _HELD and not replies.is_waiting) or (
             self._state is _FULL and replies.has_room
         ):
             self._state = _RESUMING
             self._loop.call_soon(self._resume)
+
+    def _close_if_ended(self) -> None:
+        """Close a connection that is to be closed, once the last reply is sent."""
+        if not self._is_blocked and (reason := self.replies.end_reason) is not None:
+            self._fail(reason)
 
     def _send(self) -> None:
         """Send as much as the socket takes; the rest when it takes more."""
@@ -405,6 +413,8 @@ class Connection:
     def _on_writable(self) -> None:
         self.last_active = self._loop.time()
         self._send()
+        if self._state is _ENDING:
+            self._close_if_ended()
         self._go_on()
         if self._has_ended:
             self._close_if_done()
@@ -420,7 +430,6 @@ class Connection:
         if self._state is _CLOSED:
             return
         self._state = _CLOSED
-        self._read_no_more()
         if self._is_blocked:
             self._loop.remove_writer(self._fd)
         self._handle_no_more()

@@ -112,6 +112,9 @@ class Commits:
 
     def fail(self, partition: Partition, error: ErrorCode) -> None:
         """Let nobody wait any more for a partition that is gone or cannot be written."""
+        timer = self._timers.pop(partition, None)
+        if timer is not None:
+            timer.handle.cancel()
         self._tell(partition, partition.replication.failed(error))
 
     def carry_out(self, partition: Partition, effects: Effects[CommitWaiter]) -> None:
@@ -141,6 +144,8 @@ class Commits:
             waiter(ErrorCode.NONE)
         elif not replication.is_leader:
             waiter(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif partition.is_gone:
+            waiter(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             deadline_ms = self._clock.monotonic_ms() + max(0, timeout_ms)
             replication.wait_for_commit(offset, deadline_ms, waiter)
@@ -173,6 +178,8 @@ class Commits:
             waiter(ErrorCode.NONE)
         elif not replication.is_leader:
             waiter(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif partition.is_gone:
+            waiter(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             deadline_ms = self._clock.monotonic_ms() + max(0, timeout_ms)
             replication.wait_for_deletion(offset, deadline_ms, waiter)
@@ -207,10 +214,8 @@ class Commits:
 
     def stop(self) -> None:
         """Let nobody wait any more: the broker stops."""
-        for partition, timer in list(self._timers.items()):
-            timer.handle.cancel()
+        for partition in list(self._timers):
             self.fail(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._timers.clear()
 
 
 def gathered(
@@ -226,6 +231,9 @@ def gathered(
         if len(found) == len(codes) and not future.done():
             future.set_result(found)
 
+    if not waits:
+        # All that was to be waited for has come about meanwhile.
+        future.set_result([])
     for number, wait in enumerate(waits):
         wait(partial(ended, number))
     return future
