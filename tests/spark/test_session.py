@@ -60,7 +60,7 @@ def test_the_running_session_is_taken_and_told_of(
         again = dohle.spark.session(config={"spark.sql.adaptive.enabled": "true"})
 
     assert again.sparkContext is spark.sparkContext
-    assert "runs already" in caplog.text
+    assert "is already running" in caplog.text
 
 
 @pytest.mark.timeout(300)

@@ -1,4 +1,4 @@
-"""What ``format("dohle")`` makes of its options: the columns and the readers."""
+"""How ``format("dohle")`` turns its options into columns and readers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HEADERS = types.ArrayType(
 
 
 def read_schema(options: Options) -> types.StructType:
-    """Return the columns of a read. It is the first that Spark asks for: wrong names end here."""
+    """Return the columns of a read. Spark asks for them first, so wrong option names fail here."""
     check_source_names(options)
     schema = types.StructType([types.StructField(name, kind) for name, kind in _COLUMNS])
     return schema.add("headers", _HEADERS) if wants_headers(options) else schema
@@ -57,6 +57,6 @@ def _check_schema(options: Options, schema: types.StructType) -> None:
     expected = read_schema(options)
     if schema != expected:
         raise OptionError(
-            f"the columns of a topic are {expected.simpleString()}; another schema cannot be set: "
-            "select from these, or cast them"
+            f"the columns of a topic are {expected.simpleString()}; no other schema can be set: "
+            "select or cast these columns"
         )

@@ -1,12 +1,11 @@
-"""Records that cannot be used go to a topic of their own, and nothing stops for them.
+"""Sends records that cannot be processed to a dead-letter topic, without stopping the query.
 
-A frame that was read from topics gets two columns: ``data``, what was made of the value, and
-``error``, why that failed, or null. :func:`valid` and :func:`dead_letters` are the two ways from
-there. Works in streams and batches, in Spark's classic sessions and in Connect, where pipelines
-run.
+A frame read from topics gets two columns: ``data``, the parsed value, and ``error``, why that
+failed, or null. :func:`valid` and :func:`dead_letters` separate the two. Works in streams and
+batches, in Spark's classic sessions and in Connect, where pipelines run.
 
-The headers of a dead letter are those that Kafka Connect gives its own, so tools for these know
-where it came from: ``dohle pipeline replay`` sends it there again.
+The headers of a dead letter are those that Kafka Connect uses, so its tools understand them, and
+``dohle pipeline replay`` can send it back to its origin.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["attempt", "dead_letters", "letter_headers_of", "parse_json", "valid"]
 
-#: Where from_json puts a text that is not of the schema.
+#: Where from_json puts a text that does not match the schema.
 _CORRUPT = "_corrupt_record"
 _HEADERS = "array<struct<key: string, value: binary>>"
 
@@ -32,10 +31,10 @@ def parse_json(
     schema: str | StructType,
     checks: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Read values as JSON of a schema into ``data``; what cannot be read has an ``error``.
+    """Parse values as JSON of a schema into ``data``; a value that fails has an ``error``.
 
-    ``checks`` are conditions in SQL that must hold, by the error to give if they do not:
-    ``{"no quantity": "data.quantity > 0"}``. One that is null does not hold.
+    ``checks`` are SQL conditions that must hold, by the error to report if they do not: ``{"no
+    quantity": "data.quantity > 0"}``. A condition that is null counts as failed.
     """
     from pyspark.sql import functions as f
 
@@ -60,9 +59,9 @@ def parse_json(
 def attempt(
     records: DataFrame, function: Callable[[bytes | None], Any], schema: str | StructType
 ) -> DataFrame:
-    """Put what a Python function makes of each value into ``data``; what it raises is the error.
+    """Put a Python function's result for each value into ``data``; what it raises is the error.
 
-    The function returns what Spark takes for the schema: a dictionary or a tuple for a struct.
+    The function returns what Spark accepts for the schema: a dictionary or a tuple for a struct.
     """
     from pyspark.sql import functions as f
 
@@ -74,7 +73,7 @@ def attempt(
         except Exception as error:
             return None, f"{type(error).__name__}: {error}"
 
-    # Called once a record: Spark would call it again for each of the two columns.
+    # Called once per record: Spark would call it again for each of the two columns.
     outcomes = f.udf(
         tried, f"data struct<{text}>, error string", useArrow=True
     ).asNondeterministic()
@@ -87,7 +86,7 @@ def attempt(
 
 
 def valid(tried: DataFrame) -> DataFrame:
-    """Return the records that have no error."""
+    """Return the records without an error."""
     from pyspark.sql import functions as f
 
     return tried.where(f.col("error").isNull())
@@ -96,10 +95,10 @@ def valid(tried: DataFrame) -> DataFrame:
 def dead_letters(
     tried: DataFrame, pipeline: str | None = None, *, has_headers: bool = True
 ) -> DataFrame:
-    """Return the others as records to be written: as they came, with the reason and their origin.
+    """Return the others as records to write: unchanged, with the reason and their origin.
 
-    The frame must have the columns of the source, ``headers`` among them (``includeHeaders``);
-    without these say so: a pipeline's function may not look.
+    The frame must have the columns of the source, including ``headers`` (``includeHeaders``); if it
+    has none, say so: a pipeline's function may not inspect the frame.
     """
     from pyspark.sql import functions as f
 
@@ -108,7 +107,7 @@ def dead_letters(
 
 
 def letter_headers_of(pipeline: str | None = None, *, has_headers: bool = True) -> Column:
-    """Return the headers of a dead letter: its own, the error, and where it came from."""
+    """Return the headers of a dead letter: its own, the error, and its origin."""
     from pyspark.sql import functions as f
 
     def header(name: str, value: Column) -> Column:

@@ -1,10 +1,9 @@
-"""Progress of a stream under ``kafka.group.id``, so that Kafka's tools show its lag.
+"""Commits a stream's progress under ``kafka.group.id``, so that Kafka's tools show its lag.
 
-The checkpoint alone decides where a stream goes on; what is committed here is to look at. So a
-commit that fails is told, once, and fails nothing; nor does a coordinator that cannot be reached
-hold the stream up for longer than ``TIME_LIMIT_S``, and not again before ``PAUSE_S`` have passed.
-Committed is only what a finished batch has read: a group never seems further than the stream's
-results are.
+The checkpoint alone decides where a stream continues; what is committed here is for display. So a
+failed commit is logged, once, and fails nothing; and an unreachable coordinator does not delay the
+stream for longer than ``TIME_LIMIT_S``, and not again before ``PAUSE_S`` have passed. Only what a
+finished batch has read is committed: a group never seems to be ahead of the stream's results.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class GroupProgress:
                 (await self._admin.alter_group_offsets(self._group_id, news)).ok()
         except TimeoutError:
             self._not_before = loop.time() + self._pause_s
-            self._warn(f"no coordinator has taken it within {self.time_limit_s:g} s")
+            self._warn(f"no coordinator accepted it within {self.time_limit_s:g} s")
         except KafkaError as error:
             self._warn(str(error))
         else:
@@ -64,4 +63,8 @@ class GroupProgress:
     def _warn(self, reason: str) -> None:
         if reason != self._last_warning:
             self._last_warning = reason
-            _log.warning("progress is not visible under kafka.group.id: %s", reason)
+            _log.warning(
+                "the progress of this stream is not visible under kafka.group.id, but "
+                "the stream goes on: %s",
+                reason,
+            )

@@ -1,4 +1,4 @@
-"""The headers of a dead letter, by the names that Kafka Connect has for them."""
+"""The headers of a dead letter, under Kafka Connect's names."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ REPLAYS = "dohle.replays"
 
 
 def is_of_letter(name: str) -> bool:
-    """Tell whether a header was put on by whoever found the record to be of no use."""
+    """Tell whether a header was added when the record became a dead letter."""
     return name.startswith(_PREFIX)

@@ -1,10 +1,9 @@
-"""The options of ``format("dohle")``: those of Spark's own Kafka source, by the same names.
+"""The options of ``format("dohle")``: those of Spark's own Kafka source, under the same names.
 
-One table says which there are and what each means; names are told apart without regard to case, as
-Spark does. A name that is not in the table is refused, and the nearest right one named: an option
-with a typo that is silently without effect costs hours. ``kafka.`` options are settings of a Kafka
-client; those that mean something to ours are taken, the others are accepted, and those that would
-have no effect where the user must rely on one are refused.
+One table lists them with their meaning; names are case-insensitive, as in Spark. An unknown name is
+refused, with the nearest known one: a mistyped option without effect costs hours. ``kafka.``
+options are settings of a Kafka client; those that our client has are applied, others are accepted
+without effect, and those on whose effect a user must rely are refused.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from difflib import get_close_matches
 from dohle.client import ClientConfig
 from dohle.client.net.addresses import parse_bootstrap
 
-#: Names are lower-case: Spark hands them over like that.
+#: Names are lower-case: Spark passes them like that.
 Options = Mapping[str, str]
 
 BOOTSTRAP_SERVERS = "kafka.bootstrap.servers"
 
 
 class OptionError(ValueError):
-    """An option that is missing, not known, or has a value that it cannot have."""
+    """An option that is missing, unknown, or has an invalid value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ CONSUMER_OPTIONS = (
     Option("kafka.fetch.min.bytes", "how much a leader waits for"),
 )
 
-#: Settings of Kafka's consumer that change nothing here: how it polls, and how its groups work.
+#: Settings of Kafka's consumer without effect here: about polling and groups.
 WITHOUT_EFFECT = frozenset(
     f"kafka.{name}"
     for name in (
@@ -117,7 +116,7 @@ WITHOUT_EFFECT = frozenset(
     )
 )
 
-#: What Spark's Kafka source does not let one set either, and why.
+#: Options that Spark's Kafka source refuses as well, and why.
 REFUSED = {
     "kafka.auto.offset.reset": "where to begin is said by startingOffsets, and what happens to "
     "offsets that are gone by failOnDataLoss",
@@ -132,7 +131,7 @@ _SECURITY = ("kafka.sasl.", "kafka.ssl.", "kafka.security.")
 
 
 def check_names(options: Options, known: Iterable[Option]) -> None:
-    """Refuse a name that is neither known nor one of Kafka's own that does nothing here."""
+    """Refuse a name that is neither known nor one of Kafka's own without effect here."""
     names = {option.name.lower(): option.name for option in known}
     for given in options:
         name = given.lower()
@@ -145,14 +144,14 @@ def check_names(options: Options, known: Iterable[Option]) -> None:
             hint = f"did you mean {names.get(close[0], close[0])}?"
         else:
             hint = f"there are {', '.join(sorted(names.values(), key=str.lower))}"
-        raise OptionError(f"option {given} is not known: {hint}")
+        raise OptionError(f"option {given} is unknown: {hint}")
 
 
 def bootstrap_servers(options: Options) -> str:
-    """Return where to connect first."""
+    """Return the bootstrap servers."""
     servers = options.get(BOOTSTRAP_SERVERS)
     if servers is None:
-        raise OptionError(f"option {BOOTSTRAP_SERVERS} is missing: host:port of a broker")
+        raise OptionError(f"option {BOOTSTRAP_SERVERS} is missing: set it to host:port of a broker")
     try:
         parse_bootstrap(servers)
     except ValueError as error:
@@ -161,11 +160,11 @@ def bootstrap_servers(options: Options) -> str:
 
 
 def client_config(options: Options) -> ClientConfig:
-    """Return the settings of the client that ``kafka.`` options give."""
+    """Return the client settings of the ``kafka.`` options."""
     protocol = options.get("kafka.security.protocol", "PLAINTEXT")
     if protocol.upper() != "PLAINTEXT":
         raise OptionError(
-            f"option kafka.security.protocol is {protocol}: only PLAINTEXT is supported yet"
+            f"option kafka.security.protocol is {protocol}: only PLAINTEXT is supported so far"
         )
     default = ClientConfig()
 
@@ -186,14 +185,14 @@ def client_config(options: Options) -> ClientConfig:
 
 
 def whole_number(options: Options, name: str, otherwise: int, *, least: int = 0) -> int:
-    """Return an option that is a whole number, or what it is if it is not given."""
+    """Return an option that is an integer, or the default if it is not given."""
     text = options.get(name.lower())
     if text is None:
         return otherwise
     try:
         number = int(text)
     except ValueError:
-        raise OptionError(f"option {name} is {text!r}: it is a whole number") from None
+        raise OptionError(f"option {name} is {text!r}: it must be a whole number") from None
     if number < least:
         raise OptionError(f"option {name} is {number}: it must be at least {least}")
     return number
@@ -205,16 +204,16 @@ def truth(options: Options, name: str, *, otherwise: bool) -> bool:
     if text is None:
         return otherwise
     if text.strip().lower() not in ("true", "false"):
-        raise OptionError(f"option {name} is {text!r}: it is true or false")
+        raise OptionError(f"option {name} is {text!r}: it must be true or false")
     return text.strip().lower() == "true"
 
 
 def one_of(options: Options, name: str, choices: Iterable[str], otherwise: str) -> str:
-    """Return an option that is one of some words."""
+    """Return an option that is one of several words."""
     text = options.get(name.lower(), otherwise).strip().lower()
     allowed = tuple(choices)
     if text not in allowed:
-        raise OptionError(f"option {name} is {text!r}: it is {' or '.join(allowed)}")
+        raise OptionError(f"option {name} is {text!r}: it must be {' or '.join(allowed)}")
     return text
 
 
@@ -237,5 +236,5 @@ def duration_ms(options: Options, name: str, otherwise: str) -> int:
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None or match[2] not in _UNITS_MS or int(match[1]) < 0:
         units = ", ".join(unit for unit in _UNITS_MS if unit)
-        raise OptionError(f"option {name} is {text!r}: it is a number and one of {units}")
+        raise OptionError(f"option {name} is {text!r}: it must be a number and one of {units}")
     return int(int(match[1]) * _UNITS_MS[match[2]])

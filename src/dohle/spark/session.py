@@ -1,7 +1,7 @@
 """``dohle.spark.session()``: a Spark session that needs nothing but the installed packages.
 
-It chooses the Java, lets Python workers be this Python, and in local mode keeps every port on the
-loopback address. What it chose is one line in the log ``dohle.spark``.
+It chooses the Java, uses this Python for workers, and in local mode keeps every port on the
+loopback address. Its choices are one line in the log ``dohle.spark``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger("dohle.spark")
 LOOPBACK = "127.0.0.1"
 DEFAULT_MASTER = "local[*]"
 
-#: Set by spark-submit for the Python program it runs: Java, master and addresses are chosen.
+#: Set by spark-submit for the Python program it runs: Java, master and addresses are given.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 
@@ -41,15 +41,15 @@ def session(
 ) -> SparkSession:
     """Return a Spark session, the running one if there is one.
 
-    ``master`` is ``local[*]`` unless it is given, or chosen by spark-submit. ``config`` holds
-    Spark's own settings and counts above everything that is set here.
+    ``master`` is ``local[*]`` unless it is given, or set by spark-submit. ``config`` holds Spark's
+    own settings and overrides everything that is set here.
     """
     if find_spec("pyspark") is None:
         raise SparkUnavailable("Spark is not installed; `pip install dohle[spark]` installs it")
     from pyspark.sql import SparkSession
 
     if (running := SparkSession.getActiveSession()) is not None:
-        _log.info("Spark %s runs already", running.version)
+        _log.info("Spark %s is already running", running.version)
         return SparkSession.builder.config(map=dict(config or {})).getOrCreate()
     builder = SparkSession.builder.appName(app_name)
     if _SUBMITTED in os.environ and master is None:
@@ -67,12 +67,12 @@ def session(
 
 
 def is_local(master: str) -> bool:
-    """Tell whether a master means processes of this machine alone."""
+    """Tell whether a master uses processes of this machine only."""
     return master.startswith("local")
 
 
 def prepare_environment(environment: dict[str, str] | os._Environ[str], *, is_local: bool) -> Java:
-    """Set what Spark's scripts read, leave what the user has set, and return the Java."""
+    """Set what Spark's scripts read, keep what the user has set, and return the Java."""
     try:
         java = find_java(environment)
     except JavaUnavailable as error:
@@ -80,13 +80,13 @@ def prepare_environment(environment: dict[str, str] | os._Environ[str], *, is_lo
     environment["JAVA_HOME"] = str(java.home)
     environment.setdefault("PYSPARK_PYTHON", _python(environment, is_local=is_local))
     if is_local:
-        # Else Spark looks up the machine's name and takes the first address it finds.
+        # Otherwise Spark resolves the machine's name and uses the first address it finds.
         environment.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     return java
 
 
 def _python(environment: Mapping[str, str], *, is_local: bool) -> str:
-    """Return this Python, by the quicker way if Spark's files are those of the package."""
+    """Return this Python, by the faster launcher if Spark's files are those of the package."""
     package = find_spec("pyspark")
     if not is_local or "SPARK_HOME" in environment or package is None or package.origin is None:
         return sys.executable
@@ -102,7 +102,7 @@ def default_settings(master: str) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # So that filters on partition, offset and time spare reading.
+        # Filters on partition, offset and time reduce what is read.
         "spark.sql.python.filterPushdown.enabled": "true",
     }
     if is_local(master):

@@ -1,8 +1,8 @@
-"""``dohle.spark.stream()``: one topic into another, by SQL or Python, for as long as records come.
+"""``dohle.spark.stream()``: copies one topic into another, through SQL or Python, continuously.
 
-What is written is written once, whatever is killed in between: the checkpoint remembers what was
-read, and the sink what was decided of it. With a function for each value, those it fails on go to a
-dead-letter topic in the same transactions.
+Records are written exactly once, whatever is killed in between: the checkpoint remembers what was
+read, and the sink what was decided about it. With a function for each value, those it fails on go
+to a dead-letter topic in the same transactions.
 """
 
 from __future__ import annotations

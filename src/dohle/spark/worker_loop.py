@@ -1,12 +1,11 @@
-"""The event loop of a worker process, on a thread of its own, and the clusters it is connected to.
+"""The event loop of a worker process, on its own thread, and its connections to clusters.
 
-Spark calls our code from an ordinary thread, one call after the other, and uses a worker process
-again for later tasks. So the loop and its connections stay for as long as the process does: a task
-finds them open. A process that was forked off begins anew, since threads and sockets are not its
-own.
+Spark calls our code from an ordinary thread, one call after the other, and reuses a worker process
+for later tasks. So the loop and its connections stay for as long as the process does: a task finds
+them open. A forked process starts afresh, since threads and sockets are not its own.
 
-After each task Spark lets the process collect garbage, and all that was imported is looked through:
-up to 50 ms each time. What is there when the first task is through is therefore left out of it.
+After each task Spark makes the process collect garbage, which examines everything that was
+imported: up to 50 ms each time. So what exists after the first task is exempted from it.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ _Result = TypeVar("_Result")
 _starting = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _clusters: dict[tuple[str, ClientConfig], Cluster] = {}
-#: What tasks have been through in this process: they import different things.
+#: The kinds of tasks that have run in this process: they import different things.
 _done: set[str] = set()
 
 
 def task_done(what: str) -> None:
-    """Say that a task has read or written its rows."""
+    """Report that a task has read or written its rows."""
     if what not in _done:
         _done.add(what)
         gc.collect()
@@ -39,12 +38,12 @@ def task_done(what: str) -> None:
 
 
 def submit(call: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-    """Start a call on the loop; its result is waited for later."""
+    """Start a call on the loop; its result is awaited later."""
     return asyncio.run_coroutine_threadsafe(call, _running_loop())
 
 
 def run(call: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a call on the loop and wait for its result; who stops waiting cancels the call."""
+    """Run a call on the loop and wait for its result; a caller that stops waiting cancels it."""
     future = submit(call)
     try:
         return future.result()
@@ -54,7 +53,7 @@ def run(call: Coroutine[Any, Any, _Result]) -> _Result:
 
 
 def cluster(bootstrap: str, config: ClientConfig) -> Cluster:
-    """Return this process's connections to a cluster; what they do is done by :func:`run`."""
+    """Return this process's connections to a cluster; use them through :func:`run`."""
 
     async def find() -> Cluster:
         key = (bootstrap, config)
@@ -76,7 +75,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """Make a loop of uvloop's if it is installed, else one of asyncio's own."""
+    """Create a loop of uvloop if it is installed, else of asyncio."""
     try:
         import uvloop
     except ImportError:

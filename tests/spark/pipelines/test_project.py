@@ -36,7 +36,7 @@ def test_a_name_that_no_topic_can_have_is_refused(tmp_path: Path, name: str) -> 
 def test_a_project_is_not_made_where_something_is(tmp_path: Path) -> None:
     make_project("shop", tmp_path)
 
-    with pytest.raises(ProjectError, match="is there already"):
+    with pytest.raises(ProjectError, match="already exists"):
         make_project("shop", tmp_path)
 
 
@@ -57,7 +57,7 @@ def test_where_there_is_no_project_the_error_says_how_to_make_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(ProjectError, match="`dohle pipeline init NAME` makes a project"):
+    with pytest.raises(ProjectError, match="`dohle pipeline init NAME` creates a project"):
         find_project(None)
     with pytest.raises(ProjectError, match=r"has no spark-pipeline\.yml"):
         find_project(str(tmp_path))

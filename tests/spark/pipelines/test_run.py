@@ -149,7 +149,7 @@ def test_a_project_is_made_in_the_current_folder_and_says_what_to_do(
     assert "dohle pipeline run" in capsys.readouterr().out
     assert (tmp_path / "shop" / "spark-pipeline.yml").is_file()
     assert main(["pipeline", "init", "shop"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_on_a_terminal_the_flows_are_a_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ def _parse(**options: str) -> SinkOptions:
 def test_a_write_is_exactly_once_unless_told_otherwise() -> None:
     assert _parse().delivery is Delivery.EXACTLY_ONCE
     assert _parse(delivery="at-least-once").delivery is Delivery.AT_LEAST_ONCE
-    with pytest.raises(OptionError, match="delivery is 'once': it is exactly-once or"):
+    with pytest.raises(OptionError, match="delivery is 'once': it must be exactly-once or"):
         _parse(delivery="once")
 
 
@@ -57,8 +57,8 @@ def test_what_spark_adds_is_no_mistake() -> None:
     [
         ("topics", "t", "did you mean topic?"),
         ("kafka__compresion__type", "zstd", "did you mean kafka.compression.type?"),
-        ("kafka__compression__type", "brotli", "it is none or gzip or snappy or lz4 or zstd"),
-        ("kafka__acks", "1", "kafka.acks is all"),
+        ("kafka__compression__type", "brotli", "it must be none or gzip or snappy or lz4 or zstd"),
+        ("kafka__acks", "1", "kafka.acks must be all"),
         ("kafka__transactional__id", "x", "transactionalIdPrefix"),
         ("kafka__value__serializer", "x", "values are written as they are"),
         ("topic", " ", "option topic is empty"),
@@ -108,5 +108,7 @@ def test_a_wrong_schema_is_refused(schema: StructType, said: str) -> None:
 
 
 def test_rows_need_a_topic() -> None:
-    with pytest.raises(OptionError, match="rows have no column topic: say by option topic"):
+    with pytest.raises(
+        OptionError, match="rows have no column topic: add one, or set the option topic"
+    ):
         find_columns(_schema(value=_TEXT), None)

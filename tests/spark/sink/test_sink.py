@@ -85,7 +85,7 @@ def test_the_option_topic_counts_above_the_column(
 
 def test_rows_without_a_topic_are_refused(spark: SparkSession, broker: Broker, topic: str) -> None:
     rows = spark.createDataFrame([("a", topic), ("b", None)], "value string, topic string")
-    with pytest.raises(PySparkException, match="rows have no topic: say by option topic"):
+    with pytest.raises(PySparkException, match="rows have no topic: set the option topic"):
         _write(rows, broker)
     assert _read(broker, topic) == []
 

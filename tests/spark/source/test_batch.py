@@ -213,12 +213,12 @@ def test_deleted_records_fail_the_read_or_are_told_of(
     delete_records(broker, topic, before=6)
     start = {"subscribe": topic, "startingOffsets": _offsets(topic, {0: 2})}
 
-    with pytest.raises(DataLoss, match=r"begins at offset 6 now, and offsets 2 to 5 .*failOnData"):
+    with pytest.raises(DataLoss, match=r"now starts at offset 6, and offsets 2 to 5 .*failOnData"):
         read_batch(broker, **start)
     with caplog.at_level(logging.WARNING, logger="dohle.spark"):
         left = read_batch(broker, **start, failOnDataLoss="false")
     assert values(left) == _numbers(6, 7, 8, 9)
-    assert "begins at offset 6 now" in caplog.text
+    assert "now starts at offset 6" in caplog.text
 
 
 def test_a_range_that_is_gone_as_a_whole_gives_nothing(broker: Broker, topic: str) -> None:
@@ -271,7 +271,7 @@ def test_a_topic_made_anew_between_plan_and_read_is_not_read_for_the_old_one(
         given = options_of(broker, subscribe=topic, **options)
         return list(read_range(work, parse_source_options(given, Query.BATCH)))
 
-    with pytest.raises(DataLoss, match="deleted and made anew"):
+    with pytest.raises(DataLoss, match="deleted and recreated"):
         read()
     assert read(failOnDataLoss="false") == []
 
@@ -292,7 +292,7 @@ def test_a_worker_that_knows_a_topic_of_before_finds_the_one_that_is_meant(
 
 
 def test_another_schema_than_that_of_a_topic_is_refused(broker: Broker) -> None:
-    with pytest.raises(OptionError, match="another schema cannot be set"):
+    with pytest.raises(OptionError, match="no other schema can be set"):
         batch_reader(options_of(broker, subscribe="t"), StructType().add("value", "string"))
 
 

@@ -116,7 +116,7 @@ def test_a_partition_that_is_gone_is_a_loss_that_is_told_once() -> None:
 @pytest.mark.parametrize(
     ("topic_id", "ends_at", "new", "read"),
     [("id-b", 9, (), (7, 9)), ("another", 9, (B0,), (0, 9)), ("id-b", 7, (), None)],
-    ids=["the same", "made anew", "the same without news"],
+    ids=["the same", "recreated", "the same without news"],
 )
 def test_a_partition_that_is_there_again_is_not_read_twice(
     topic_id: str, ends_at: int, new: tuple[TopicPartition, ...], read: tuple[int, int] | None
@@ -147,7 +147,7 @@ def test_a_topic_made_anew_is_a_loss_and_begins_again_even_if_it_is_longer_by_no
     end = _written(plan_end(start, known, {A0: 0}, view.latest, view))
     assert end is not None
 
-    assert "made anew" in known.losses[0]
+    assert "recreated" in known.losses[0]
     assert known.new == (A0,)
     assert batch_ranges(start, end) == {A0: (0, 9)}
     assert end.topic_ids == {"a": "another"}
@@ -160,7 +160,7 @@ def test_a_log_that_was_cut_is_a_loss_and_goes_on_at_its_end() -> None:
     end = _written(plan_end(start, known, {}, view.latest, view))
     assert end is not None
 
-    assert "was cut" in known.losses[0]
+    assert "was truncated" in known.losses[0]
     assert end.positions == {A0: 4}
     assert batch_ranges(start, end) == {}
 

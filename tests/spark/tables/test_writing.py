@@ -254,9 +254,9 @@ def test_rows_that_do_not_fit_a_table_are_refused_before_anything_is_written(
         place.table(kind).prepare(rows.withColumnRenamed("raw", "more").schema)
     with pytest.raises(TableError, match="column 'id' is int64 there, and string here"):
         place.table(kind).prepare(rows.selectExpr(*_NAMES[1:], "string(id) as id").schema)
-    with pytest.raises(TableError, match=r"is divided by \[\], not by \['day'\]"):
+    with pytest.raises(TableError, match=r"is partitioned by \[\], not by \['day'\]"):
         place.table(kind, partition_by=["day"]).prepare(rows.schema)
-    with pytest.raises(TableError, match="cannot be divided by 'price' of type decimal"):
+    with pytest.raises(TableError, match="cannot be partitioned by 'price' of type decimal"):
         place.table(kind, partition_by=["price"]).prepare(rows.schema)
     assert place.data_files() == []
 
@@ -268,9 +268,9 @@ def test_places_that_cannot_be_are_refused(spark: SparkSession, tmp_path: Path) 
         table("parquet", "s3://lake/orders").prepare(schema)
     with pytest.raises(TableError, match="is in a catalog"):
         table("iceberg", "lake.orders")
-    with pytest.raises(TableError, match="is in no catalog"):
+    with pytest.raises(TableError, match="has no catalog"):
         table("delta", tmp_path, catalog={})
-    with pytest.raises(TableError, match="there is no kind of table 'csv'"):
+    with pytest.raises(TableError, match="unknown kind of table 'csv'"):
         table("csv", tmp_path)  # type: ignore[arg-type]  # what is tested
     with pytest.raises(TableError, match="no Delta table at"):
         read_table(spark, "delta", tmp_path)

@@ -1,7 +1,7 @@
-"""What a run tells, one JSON object a line, and what the lines add up to for each flow.
+"""The events of a run, one JSON object per line, and their totals for each flow.
 
-``{"event": "session"}``: Spark is up. ``run``: one began or ended. ``flow``: one changed its state.
-``progress``: a flow has finished a batch. ``error``: why a run failed.
+``{"event": "session"}``: Spark is up. ``run``: one started or ended. ``flow``: one changed its
+state. ``progress``: a flow has finished a batch. ``error``: why a run failed.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _DEFAULT_CATALOG = "spark_catalog.default."
 
 @dataclass(slots=True)
 class FlowCounts:
-    """A flow of one run, so far."""
+    """The counts of a flow in one run."""
 
     flow: str
     state: str = "QUEUED"
     batches: int = 0
     rows_in: int = 0
-    #: None if the sink does not tell.
+    #: None if the sink does not report it.
     rows_out: int | None = None
-    #: Records that were in the topics and not read yet; None if it does not read topics.
+    #: Records in the topics that are not read yet; None if it does not read topics.
     lag: int | None = None
     #: How long the last batch took.
     batch_ms: int | None = None
@@ -53,7 +53,7 @@ class RunCounts:
         self.flows: dict[str, FlowCounts] = {}
 
     def add(self, event: Mapping[str, Any]) -> FlowCounts | None:
-        """Take in an event, and return the flow that it was about, if any."""
+        """Add an event, and return the flow that it is about, if any."""
         if event["event"] not in ("flow", "progress"):
             return None
         counts = self.flows.setdefault(event["flow"], FlowCounts(event["flow"]))
@@ -70,7 +70,7 @@ class RunCounts:
 
 
 def of_message(message: str) -> dict[str, Any]:
-    """Return the event of a message that Spark sends about a run."""
+    """Return the event of Spark's message about a run."""
     if found := _FLOW.match(message):
         return {"event": "flow", "flow": short(found["flow"]), "state": found["state"]}
     if found := _RUN.match(message):
@@ -79,7 +79,7 @@ def of_message(message: str) -> dict[str, Any]:
 
 
 def of_progress(progress: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the event of a batch that a stream has finished."""
+    """Return the event of a finished batch of a stream."""
     sources = [source for source in progress["sources"] if _positions(source["endOffset"])]
     rows_out = progress["sink"].get("numOutputRows", -1)
     return {
@@ -94,7 +94,7 @@ def of_progress(progress: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def positions_of(progress: Mapping[str, Any]) -> dict[tuple[str, int], int]:
-    """Return how far a stream is in each partition of our own source."""
+    """Return a stream's position in each partition of our own source."""
     found: dict[tuple[str, int], int] = {}
     for source in progress["sources"]:
         found |= _positions(source["endOffset"])
@@ -102,7 +102,7 @@ def positions_of(progress: Mapping[str, Any]) -> dict[tuple[str, int], int]:
 
 
 def short(flow: str) -> str:
-    """Return a flow's name as a person would say it."""
+    """Return a flow's name as shown to people."""
     return flow.removeprefix(_DEFAULT_CATALOG)
 
 
@@ -113,7 +113,7 @@ def _lag(source: Mapping[str, Any]) -> int:
 
 
 def _positions(offset: Any) -> dict[tuple[str, int], int]:
-    """Return the positions in an offset; other sources than ours have none."""
+    """Return the positions in an offset; sources other than ours have none."""
     topics = offset.get("offsets") if isinstance(offset, dict) else None
     if not isinstance(topics, dict):
         return {}

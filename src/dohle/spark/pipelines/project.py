@@ -1,4 +1,4 @@
-"""A pipeline's project: a folder with a ``spark-pipeline.yml``, made here and found here.
+"""A pipeline project: a folder with a ``spark-pipeline.yml``; created and found here.
 
 Below ``.pipeline`` it keeps what runs leave behind: checkpoints, the catalog, and Spark's log.
 Tables are Parquet files below ``tables``.
@@ -17,18 +17,18 @@ SPEC_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
-#: What follows the names of the template's files, and what stands for the project's name in them.
+#: The suffix of the template's files, and the placeholder for the project's name in them.
 _SUFFIX = ".in"
 _PLACEHOLDER = "@name@"
 
 
 class ProjectError(ValueError):
-    """A project that cannot be made, or is not there; the text says what to do."""
+    """A project that cannot be created, or does not exist; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Where the parts of a project are."""
+    """The paths of a project."""
 
     spec: Path
 
@@ -39,12 +39,12 @@ class Project:
 
     @property
     def state(self) -> Path:
-        """What runs leave behind."""
+        """Where runs keep their state."""
         return self.folder / ".pipeline"
 
     @property
     def log(self) -> Path:
-        """What Spark says."""
+        """Spark's log."""
         return self.state / "spark.log"
 
     @property
@@ -53,22 +53,22 @@ class Project:
         return self.folder / "tables"
 
     def storage(self, named: str) -> str:
-        """Return the place of checkpoints; a path is taken from the project's folder on."""
+        """Return the folder of checkpoints; a relative path starts at the project's folder."""
         if _URI.match(named):
             return named
         return (self.folder / named).resolve().as_uri()
 
 
 def find_project(path: str | None) -> Project:
-    """Return the project of a folder or spec file; without one, that of this folder or above."""
+    """Return the project of a folder or spec file; by default of this folder or one above."""
     if path is None:
         here = Path.cwd()
         for folder in (here, *here.parents):
             if spec := _spec_in(folder):
                 return Project(spec)
         raise ProjectError(
-            f"neither {here} nor a folder above has a {SPEC_NAMES[0]}; "
-            "`dohle pipeline init NAME` makes a project"
+            f"neither {here} nor a folder above has a {SPEC_NAMES[0]}; `dohle pipeline init "
+            "NAME` creates a project"
         )
     given = Path(path)
     if given.is_dir():
@@ -77,7 +77,7 @@ def find_project(path: str | None) -> Project:
         raise ProjectError(f"{path} has no {SPEC_NAMES[0]}")
     if given.is_file():
         return Project(given.resolve())
-    raise ProjectError(f"{path}: there is no such folder or file")
+    raise ProjectError(f"{path}: no such folder or file")
 
 
 def _spec_in(folder: Path) -> Path | None:
@@ -88,14 +88,14 @@ def _spec_in(folder: Path) -> Path | None:
 
 
 def make_project(name: str, parent: Path) -> Path:
-    """Make a project with flows that run, in a new folder."""
+    """Create a project with flows that run, in a new folder."""
     if not _NAME.fullmatch(name):
         raise ProjectError(
             f"{name!r} cannot name topics and tables: letters, digits, - and _ can, a letter first"
         )
     folder = parent / name
     if folder.exists():
-        raise ProjectError(f"{folder} is there already; choose another name or remove it")
+        raise ProjectError(f"{folder} already exists; choose another name or remove it")
     _copy(files(__package__) / "template", folder, name)
     return folder
 

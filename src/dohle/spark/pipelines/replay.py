@@ -1,7 +1,7 @@
-"""Sending dead letters to where they came from, each once.
+"""Sends dead letters back to their origin, each once.
 
-A letter and the fact that it was sent are one transaction: who is stopped in between goes on with
-the letters that were not sent. Who starts a second replay of the same group stops the first.
+A letter and the fact that it was sent are one transaction: after an interruption the replay
+continues with the letters that were not sent. A second replay with the same group stops the first.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ _POLL_MS = 500
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter, and what its headers say of it."""
+    """A dead letter, and what its headers say about it."""
 
     topic: str
     partition: int
     offset: int
-    #: Where it came from; None if nobody has said so.
+    #: Its origin; None if unknown.
     origin: str | None
     error: str | None
     key: bytes | None
     value: bytes | None
-    #: Its headers without those of the letter, with the count of replays.
+    #: Its original headers, with the count of replays.
     headers: tuple[Header, ...]
 
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay has done."""
+    """The result of a replay."""
 
     sent: int = 0
-    #: Letters that do not say where they came from: they stay where they are.
+    #: Letters without an origin: they are not sent.
     without_origin: int = 0
 
 
 def read_letter(found: ConsumedRecord) -> Letter:
-    """Read what the headers of a dead letter say."""
+    """Parse the headers of a dead letter."""
     texts: dict[str, str] = {}
     kept: list[Header] = []
     replays = 0
@@ -93,7 +93,7 @@ async def replay(
     is_dry: bool = False,
     on_letter: Callable[[Letter], None] | None = None,
 ) -> Replayed:
-    """Send the letters of a topic that the group has not sent yet, up to where it ends now."""
+    """Send the letters of a topic that the group has not sent yet, up to its current end."""
     done = Replayed()
     starts = await _starts(cluster, TopicName(topic), group)
     if is_dry:
@@ -106,7 +106,7 @@ async def replay(
     config = ProducerConfig(transactional_id=f"{group}-{topic}")
     async with Producer(cluster, config) as producer:
         await producer.init_transactions()
-        # Only now does nobody else replay: what the one before has sent counts.
+        # Only from here on is there no other replay: what it has sent counts.
         starts = await _starts(cluster, TopicName(topic), group)
         async for letters in _letters(cluster, starts, limit):
             producer.begin_transaction()
@@ -136,9 +136,9 @@ def _count(done: Replayed, letter: Letter, to: str | None) -> str | None:
 
 
 async def _starts(cluster: Cluster, topic: TopicName, group: str) -> dict[TopicPartition, Start]:
-    """Return where the group is in each partition of the topic."""
+    """Return the group's position in each partition of the topic."""
     info = await cluster.topic(topic)
-    # What a replay before has sent, but not finished to commit, is waited for.
+    # Waits for what an earlier replay has sent but not finished committing.
     offsets = await Admin(cluster).list_group_offsets(group, require_stable=True)
     committed = offsets.done
     starts: dict[TopicPartition, Start] = {}

@@ -1,7 +1,7 @@
-"""The program that runs a pipeline: one run, or one after the other for as long as records come.
+"""The program that runs a pipeline: one run, or one after the other as long as records come.
 
-It tells what it does on stdout, in JSON lines; all else, Spark's log among it, goes to stderr. It
-ends when its stdin does, so it does not outlive who started it.
+It reports on stdout, in JSON lines; everything else, including Spark's log, goes to stderr. It ends
+when its stdin does, so it does not outlive the process that started it.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _EXIT_ABANDONED = 130
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be done; the program's one argument, as JSON."""
+    """What to do; the program's one argument, as JSON."""
 
     spec: str
     is_dry: bool = False
     is_watching: bool = False
     full_refresh_all: bool = False
-    #: Counts above the project's own.
+    #: Overrides the project's own.
     bootstrap: str | None = None
     master: str | None = None
-    #: How long to wait between looks for new records.
+    #: How long to wait between checks for new records.
     interval_s: float = 1.0
 
     def to_json(self) -> str:
@@ -55,7 +55,7 @@ class Order:
 
 
 def main(argument: str) -> int:
-    """Do what the order says and return the exit code: 0 if every run was completed."""
+    """Execute the order and return the exit code: 0 if every run was completed."""
     order = Order(**json.loads(argument))
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     warnings.simplefilter("ignore")
@@ -68,7 +68,7 @@ def main(argument: str) -> int:
 
 
 def _end_with_stdin() -> None:
-    # Read past any buffer: the thread must not hold a lock of stdin's when Python ends.
+    # Bypasses buffers: the thread must not hold a lock of stdin when Python exits.
     while os.read(0, 1 << 10):
         pass
     os._exit(_EXIT_ABANDONED)
@@ -76,7 +76,7 @@ def _end_with_stdin() -> None:
 
 @contextmanager
 def _telling() -> Iterator[Tell]:
-    """Keep stdout for events: what anybody prints goes to stderr."""
+    """Keep stdout for events: everything else that is printed goes to stderr."""
     lock = threading.Lock()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
         os.dup2(2, 1)
@@ -126,7 +126,7 @@ def _run_once(
     tell: Tell,
     number: int,
 ) -> bool:
-    """Run all flows until they are caught up; tell whether all was well."""
+    """Run all flows until they are caught up; return whether all succeeded."""
     from pyspark.pipelines import cli
     from pyspark.pipelines.spark_connect_graph_element_registry import (
         SparkConnectGraphElementRegistry,
@@ -161,7 +161,7 @@ def _run_once(
                 if event["event"] != "run":
                     tell(event)
     except Exception as error:
-        # Flows are the user's code: whatever it raises is the run's end, and told like it.
+        # Flows are user code: whatever it raises ends the run, and is reported like that.
         traceback.print_exc()
         failure = describe(error)
     finally:
@@ -195,7 +195,7 @@ def _listener(tell: Tell, topics: SourceTopics) -> Any:
 def describe(error: BaseException) -> str:
     """Return the line of an error that says what was wrong; the log has the rest.
 
-    That is the first, unless a Python traceback follows it: then the last of that.
+    That is the first line, unless a Python traceback follows: then the last line of that.
     """
     text = str(cast(Any, error).getMessage() or "") if hasattr(error, "getMessage") else ""
     lines = [line for line in (text or str(error)).splitlines() if line.strip()]
@@ -203,7 +203,7 @@ def describe(error: BaseException) -> str:
         return type(error).__name__
     if not lines[0].endswith("Traceback (most recent call last):"):
         return lines[0]
-    # What is indented belongs to the traceback; the next line is what was raised.
+    # Indented lines belong to the traceback; the next line is the exception.
     return next((line for line in lines[1:] if not line[0].isspace()), lines[0])
 
 

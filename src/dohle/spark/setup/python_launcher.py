@@ -1,9 +1,9 @@
 """A Python for Spark's workers that imports pyspark from where it is installed.
 
-Spark puts the archive it ships with first on its workers' path. Modules in an archive are compiled
-anew in every process, which triples the time a worker takes to start; a stream starts several, and
-Spark gives up on one that is not there within ten seconds. Where pyspark is installed, the archive
-says nothing that the installed files do not: the launcher takes it off the path.
+Spark puts its own archive first on its workers' path. Modules in an archive are compiled again in
+every process, which triples a worker's start-up time; a stream starts several, and Spark gives up
+on one that does not start within ten seconds. If pyspark is installed, the archive has nothing that
+the installed files do not: the launcher removes it from the path.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ exec {python} "$@"
 
 
 def make_python_launcher(python: str, pyspark: Path, caches: Sequence[Path]) -> Path:
-    """Return a program that is ``python`` without the archives below the folder ``pyspark``."""
+    """Return a script that runs ``python`` without the archives below the folder ``pyspark``."""
     script = _SCRIPT.format(
         archives=shlex.quote(str(pyspark / "python" / "lib")), python=shlex.quote(python)
     )

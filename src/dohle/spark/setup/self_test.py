@@ -1,6 +1,6 @@
-"""Start Spark, ask it one question that needs Java and Python workers, and say how long it took.
+"""Starts Spark, runs one query that needs Java and Python workers, and reports how long it took.
 
-Run as a program, since Spark leaves its virtual machine to the process that started it. The last
+Run as a program, since Spark's virtual machine stays with the process that started it. The last
 line on stdout is one JSON object.
 """
 
@@ -23,8 +23,8 @@ def _same(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def main() -> int:
-    """Answer with what was found, or with the reason why Spark does not run."""
-    # What pyspark thinks of the installed pandas matters to nobody here.
+    """Report the result, or the reason why Spark does not run."""
+    # pyspark's warnings about the installed pandas are irrelevant here.
     warnings.simplefilter("ignore")
     began = time.monotonic()
     try:

@@ -1,7 +1,7 @@
 """What the sink asks of real brokers: the ledger, and the transactions of its tasks.
 
-One for each process and set of options, kept as long as the process: connections stay open, and
-what was read of the ledger is not read again.
+There is one for each process and set of options, kept as long as the process: connections stay
+open, and what was read of the ledger is not read again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MAX_TIMEOUT = "transaction.max.timeout.ms"
 _MAX_TIMEOUT_DEFAULT_MS = 900_000
 _MODEST_TIMEOUT_MS = 60_000
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-#: In the newer protocol whoever has just been fenced is told that his transaction was aborted.
+#: In the newer protocol a fenced producer is told that its transaction was aborted.
 _ABORTED = frozenset({*_FENCED, ErrorCode.INVALID_TXN_STATE})
 _NO_TWO_PHASE = frozenset(
     {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
@@ -66,13 +66,13 @@ class BrokerSinkCluster:
     # The ledger
 
     async def peek(self, query_id: str) -> Standing | None:
-        """Return a query's standing as it was written last."""
+        """Return a query's standing as last written."""
         await self._ledger.ensure_topic()
         return _decoded(await self._ledger.read(query_id))
 
     @asynccontextmanager
     async def hold(self, query_id: str) -> AsyncIterator[BrokerLedgerHold]:
-        """Shut out whoever may write the standing, and say what it is."""
+        """Fence everyone who may write the standing, and return it."""
         await self._ledger.ensure_topic()
         config = ProducerConfig(
             transactional_id=ledger_id(self.prefix, query_id),
@@ -92,7 +92,7 @@ class BrokerSinkCluster:
     # Transactions
 
     async def claim(self, transactional_id: TransactionalId) -> ProducerIdentity:
-        """Get an identity that nobody else is ever given."""
+        """Get an identity that is never given to anyone else."""
         return ProducerIdentity(*(await self._admin.fence_producers([transactional_id])).one())
 
     async def describe(
@@ -112,13 +112,13 @@ class BrokerSinkCluster:
         }
 
     async def states(self, begin: str) -> Mapping[str, str]:
-        """Return the ids that begin so and are open or empty, and which of both."""
+        """Return the ids with this prefix that are open or empty, and which of both."""
         try:
             listed = await self._admin.list_transactions(states=(ONGOING, EMPTY))
         except KafkaError as error:
             if error.code is not ErrorCode.BROKER_ID_NOT_REGISTERED:
                 raise
-            # A broker has left since the list of them was made; now that is known.
+            # A broker has left since the list was made; now that is known.
             listed = await self._admin.list_transactions(states=(ONGOING, EMPTY))
         return {
             each.transactional_id: each.state
@@ -142,10 +142,10 @@ class BrokerSinkCluster:
         *,
         may_wait_for_ever: bool,
     ) -> tuple[Producer, bool]:
-        """Return a producer with its id for itself, and whether its transaction can wait for ever.
+        """Return a producer that owns its id, and whether its transaction has no timeout.
 
-        Unless a timeout is given, that is asked for first if it may be, and else the longest one
-        there is.
+        Unless a timeout is given, no timeout is requested first if that may be possible, and else
+        the longest allowed one.
         """
         if timeout_ms is None and may_wait_for_ever and self._offers_two_phase:
             wanted = replace(
@@ -181,7 +181,7 @@ class BrokerSinkCluster:
         return producer
 
     async def _longest_timeout_ms(self) -> int:
-        """Return the longest timeout that the brokers allow, as far as they tell."""
+        """Return the longest timeout that the brokers allow, as far as they report it."""
         if self._max_timeout_ms is None:
             self._max_timeout_ms = _MAX_TIMEOUT_DEFAULT_MS
             resources = [
@@ -205,7 +205,7 @@ def _decoded(value: bytes | None) -> Standing | None:
 
 
 class BrokerLedgerHold:
-    """The ledger in the hands of one producer."""
+    """One producer's right to write the ledger."""
 
     def __init__(
         self,
@@ -222,9 +222,9 @@ class BrokerLedgerHold:
         self._query_id = query_id
 
     async def write(self, standing: Standing) -> None:
-        """Write a new standing, and wait until others read it.
+        """Write a new standing, and wait until others can read it.
 
-        Else a task that looks at it next would still find the one before.
+        Otherwise a task that reads it next would still find the previous one.
         """
         self._producer.begin_transaction()
         topic, partition = self._ledger.partition
@@ -242,7 +242,7 @@ class BrokerLedgerHold:
                 ) from error
             raise
         self.standing = standing
-        # It stands from here on, whether or not it can be read now.
+        # It is in effect from here on, whether or not it can be read now.
         with suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(self._timeout_ms / 1000):
                 await self._ledger.wait_until_ended((await sent).offset)

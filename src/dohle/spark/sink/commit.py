@@ -1,16 +1,16 @@
-"""The steps of a batch on its way to being written exactly once (ADR 8).
+"""The steps of writing a batch exactly once (ADR 8).
 
-What to do is said by :mod:`dohle.spark.sink.protocol`; here it is done, in an order that holds
+:mod:`dohle.spark.sink.protocol` decides what to do; here it is done, in an order that holds
 whatever dies in between:
 
-    task    look at the standing, take over if the run is new, claim a transactional id and get its
-            identity, look at the standing again, write, flush
-    driver  hold the ledger (from here on nobody who held it before can write there), make sure that
-            all transactions are open, abort strays, write the decision, commit each transaction,
-            shut out attempts that come late
+    task    read the standing, take over if the run is new, claim a transactional id and get its
+            identity, read the standing again, write, flush
+    driver  hold the ledger (from here on earlier holders cannot write there), make sure that all
+            transactions are open, abort strays, write the decision, commit each transaction, fence
+            late attempts
 
-All that is asked of brokers goes through :class:`SinkCluster`: a test puts a model of a cluster
-there, or something that kills the process between two steps.
+All requests to brokers go through :class:`SinkCluster`: a test replaces it by a model of a cluster,
+or by something that kills the process between two steps.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from dohle.spark.sink.protocol import (
 
 _log = logging.getLogger("dohle.spark.sink")
 
-#: The transaction is not open any more, or is another one.
+#: The transaction is no longer open, or is another one.
 _NOT_OPEN = frozenset(
     {
         ErrorCode.INVALID_TXN_STATE,
@@ -63,7 +63,7 @@ _NOT_OPEN = frozenset(
 )
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 _ENDS_AT_ONCE = 16
-#: Tasks of a new run let those with lower numbers take over first: each waits so much longer.
+#: Tasks of a new run let those with lower numbers take over first: each waits this much longer.
 _TAKE_OVER_DELAY_S = 0.2
 _TAKE_OVER_DELAYS_MAX = 20
 _TAKE_OVER_LOOK_S = 0.05
@@ -71,7 +71,7 @@ _TAKE_OVER_TRIES = 20
 
 
 class RowsLost(RuntimeError):
-    """A decided transaction was aborted by somebody else, most likely because its time was up."""
+    """A decided transaction was aborted by somebody else, most likely by its timeout."""
 
 
 class NotOpen(RuntimeError):
@@ -88,19 +88,19 @@ class LedgerHold(Protocol):
 
 
 class SinkCluster(Protocol):
-    """What is asked of brokers."""
+    """The requests to brokers."""
 
-    #: What the transactional ids of all queries begin with.
+    #: The prefix of the transactional ids of all queries.
     prefix: str
 
     async def peek(self, query_id: str) -> Standing | None:
-        """Return a query's standing as it was written last; a newer one may be on its way."""
+        """Return a query's standing as last written; a newer one may be on its way."""
 
     def hold(self, query_id: str) -> AbstractAsyncContextManager[LedgerHold]:
-        """Shut out whoever may write the standing, and say what it is."""
+        """Fence everyone who may write the standing, and return it."""
 
     async def claim(self, transactional_id: TransactionalId) -> ProducerIdentity:
-        """Get an identity that nobody else is ever given."""
+        """Get an identity that is never given to anyone else."""
 
     async def describe(
         self, ids: Collection[TransactionalId]
@@ -108,7 +108,7 @@ class SinkCluster(Protocol):
         """Return the state and the producer of those ids that are known."""
 
     async def states(self, begin: str) -> Mapping[str, str]:
-        """Return the ids that begin so and are open or empty, and which of both."""
+        """Return the ids with this prefix that are open or empty, and which of both."""
 
     async def end(self, transaction: PreparedTransaction, *, commit: bool) -> None:
         """Commit or abort a transaction."""
@@ -119,7 +119,7 @@ class SinkCluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which attempt of which task."""
+    """The task and attempt."""
 
     task: int
     attempt: int
@@ -128,14 +128,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class TaskId:
-    """The transactional id that an attempt may write with, and by which claim."""
+    """The transactional id of an attempt, and the claim by which it got it."""
 
     transactional_id: TransactionalId
     claim: ProducerIdentity | None = None
 
 
 async def begin_task(cluster: SinkCluster, batch: Batch, place: Place) -> Standing | None:
-    """Return the standing with which an attempt begins; None if the batch is decided."""
+    """Return the standing with which an attempt starts; None if the batch is decided."""
     standing = await _standing_of_run(cluster, batch, place)
     return None if task_turn(standing, batch) is Turn.SKIP else standing
 
@@ -143,7 +143,7 @@ async def begin_task(cluster: SinkCluster, batch: Batch, place: Place) -> Standi
 async def choose_id(cluster: SinkCluster, standing: Standing, batch: Batch, place: Place) -> TaskId:
     """Return the id for an attempt that has rows to write.
 
-    A stage that runs again has first attempts again, and one of before may still be at it: only
+    A stage that runs again has first attempts again, and an earlier one may still be running: only
     one of them has the claim.
     """
     if place.attempt == 0:
@@ -155,7 +155,7 @@ async def choose_id(cluster: SinkCluster, standing: Standing, batch: Batch, plac
 
 
 async def confirm_task(cluster: SinkCluster, batch: Batch) -> None:
-    """Raise if the batch is over; asked when the task's producer has its identity."""
+    """Raise if the batch is over; called when the task's producer has its identity."""
     check_in_time(await cluster.peek(batch.query_id), batch)
 
 
@@ -173,7 +173,7 @@ async def _standing_of_run(cluster: SinkCluster, batch: Batch, place: Place) -> 
             if task_turn(standing, batch) is Turn.TAKE_OVER:
                 standing = await _take_over(cluster, batch)
         except KafkaError as error:
-            # Another task takes over for the same run; or another run does, which is told then.
+            # Another task takes over for the same run; or another run does, which is reported then.
             if error.code not in _FENCED or tries == _TAKE_OVER_TRIES - 1:
                 raise
             continue
@@ -195,11 +195,11 @@ async def _take_over(cluster: SinkCluster, batch: Batch) -> Standing:
 async def commit_batch(
     cluster: SinkCluster, results: Collection[TaskResult], *, fail_on_data_loss: bool = True
 ) -> None:
-    """Have all rows of a batch written, once; or, if so told, go on where some are lost."""
+    """Get all rows of a batch written, once; or, if allowed, go on although some are lost."""
     if not any(each.transaction is not None or each.is_skipped for each in results):
         return  # there were no rows
     batch = next(iter(results)).batch
-    # A run that was replaced must not even take the ledger from the one that replaced it.
+    # A run that was replaced must not even take the ledger from its successor.
     commit_turn(await cluster.peek(batch.query_id), results)
     async with cluster.hold(batch.query_id) as held:
         before = held.standing
@@ -221,7 +221,7 @@ async def commit_batch(
 async def abort_batch(cluster: SinkCluster, results: Collection[TaskResult]) -> None:
     """Abort what the tasks of a failed batch have left open, unless the batch is decided."""
     if not results:
-        return  # nobody has told which batch of which query it is
+        return  # no task has said which batch of which query it is
     batch = next(iter(results)).batch
     if not may_abort(await cluster.peek(batch.query_id), batch):
         return
@@ -234,7 +234,7 @@ async def abort_batch(cluster: SinkCluster, results: Collection[TaskResult]) -> 
 
 
 async def check_open(cluster: SinkCluster, transactions: Collection[PreparedTransaction]) -> None:
-    """Raise unless each is open still: once the batch is decided it would be too late."""
+    """Raise unless each is still open: once the batch is decided it would be too late."""
     found = await cluster.describe([each.transactional_id for each in transactions])
     for each in transactions:
         state = found.get(each.transactional_id)
@@ -242,18 +242,17 @@ async def check_open(cluster: SinkCluster, transactions: Collection[PreparedTran
             seen = "is not known" if state is None else f"is {state[0]} under {state[1]}"
             raise NotOpen(
                 f"the transaction of {each.transactional_id} {seen}, not {ONGOING} under "
-                f"{each.identity}: its time was up, or another attempt of its task has ended it. "
-                "The batch is not decided, and will be written anew when the query is started "
-                "again"
+                f"{each.identity}: it timed out, or another attempt of its task has ended it. "
+                "The batch is not decided; start the query again to write it"
             )
 
 
 async def _sweep(
     cluster: SinkCluster, batch: Batch, standing: Standing, keep: Collection[str]
 ) -> None:
-    """Shut out what attempts that failed, or runs before, have left open or may still open.
+    """Fence what failed attempts, or earlier runs, have left open or may still open.
 
-    What a run before has decided is committed first: Spark may have forgotten that it was not.
+    What an earlier run has decided is committed first: Spark may have forgotten that it was not.
     """
     states = await cluster.states(query_prefix(cluster.prefix, batch.query_id))
     left = standing.decision.transactions if standing.decision is not None else ()
@@ -262,14 +261,14 @@ async def _sweep(
             await end_quietly(cluster, each, commit=True)
     found = strays(cluster.prefix, batch, states, standing, keep)
     if found:
-        _log.info("shutting out what was left open: %s", ", ".join(found))
+        _log.info("aborting transactions that were left open: %s", ", ".join(found))
         await cluster.fence(found)
 
 
 async def _commit_all(cluster: SinkCluster, decision: Decision) -> list[TransactionalId]:
-    """Commit each transaction of a decision, though others fail; raise what went wrong.
+    """Commit each transaction of a decision, even if others fail; raise what went wrong.
 
-    Returned are those that somebody else has ended.
+    Returns those that somebody else has ended.
     """
     lost: list[TransactionalId] = []
 
@@ -290,9 +289,9 @@ async def _commit_all(cluster: SinkCluster, decision: Decision) -> list[Transact
 def _tell_of_loss(batch: Batch, lost: Collection[TransactionalId], *, fail: bool) -> None:
     what = (
         f"batch {batch.batch_id} of query {batch.query_id} was decided, but transactions of it "
-        f"were ended by somebody else: {', '.join(lost)}. Their rows are lost if the time for "
-        "them (transaction.timeout.ms) was up before they could be committed. Brokers with "
-        "transaction.two.phase.commit.enable let them wait for ever"
+        f"were ended by somebody else: {', '.join(lost)}. Their rows are lost if they timed out "
+        "(transaction.timeout.ms) before they could be committed. Set "
+        "transaction.two.phase.commit.enable on the brokers to avoid the timeout"
     )
     if fail:
         raise RowsLost(
@@ -310,7 +309,7 @@ async def all_at_once(
     end: Callable[[PreparedTransaction], Awaitable[None]],
     transactions: Collection[PreparedTransaction],
 ) -> None:
-    """End each, though others fail; raise what went wrong."""
+    """End each, even if others fail; raise what went wrong."""
     limit = asyncio.Semaphore(_ENDS_AT_ONCE)
 
     async def end_one(transaction: PreparedTransaction) -> None:
@@ -326,7 +325,7 @@ async def all_at_once(
 async def end_quietly(
     cluster: SinkCluster, transaction: PreparedTransaction, *, commit: bool
 ) -> None:
-    """End a transaction; that it has ended already is no matter."""
+    """End a transaction; it does not matter if it has already ended."""
     try:
         await cluster.end(transaction, commit=commit)
     except KafkaError as error:

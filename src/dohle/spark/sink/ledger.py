@@ -2,14 +2,13 @@
 
 Rules it keeps:
 
-- What counts is what was written in a transaction that was committed. Markers are looked at here,
-  instead of asking for read_committed: an open transaction of another query must not hide what
-  this one has written.
+- Only records of committed transactions count. Markers are evaluated here, instead of asking for
+  read_committed: an open transaction of another query must not hide what this one has written.
 - What was read stays in memory, so that reading again costs one fetch of what is new.
-- A leader that was just elected may not know yet how far its log is committed, and gives out less
-  than its predecessor has promised. Who must not miss anything asks for the end first, which such
-  a leader does not tell (KIP-207).
-- A ledger that is shorter than what was read of it, or another topic by now, is read anew.
+- A newly elected leader may not know yet how far its log is committed, and return less than its
+  predecessor has acknowledged. A caller that must not miss anything asks for the end first, which
+  such a leader does not return (KIP-207).
+- A ledger that is shorter than what was read of it, or was recreated, is read again.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ _log = logging.getLogger("dohle.spark.sink")
 
 _FETCH_BYTES = 8 * 1024 * 1024
 _REPLICAS = 3
-#: Segments are small and compacted soon: whoever begins reads all of it.
+#: Segments are small and compacted soon: every new reader reads all of it.
 _COMPACTED = {"cleanup.policy": "compact"}
 _CONFIGS = {
     **_COMPACTED,
     "segment.bytes": str(1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",
 }
-#: Right after its creation a broker may not know of a topic.
+#: Right after its creation a broker may not know a topic.
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
-#: How long to wait for a marker before looking again.
+#: How long to wait before checking for a marker again.
 _MARKER_LOOK_S = 0.005
 
 #: Offset, key and value of records.
@@ -57,7 +56,7 @@ Pending = list[tuple[int, str, bytes | None]]
 
 
 class LedgerReader:
-    """What is written in the ledger, as far as it was read; its methods run on one loop."""
+    """The contents of the ledger, as far as read; its methods run on one loop."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self.partition = TopicPartition(TopicName(topic), 0)
@@ -70,7 +69,7 @@ class LedgerReader:
         self._reading = asyncio.Lock()
 
     async def ensure_topic(self) -> None:
-        """Create the topic if there is none."""
+        """Create the topic if it does not exist."""
         name = self.partition.topic
         if self._cluster.known_topic(name) is not None:
             return
@@ -86,7 +85,7 @@ class LedgerReader:
                 await self._create(configs)
                 return
             except KafkaError as error:
-                # A broker that does not compact logs does not know how it would do so.
+                # A broker that does not compact logs does not know these configs.
                 if error.code is not ErrorCode.INVALID_CONFIG or configs is _COMPACTED:
                     raise
 
@@ -101,15 +100,15 @@ class LedgerReader:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise error
         if not created.errors:
-            _log.info("created topic %s, which says what queries have written", name)
+            _log.info("created topic %s, which records what queries have written", name)
 
     async def read(self, key: str) -> bytes | None:
-        """Read to the end, and return the last value of a key that is committed."""
+        """Read to the end, and return the last committed value of a key."""
         await self._catch_up()
         return self._values.get(key)
 
     async def read_surely(self, key: str) -> bytes | None:
-        """Do the same, and miss nothing that was committed before, whoever leads by now."""
+        """Do the same, and miss nothing that was committed before, whoever leads now."""
         listed, _ = await asyncio.gather(
             list_offsets(self._cluster, {self.partition: End()}), self._catch_up()
         )
@@ -119,9 +118,9 @@ class LedgerReader:
         return self._values.get(key)
 
     async def wait_until_ended(self, offset: int) -> None:
-        """Wait until it is to be read how the transaction ended that wrote a record.
+        """Wait until the outcome of the transaction that wrote a record can be read.
 
-        A coordinator answers when the end is decided, and has the marker written then.
+        A coordinator answers when the end is decided, and has the marker written afterwards.
         """
         await self._catch_up()
         while any(each[0] == offset for some in self._pending.values() for each in some):
@@ -154,7 +153,7 @@ class LedgerReader:
             if self._next_offset == begin:
                 raise KafkaError(
                     ErrorCode.OFFSET_NOT_AVAILABLE,
-                    f"{self.partition} gives out nothing from {begin} on, though it ends at "
+                    f"{self.partition} returns nothing from offset {begin} on, though it ends at "
                     f"{max(end, data.high_watermark)}",
                 )
 
@@ -221,7 +220,7 @@ class LedgerReader:
 
 
 def _whole_batches(data: PartitionData) -> Iterator[Batch]:
-    """Give out batches up to one that was cut."""
+    """Yield the complete batches."""
     try:
         yield from batches(memoryview(data.records or b""))
     except IncompleteBatch:

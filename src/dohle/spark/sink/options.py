@@ -1,6 +1,6 @@
-"""What the options say of a write: where to, how safely, and with which producer.
+"""The options of a write: target, delivery guarantee, and producer settings.
 
-Names are those of Spark's own Kafka sink; what it does not have is below. ``kafka.`` options are
+Names are those of Spark's own Kafka sink; additional ones are below. ``kafka.`` options are
 settings of Kafka's producer.
 """
 
@@ -52,7 +52,7 @@ PRODUCER_OPTIONS = (
     Option("kafka.transaction.timeout.ms", "how long a transaction may be open"),
 )
 
-#: What Spark itself puts among the options of a sink.
+#: Options that Spark itself adds to a sink.
 _SPARK_OPTIONS = tuple(
     Option(name, "Spark's own") for name in ("checkpointLocation", "queryName", "path")
 )
@@ -65,7 +65,7 @@ _REFUSED = {
     "partition says otherwise",
     "kafka.interceptor.classes": "rows are not written by a producer that could have interceptors",
 }
-#: Larger than Kafka's 16 KiB: a task's rows are there all at once.
+#: Larger than Kafka's 16 KiB: a task has all its rows at once.
 _BATCH_SIZE = 256 * 1024
 
 
@@ -78,7 +78,7 @@ class Delivery(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """All that a write was told."""
+    """All options of a write."""
 
     bootstrap: str
     client: ClientConfig
@@ -93,14 +93,14 @@ class SinkOptions:
 
 
 def parse_sink_options(options: Options) -> SinkOptions:
-    """Read the options of a write, or raise :class:`OptionError`."""
+    """Parse the options of a write, or raise :class:`OptionError`."""
     options = {name.lower(): value for name, value in options.items()}
     for name, why in _REFUSED.items():
         if name in options:
             raise OptionError(f"option {name} cannot be set: {why}")
     check_names(options, (*SINK_OPTIONS, *CLIENT_OPTIONS, *PRODUCER_OPTIONS, *_SPARK_OPTIONS))
     if one_of(options, "kafka.acks", ("all", "-1", "1", "0"), "all") not in ("all", "-1"):
-        raise OptionError("option kafka.acks is all: less would lose rows without a word")
+        raise OptionError("option kafka.acks must be all: less would silently lose rows")
     timeout = "kafka.transaction.timeout.ms"
     return SinkOptions(
         bootstrap=bootstrap_servers(options),

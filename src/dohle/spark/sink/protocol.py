@@ -1,23 +1,23 @@
 """Exactly once: what is known of a query's batches, and what follows from it. Pure (ADR 8).
 
-Of each query one record is kept, its *standing*: which run of the query may write, and which batch
-was decided last with the transactions that hold its rows. Rules:
+Each query has one record, its *standing*: which run of the query may write, and the last decided
+batch with the transactions that hold its rows. Rules:
 
 - A batch is decided once, by the standing that names it. From then on its transactions can only be
-  committed; whoever comes back to it finishes it from the standing and writes nothing.
+  committed; if the batch comes again, it is finished from the standing and nothing is written.
 - Only the run that took over last writes, decides and aborts. A run that was replaced never comes
   back: its id is remembered.
-- A transactional id is used by one attempt of one task at a time. Asking for its identity aborts
-  what is open under it, so the right to ask is given away once: by a *claim*, an identity of
-  another id under which nothing is ever written, which is never given twice. Who has the claim
-  that follows the last one known uses the task's usual id; anybody else has one of its own, and
+- A transactional id is used by one attempt of one task at a time. Requesting its identity aborts
+  what is open under it, so the right to do so is given once: by a *claim*, an identity of another
+  id under which nothing is ever written, and which is never given twice. The attempt whose claim
+  follows the last known one uses the task's usual id; any other attempt has an id of its own, and
   after a batch that such an attempt won, the usual ids are new.
-- The usual id is used again when another batch was decided in between: then nobody asks for the
-  end of the first one any more, and would be told that it is unknown.
+- The usual id is reused when another batch was decided in between: then nobody asks for the end of
+  the first one any more, and would be told that it is unknown.
 - What is open under an id of the query and is not part of the decision is a stray: of this run, or
-  of one before it. It is aborted before the decision, and once more after it, with those ids under
-  which nothing is open yet. An attempt looks at the standing after it has its id: so it either
-  sees that it comes too late, or is shut out.
+  of an earlier one. It is aborted before the decision, and once more after it, together with ids
+  under which nothing is open yet. An attempt reads the standing after it has its id: so it either
+  sees that it is too late, or is fenced.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from dohle.client import PreparedTransaction
 from dohle.client.producer.batch import ProducerIdentity
 from dohle.core.ids import ProducerId, TransactionalId
 
-#: So many runs that were replaced are remembered.
+#: How many replaced runs are remembered.
 RUNS_KEPT = 32
-#: What a coordinator says of an id with an open transaction, and of one with none yet.
+#: The states of an id with an open transaction, and of one with none yet.
 ONGOING, EMPTY = "Ongoing", "Empty"
 _CLAIM = "/claim/"
 _FORMAT = 1
@@ -52,29 +52,29 @@ class Superseded(RuntimeError):
 
 
 class OutOfStep(RuntimeError):
-    """A batch came that is older than the last one decided."""
+    """A batch that is older than the last one decided."""
 
     def __init__(self, query_id: str, batch_id: int, decided: int) -> None:
         super().__init__(
-            f"batch {batch_id} of query {query_id} came after batch {decided} was written: its "
+            f"batch {batch_id} of query {query_id} came after batch {decided} was written: the "
             "checkpoint is older than what the query has written. Start from a new checkpoint, "
-            "with startingOffsets behind what is written"
+            "with startingOffsets after what is written"
         )
 
 
 class TooLate(RuntimeError):
-    """The batch was decided, or given up, while this attempt of a task began."""
+    """The batch was decided, or abandoned, while this attempt of a task started."""
 
     def __init__(self, batch: Batch) -> None:
         super().__init__(f"batch {batch.batch_id} of query {batch.query_id} is over")
 
 
 class StandingUnreadable(RuntimeError):
-    """What is kept of the query was written by a newer version, or by somebody else."""
+    """The query's standing was written by a newer version, or by somebody else."""
 
 
 class Turn(Enum):
-    """What a task does."""
+    """What a task has to do."""
 
     #: The run is new: first make it the one that writes.
     TAKE_OVER = auto()
@@ -94,22 +94,22 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a task tells the driver: its transaction, if it had rows to write."""
+    """A task's report to the driver: its transaction, if it had rows to write."""
 
     batch: Batch
     task: int
     transaction: PreparedTransaction | None
-    #: Whether the batch was decided before, so that the task wrote nothing.
+    #: Whether the batch was already decided, so that the task wrote nothing.
     is_skipped: bool = False
-    #: Whether the transaction waits for its end for ever.
+    #: Whether the transaction has no timeout.
     is_two_phase: bool = False
-    #: By which the task got its usual id; None if it has another one.
+    #: The claim by which the task got its usual id; None if it has another id.
     claim: ProducerIdentity | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """That these transactions are a batch."""
+    """The transactions that make up a batch."""
 
     batch_id: int
     transactions: tuple[PreparedTransaction, ...]
@@ -127,7 +127,7 @@ class Standing:
     """What is known of a query."""
 
     run_id: str
-    #: Counts the runs, so that ids tell which run is the older.
+    #: Counts the runs, so that ids show which run is older.
     run_number: int
     #: Part of the usual ids.
     generation: int
@@ -135,7 +135,7 @@ class Standing:
     replaced_runs: tuple[str, ...] = ()
     #: The batch that this run has failed at.
     given_up: int | None = None
-    #: The last claim known of each task, in this generation.
+    #: The last known claim of each task, in this generation.
     claims: Mapping[int, ProducerIdentity] = field(default_factory=dict)
 
 
@@ -149,7 +149,7 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The batch was decided before: commit that, and abort what was written once more."""
+    """The batch was already decided: commit that, and abort what was written again."""
 
     decision: Decision
     abort: tuple[PreparedTransaction, ...]
@@ -159,7 +159,7 @@ class Finish:
 
 
 def task_turn(standing: Standing | None, batch: Batch) -> Turn:
-    """Say what a task of a batch does; raise if its run was replaced."""
+    """Return what a task of a batch does; raise if its run was replaced."""
     if standing is None or standing.run_id != batch.run_id:
         if standing is not None and batch.run_id in standing.replaced_runs:
             raise Superseded(batch.query_id)
@@ -169,7 +169,7 @@ def task_turn(standing: Standing | None, batch: Batch) -> Turn:
 
 
 def taken_over(standing: Standing | None, batch: Batch) -> Standing:
-    """Return the standing of a query whose new run begins to write."""
+    """Return the standing of a query whose new run starts to write."""
     if standing is None:
         return Standing(batch.run_id, run_number=1, generation=batch.batch_id)
     return replace(
@@ -184,7 +184,7 @@ def taken_over(standing: Standing | None, batch: Batch) -> Standing:
 
 
 def check_in_time(standing: Standing | None, batch: Batch) -> None:
-    """Raise if an attempt may not write: it looks after it got its id, and before it begins."""
+    """Raise if an attempt may not write: checked after it got its id, before it starts."""
     if task_turn(standing, batch) is not Turn.WRITE:
         raise TooLate(batch)
 
@@ -193,7 +193,7 @@ def check_in_time(standing: Standing | None, batch: Batch) -> None:
 
 
 def commit_turn(standing: Standing | None, results: Collection[TaskResult]) -> Decide | Finish:
-    """Say what the driver does when all tasks have written; raise if its run was replaced."""
+    """Return what the driver does when all tasks have written; raise if its run was replaced."""
     batch = _batch_of(results)
     transactions = transactions_of(results)
     if standing is None or standing.run_id != batch.run_id:
@@ -268,7 +268,7 @@ def ledger_id(prefix: str, query_id: str) -> TransactionalId:
 
 
 def query_prefix(prefix: str, query_id: str) -> str:
-    """Return what the ids of all tasks of a query begin with."""
+    """Return the prefix of the ids of all tasks of a query."""
     return f"{prefix}/{query_id}/"
 
 
@@ -281,7 +281,7 @@ def claim_id(prefix: str, standing: Standing, batch: Batch, task: int) -> Transa
 
 
 def is_first_claim(standing: Standing, task: int, claim: ProducerIdentity) -> bool:
-    """Tell whether a claim follows the last one known: only one attempt has it."""
+    """Tell whether a claim follows the last known one: only one attempt has it."""
     last = standing.claims.get(task)
     if last is None:
         return claim.epoch == 0
@@ -289,7 +289,7 @@ def is_first_claim(standing: Standing, task: int, claim: ProducerIdentity) -> bo
 
 
 def usual_id(prefix: str, standing: Standing, batch: Batch, task: int) -> TransactionalId:
-    """Return the id for who has the first claim: the same for every other batch with rows."""
+    """Return the id for the first claim: the same for every other batch with rows."""
     begin = query_prefix(prefix, batch.query_id)
     return TransactionalId(f"{_turn_prefix(begin, standing, _turn(begin, standing, batch))}{task}")
 
@@ -324,12 +324,12 @@ def strays(
     standing: Standing,
     keep: Collection[str],
 ) -> list[TransactionalId]:
-    """Return the ids, among those that are open or empty, that are to be shut out.
+    """Return the ids, among those that are open or empty, that are to be fenced.
 
-    Those with something open, of this run or one before; and those with nothing open yet, of this
-    batch or, when the run commits for the first time, of the runs since the one that has decided
-    last, which has shut out those before it. What was decided is kept in any case, and what a
-    newer run uses is not seen here.
+    Those with something open, of this run or an earlier one; and those with nothing open yet, of
+    this batch or, when the run commits for the first time, of the runs since the one that decided
+    last, which has fenced those before it. Decided ids are kept in any case, and those of a newer
+    run are not included.
     """
     decided = standing.decision.ids if standing.decision is not None else frozenset()
     begin = query_prefix(prefix, batch.query_id)
@@ -359,7 +359,7 @@ def _run_number(begin: str, transactional_id: str) -> int | None:
 
 
 def _is_of_batch(usual: str, transactional_id: str, batch: Batch) -> bool:
-    """Tell whether attempts of the batch may write under an id; those before it may no more."""
+    """Tell whether attempts of the batch may write under an id; earlier ones no longer may."""
     if not transactional_id.startswith(usual):
         return False
     _, _, attempt = transactional_id[len(usual) :].partition("/")

@@ -1,7 +1,7 @@
-"""Rows into batches of records: which topic and partition each row goes to, in which batch.
+"""Turns rows into batches of records: chooses the topic, partition and batch of each row.
 
-Rows of one partition stay in their order. Rows without a key and a partition fill one batch after
-the other, each for another partition.
+Rows of one partition keep their order. Rows without key and partition fill one batch after the
+other, each for another partition.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from dohle.records.columnar.encode import (
 from dohle.spark.options import OptionError
 from dohle.spark.sink.schema import Columns, WrongSchema
 
-#: What a record takes beside key, value and headers, at most but for odd timestamps.
+#: The size of a record besides key, value and headers; more only with odd timestamps.
 _OVERHEAD = 24
-#: Rows are gathered to so many bytes before they are encoded: larger batches for each partition.
+#: Rows are gathered to this many bytes before they are encoded: larger batches per partition.
 _GATHER_BYTES = 4 * 1024 * 1024
 
 
@@ -46,7 +46,7 @@ class EncodedBatch:
 
 
 def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Put small Arrow batches together."""
+    """Merge small Arrow batches."""
     some: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -79,7 +79,7 @@ class RowEncoder:
         self._next_partition = rng.randrange(1 << 30)
 
     def encode(self, table: pa.Table, now_ms: int) -> Iterator[EncodedBatch]:
-        """Give out the batches of some rows."""
+        """Yield the batches of some rows."""
         columns = self._columns
         values = _binary(table, columns.value)
         keys = None if columns.key is None else _binary(table, columns.key)
@@ -118,14 +118,15 @@ class RowEncoder:
             )
 
     def _topics(self, table: pa.Table) -> tuple[Ints, list[TopicName]]:
-        """Return each row's topic as a place in the list of names."""
+        """Return each row's topic as an index into the list of names."""
         if self._topic is not None or self._columns.topic is None:
             assert self._topic is not None
             return np.zeros(table.num_rows, dtype=np.int64), [TopicName(self._topic)]
         column = _column(table, self._columns.topic)
         if column.null_count:
             raise OptionError(
-                f"{column.null_count} rows have no topic: say by option topic where they go"
+                f"{column.null_count} rows have no topic: set the option topic, or fill the "
+                "column topic"
             )
         found = column.dictionary_encode()
         return (
@@ -152,7 +153,7 @@ class RowEncoder:
             if not len(rows):
                 continue
             if keys is not None:
-                # The same keys of all topics may be hashed more than once: topics are few.
+                # The same keys may be hashed more than once for several topics: topics are few.
                 has_key = numbers_of(pc.is_valid(keys))[rows] != 0
                 with_key = rows[has_key]
                 chosen[with_key] = partitions_of_keys(keys.take(column_of(with_key)), count)
@@ -170,7 +171,7 @@ class RowEncoder:
         return chosen
 
     def _starts(self, topics: Ints, partitions: Ints, sizes: Ints) -> Ints:
-        """Return the first row of each batch: another partition, or the batch before is full."""
+        """Return the first row of each batch: another partition, or the previous batch is full."""
         changes = (np.diff(topics) != 0) | (np.diff(partitions) != 0)
         groups = np.append(0, np.flatnonzero(changes) + 1)
         starts = []
@@ -186,7 +187,7 @@ class RowEncoder:
 
 
 def _order(topics: Ints, partitions: Ints) -> Ints | None:
-    """Return the rows by topic and partition; None if they are in this order."""
+    """Return the rows by topic and partition; None if they already are in this order."""
     width = int(partitions.max(initial=0)) + 1
     places = topics * width + partitions
     if not np.any(places[1:] < places[:-1]):
@@ -204,7 +205,7 @@ def _binary(table: pa.Table, place: int) -> pa.Array:
 
 
 def _timestamps(table: pa.Table, place: int | None, now_ms: int) -> Ints:
-    """Return each row's time in milliseconds; those without one are written now."""
+    """Return each row's time in milliseconds; rows without one get the current time."""
     if place is None:
         return np.full(table.num_rows, now_ms, dtype=np.int64)
     times_us = _column(table, place).cast(pa.timestamp("us"))

@@ -1,7 +1,7 @@
-"""Which columns a write has: those of Spark's Kafka sink, and the timestamp.
+"""The columns of a write: those of Spark's Kafka sink, and the timestamp.
 
-Columns with other names are left out, so that what was read from a topic can be written to another
-one as it is.
+Columns with other names are ignored, so that what was read from a topic can be written to another
+one unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class WrongSchema(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where each column is among those of the rows; None if there is none."""
+    """The index of each column among those of the rows; None if it is missing."""
 
     value: int
     key: int | None
@@ -61,7 +61,7 @@ def find_columns(schema: StructType, topic: str | None) -> Columns:
     if _HEADERS in places and not _are_headers(schema[_HEADERS].dataType):
         _refuse(schema, _HEADERS, "array<struct<key:string,value:binary>>")
     if topic is None and "topic" not in places:
-        raise OptionError("rows have no column topic: say by option topic where they go")
+        raise OptionError("rows have no column topic: add one, or set the option topic")
     return Columns(
         places["value"],
         *(places.get(name) for name in ("key", "topic", "partition", _HEADERS, "timestamp")),

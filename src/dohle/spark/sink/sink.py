@@ -1,12 +1,12 @@
 """``writeStream.format("dohle")`` and ``write.format("dohle")``.
 
 Spark builds a writer in one process, sends it to the tasks, and builds another one where it
-commits: what the tasks have to say travels in their messages alone.
+commits: tasks can report only through their messages.
 
 - A stream is written exactly once, by the steps of :mod:`dohle.spark.sink.commit`.
 - A batch write has no checkpoint to come back to: its tasks leave their transactions open, and the
-  driver commits them when all have written. If it fails before, nobody sees a row of it; if it dies
-  while it commits, some rows may be seen.
+  driver commits them when all have written. If it fails before, no row becomes visible; if it dies
+  while it commits, some rows may be visible.
 - ``at-least-once`` writes idempotently and without transactions.
 """
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("dohle.spark.sink")
 
-#: What Spark tells tasks of a stream; the run's id is the name of its group of jobs.
+#: What Spark tells tasks of a stream; the run's id is the name of its job group.
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"
@@ -79,7 +79,7 @@ def batch_writer(options: Options, schema: StructType) -> DataSourceArrowWriter:
 
 @dataclass(frozen=True, slots=True)
 class RowsWritten(WriterCommitMessage):
-    """A task's message where no transaction waits for the driver, or that of a batch write."""
+    """A task's message without a transaction for the driver, or that of a batch write."""
 
     rows: int
     transaction: PreparedTransaction | None = None
@@ -87,7 +87,7 @@ class RowsWritten(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class RowsPrepared(WriterCommitMessage):
-    """A task's message in a stream that is written exactly once."""
+    """A task's message in a stream with exactly-once delivery."""
 
     rows: int
     result: TaskResult
@@ -117,17 +117,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self.options = options
         self.columns = columns
 
-    # What a test may replace
+    # Replaceable by tests
 
     def cluster(self) -> SinkCluster:
-        """Return what the steps of a batch ask of brokers."""
+        """Return the interface to the brokers for the steps of a batch."""
         return open_cluster(self.options)
 
     def prepare(self, writer: RowWriter) -> PreparedTransaction | None:
-        """Have a task's rows written."""
+        """Write a task's rows."""
         return writer.prepare()
 
-    # What Spark calls
+    # Called by Spark
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
@@ -160,7 +160,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return RowsPrepared(writer.rows, result)
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        """Have the rows of all tasks written, once."""
+        """Commit the rows of all tasks, once."""
         results = _results(messages)
         if results:
             _tell_of_timeouts(results)
@@ -168,7 +168,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             worker_loop.run(commit_batch(self.cluster(), results, fail_on_data_loss=fail))
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        """Have none of the rows written, unless it is decided that they are."""
+        """Discard the rows, unless it is decided that they are written."""
         results = _results(messages)
         if results:
             worker_loop.run(abort_batch(self.cluster(), results))
@@ -194,7 +194,7 @@ class BatchWriter(DataSourceArrowWriter):
         async def only_this() -> TaskId:
             return TaskId(name)
 
-        # Nobody would come back to a transaction that waits for ever.
+        # Nobody would come back to a transaction without a timeout.
         opening = _Opening(
             self.options, only_this, lambda: self._confirm(cluster), may_wait_for_ever=False
         )
@@ -216,7 +216,7 @@ class BatchWriter(DataSourceArrowWriter):
             worker_loop.run(self._abort(open_cluster(self.options), _transactions(messages)))
 
     async def _confirm(self, cluster: BrokerSinkCluster) -> None:
-        """Raise if the write is over; asked when the task's producer has its identity."""
+        """Raise if the write is over; called when the task's producer has its identity."""
         if await cluster.describe([self._over]):
             raise RuntimeError("the write was over when this attempt of a task began")
 
@@ -234,9 +234,9 @@ class BatchWriter(DataSourceArrowWriter):
         await all_at_once(partial(end_quietly, cluster, commit=False), transactions)
 
     async def _shut_out_others(self, cluster: BrokerSinkCluster) -> None:
-        """Abort what other attempts have left open, and let none begin.
+        """Abort what other attempts have left open, and let none start.
 
-        One that has its identity now is fenced; one that gets it later finds the write over.
+        An attempt that has its identity now is fenced; one that gets it later finds the write over.
         """
         await cluster.fence([self._over])
         found = await cluster.states(f"{self._over}/")
@@ -263,7 +263,7 @@ class _Opening:
         self._may_wait_for_ever = may_wait_for_ever
 
     async def open(self) -> Producer:
-        """Open it, and take note whether its transaction can wait for ever."""
+        """Open it, and record whether its transaction has no timeout."""
         chosen = await self._choose()
         self.claim = chosen.claim
         producer, self.is_two_phase = await self.cluster.open_producer(
@@ -286,7 +286,7 @@ def _row_writer(
     columns: Columns,
     open_producer: Callable[[], Awaitable[Producer]],
 ) -> RowWriter:
-    # Processes that plan or commit a write would take as long again to start with Arrow and numpy.
+    # Importing Arrow and numpy would double the start-up time of processes that plan or commit.
     from dohle.spark.sink.tasks import RowWriter
 
     return RowWriter(cluster, options, columns, open_producer)
@@ -298,7 +298,7 @@ def _leaving_nothing(writer: RowWriter) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        # The failure itself is what is to be told; whoever cleans up later aborts as well.
+        # The failure itself is to be raised; the later clean-up aborts as well.
         with suppress(KafkaError, TimeoutError):
             writer.abort()
         raise
@@ -349,7 +349,7 @@ def _whereabouts() -> tuple[Batch, Place]:
 
 
 def _results(messages: Sequence[WriterCommitMessage | None]) -> list[TaskResult]:
-    """Return what tasks have told; those that failed have told nothing."""
+    """Return the reports of tasks; failed ones have none."""
     return [each.result for each in messages if isinstance(each, RowsPrepared)]
 
 
@@ -365,13 +365,13 @@ _told_of_timeouts = False
 
 
 def _tell_of_timeouts(results: Sequence[TaskResult]) -> None:
-    """Say once that a driver that is away for too long can lose a decided batch."""
+    """Warn once that a decided batch can be lost if the driver is away for too long."""
     global _told_of_timeouts
     if _told_of_timeouts or all(each.is_two_phase or not each.transaction for each in results):
         return
     _told_of_timeouts = True
     _log.warning(
-        "the brokers do not offer transactions that wait for ever (transaction.two.phase.commit."
-        "enable): a batch that was decided is lost if nobody commits it within their longest "
-        "transaction.max.timeout.ms"
+        "the brokers do not support transactions without a timeout: a decided batch is lost if "
+        "it is not committed within transaction.max.timeout.ms. Set "
+        "transaction.two.phase.commit.enable=true on the brokers to avoid that"
     )

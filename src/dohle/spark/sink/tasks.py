@@ -1,4 +1,4 @@
-"""What a task does with its rows: encode them, send them, and leave nothing behind if it fails.
+"""What a task does with its rows: encode and send them, and leave nothing behind if it fails.
 
 The caller's thread encodes while the loop sends what was encoded before.
 """
@@ -19,12 +19,12 @@ from dohle.spark.sink.options import SinkOptions
 from dohle.spark.sink.rows import EncodedBatch, RowEncoder, gather
 from dohle.spark.sink.schema import Columns
 
-#: How long a task that has failed tries to abort its transaction; others will do it later.
+#: How long a failed task tries to abort its transaction; otherwise others do it later.
 _ABORT_TIMEOUT_S = 5
 
 
 class RowWriter:
-    """Sends the rows of one task through one producer, which is opened by the first of them."""
+    """Sends the rows of one task through one producer, which is opened with the first row."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class RowWriter:
         self._clock = clock or SystemClock()
         self._producer: Producer | None = None
         self._sending: Future[None] | None = None
-        #: The same, as the loop sees it.
+        #: The same, as seen by the loop.
         self._sending_task: asyncio.Task[None] | None = None
-        #: What became of batches that no transaction stands for.
+        #: The outcome of batches without a transaction.
         self._outcomes: list[asyncio.Future[RecordMetadata]] = []
         self._encoder = RowEncoder(
             columns,
@@ -53,7 +53,7 @@ class RowWriter:
         )
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Send all rows; they are on their way when it returns."""
+        """Send all rows; they are in flight when it returns."""
         for table in gather(batches):
             encoded = list(self._encoder.encode(table, self._clock.now_ms()))
             self._wait()
@@ -73,7 +73,7 @@ class RowWriter:
         return worker_loop.run(self._producer.prepare_transaction())
 
     def abort(self) -> None:
-        """Give up what was sent, as far as that can be done now."""
+        """Discard what was sent, as far as possible now."""
         if self._producer is not None or self._sending is not None:
             worker_loop.run(self._abort())
 
@@ -126,7 +126,7 @@ class RowWriter:
             await producer.close(flush=False)
 
     async def _stop_sending(self) -> None:
-        """Stop what still goes on when rows fail: else it would open a producer for nobody."""
+        """Stop what is in progress when rows fail: it would open a producer for nobody."""
         self._sending = None
         if self._sending_task is not None:
             self._sending_task.cancel()

@@ -1,4 +1,4 @@
-"""What happens when records that should be read are gone: ``failOnDataLoss``."""
+"""What happens when records that should be read no longer exist: ``failOnDataLoss``."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ _log = logging.getLogger("dohle.spark")
 
 
 class DataLoss(RuntimeError):
-    """Records that the query should have read are not there any more."""
+    """Records that the query should have read no longer exist."""
 
 
 def report_losses(losses: Iterable[str], *, fail: bool) -> None:
-    """Raise what was lost, or warn of it and let the query go on."""
+    """Raise an error about lost records, or log a warning and let the query continue."""
     found = tuple(losses)
     if not found:
         return
     if fail:
         raise DataLoss(
-            f"{'; '.join(found)}. Set the option failOnDataLoss to false to go on with what is "
-            "left."
+            f"{'; '.join(found)}. Set the option failOnDataLoss to false to continue with what "
+            "is left."
         )
     for each in found:
-        _log.warning("%s; the query goes on, since failOnDataLoss is false", each)
+        _log.warning("%s; the query continues, since failOnDataLoss is false", each)

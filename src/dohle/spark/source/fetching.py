@@ -1,14 +1,14 @@
-"""Reading a range of offsets from the partition's leader, as a task does.
+"""Reads a range of offsets from the partition's leader, for a task.
 
 Rules it keeps:
 
 - Bytes are fetched as the leader has them and decoded by the caller's thread; meanwhile the next
-  fetch is on its way.
-- A leader that moved, a broker that is gone and a lost connection are tried again, for
+  fetch is in flight.
+- A moved leader, a missing broker and a lost connection are retried, for
   ``kafkaConsumer.pollTimeoutMs``.
-- Each offset of the range is either given out, or known to have no record (compaction, markers,
-  aborted transactions), or lost. What is lost is told, and fails the task if it is to.
-- A topic that was made anew since the range was planned is not read for the old one.
+- Each offset of the range is either returned, or known to have no record (compaction, markers,
+  aborted transactions), or lost. Losses are reported, and fail the task if they should.
+- A topic that was recreated since the range was planned is not read in place of the old one.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FETCH_BYTES_MIN = 64 * 1024
-#: What a record is thought to take before the first are there.
+#: The assumed size of a record before the first ones have arrived.
 _RECORD_BYTES = 1024
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-#: A broker that has just started may not have heard of a topic yet. Tried for some seconds, since
-#: what is given up as gone is never read again.
+#: A broker that has just started may not know a topic yet. Retried for some seconds, since what is
+#: given up as gone is never read again.
 _UNKNOWN_TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one fetch brought, and where the next one begins."""
+    """The result of one fetch, and where the next one starts."""
 
     data: Records
     aborted: tuple[tuple[int, int], ...]
@@ -66,7 +66,7 @@ class Fetched:
 
 
 def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """Give out the records of a range as Arrow batches."""
+    """Yield the records of a range as Arrow batches."""
     from dohle.records.columnar.decode import Decoding
 
     fetcher = RangeFetcher(worker_loop.cluster(options.bootstrap, options.client), wanted, options)
@@ -106,7 +106,7 @@ class RangeFetcher:
         self._record_bytes: float = _RECORD_BYTES
 
     async def fetch(self, offset: int) -> Fetched:
-        """Fetch from an offset on until something is known of it."""
+        """Fetch from an offset on until something is known about it."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.poll_timeout_ms / 1000
         try:
@@ -139,7 +139,7 @@ class RangeFetcher:
                 if error.code in _UNKNOWN:
                     unknown += 1
                     if unknown >= _UNKNOWN_TRIES:
-                        raise _Gone(f"{self._partition} does not exist any more") from None
+                        raise _Gone(f"{self._partition} no longer exists") from None
                 raise
 
         return await self._cluster.retry(
@@ -150,10 +150,10 @@ class RangeFetcher:
         )
 
     async def _is_empty_to_its_end(self, data: PartitionData) -> bool:
-        """Tell whether a leader that sent no records has none up to where it says it ends.
+        """Tell whether a leader that sent no records has none up to its end.
 
-        One that must get them from remote storage sends none either if that takes it too long. But
-        then it has its last ones at hand, and a log that has records there is not empty before.
+        A leader that must get them from remote storage also sends none if that takes too long. But
+        then it has its last records at hand, and a log that has records there is not empty before.
         """
         last = _visible(data, self._options.isolation_level) - 1
         return not len((await self._fetch_once(last)).records or b"")
@@ -198,19 +198,19 @@ class RangeFetcher:
                     self._note_leader(answer, data)
                     raise answered_error(data.error_code, about)
                 return data
-        # A broker that slows its readers down answers without the partition at first.
+        # A broker that throttles its clients answers without the partition at first.
         await asyncio.sleep(answer.throttle_time_ms / 1000)
         raise TimedOut(f"{about}: no answer yet")
 
     async def _leader(self) -> tuple[BrokerInfo, PartitionInfo]:
-        """Find the leader, and make sure that it leads a partition of the topic that is meant."""
+        """Find the leader, and make sure that it leads a partition of the intended topic."""
         found = await self._cluster.leader_of(self._partition)
         if not self._is_same_topic():
-            # Either the topic is another by now, or what is known here is of before it was.
+            # Either the topic was recreated, or the metadata here is older than that.
             await self._cluster.refresh((self._wanted.topic,))
             found = await self._cluster.leader_of(self._partition)
             if not self._is_same_topic():
-                raise _Gone(f"topic {self._wanted.topic} was deleted and made anew")
+                raise _Gone(f"topic {self._wanted.topic} was deleted and recreated")
         return found
 
     def _is_same_topic(self) -> bool:
@@ -226,7 +226,7 @@ class RangeFetcher:
         self._cluster.note_leader(self._partition, leader.leader_id, leader.leader_epoch, endpoints)
 
     def _fetch_bytes(self, offset: int) -> int:
-        """Ask for about as much as is wanted; at least one batch comes in any case."""
+        """Request about as much as is wanted; at least one batch comes in any case."""
         rest = int((self._wanted.end - offset) * self._record_bytes * 1.1)
         return min(self._options.fetch_bytes_max, max(rest, _FETCH_BYTES_MIN))
 
@@ -237,9 +237,9 @@ class RangeFetcher:
             return self._lost(
                 offset,
                 begin,
-                f"{self._partition}: its log begins at offset {begin} now, and offsets {offset} to "
-                f"{min(begin, self._wanted.end) - 1} should still be read: they were deleted, or "
-                "were too old or too many to be kept",
+                f"{self._partition}: its log now starts at offset {begin}, and offsets {offset} "
+                f"to {min(begin, self._wanted.end) - 1} should still be read: they were deleted, "
+                "or were too old or too many to be kept",
             )
         return await self._never_came(offset)
 
@@ -251,8 +251,8 @@ class RangeFetcher:
             return self._lost(
                 offset,
                 self._wanted.end,
-                f"{self._partition}: its log ends at offset {end} now, and offsets {offset} to "
-                f"{self._wanted.end - 1} should still be read: it was cut",
+                f"{self._partition}: its log now ends at offset {end}, and offsets {offset} to "
+                f"{self._wanted.end - 1} should still be read: it was truncated",
             )
         raise TimedOut(
             f"{self._partition}: nothing came from offset {offset} on within "
@@ -270,7 +270,7 @@ class _Gone(Exception):
 def look_at(
     data: PartitionData, offset: int, wanted: OffsetRange, isolation_level: IsolationLevel
 ) -> Fetched | None:
-    """Say what an answer to a fetch tells of an offset and those after it; None if nothing yet."""
+    """Return what a fetch response says about an offset and those after it; None if nothing yet."""
     records = data.records or b""
     if len(records):
         after = _next_offset(records)
@@ -285,19 +285,19 @@ def look_at(
         )
         return Fetched(records, aborted, offset, after)
     if _visible(data, isolation_level) >= wanted.end:
-        # The leader has all of the range and nothing at or behind this offset: a compacted end.
+        # The leader has all of the range and nothing at or after this offset: a compacted end.
         return Fetched(b"", (), offset, wanted.end)
     return None
 
 
 def _visible(data: PartitionData, isolation_level: IsolationLevel) -> int:
-    """Return where the partition ends for a reader."""
+    """Return the end of the partition that is visible to a consumer."""
     is_committed = isolation_level is IsolationLevel.READ_COMMITTED
     return data.last_stable_offset if is_committed else data.high_watermark
 
 
 def _next_offset(records: Records) -> int:
-    """Return the offset after the last whole batch, by walking over lengths alone."""
+    """Return the offset after the last whole batch, by following lengths only."""
     view = memoryview(records)
     position, last, end = 0, -1, len(view)
     while end - position >= LOG_OVERHEAD:

@@ -1,8 +1,8 @@
-"""Filters of batch queries that spare reading: on topic, partition, offset and time.
+"""Filters of batch queries that reduce what is read: on topic, partition, offset and time.
 
-A filter on topic, partition or offset is carried out completely by leaving partitions and offsets
-out. One on time only says where to begin, at the first record that is as late: later ones may be
-older again, so Spark looks at it once more.
+A filter on topic, partition or offset is fully applied by leaving out partitions and offsets. One
+on time only determines the start, at the first record with such a timestamp: later records may be
+older, so Spark applies it again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _PartitionTest:
 
 @dataclass(slots=True)
 class Wanted:
-    """What is left to read after the filters that were taken."""
+    """What is left to read after the accepted filters."""
 
     offset_min: int = 0
     #: Before this one; None if there is no such limit.
@@ -63,7 +63,7 @@ class Wanted:
     _tests: list[_PartitionTest] = field(default_factory=list)
 
     def take(self, given: spark.Filter) -> bool:
-        """Take a filter into account; tell whether it is carried out completely."""
+        """Apply a filter; return whether that is complete."""
         if isinstance(given, spark.IsNotNull):
             return len(given.attribute) == 1 and given.attribute[0] in _PRESENT
         negated = isinstance(given, spark.Not)
@@ -135,7 +135,7 @@ class Wanted:
                 least = -(-since // _MILLISECOND)
             case _:
                 return
-        # Brokers look for times from 1970 on; records without a timestamp count as just before.
+        # Brokers search for times from 1970 on; records without a timestamp count as just before.
         if least > 0:
             self.timestamp_ms_min = max(least, self.timestamp_ms_min or 0)
 

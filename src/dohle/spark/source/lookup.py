@@ -1,4 +1,4 @@
-"""Asking brokers what there is to read: partitions of a subscription, and offsets in them."""
+"""Asks brokers what there is to read: the partitions of a subscription, and offsets in them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dohle.spark.source.options import (
 _Result = TypeVar("_Result")
 
 _NOT_FOUND = -1
-#: A broker that has just started may not have heard of a topic yet.
+#: A broker that has just started may not know a topic yet.
 _UNKNOWN_TOPIC_TRIES = 4
 
 
@@ -37,13 +37,13 @@ class Found:
 
     partitions: tuple[TopicPartition, ...]
     topic_ids: Mapping[TopicName, str]
-    #: Topics that were named and do not exist.
+    #: Named topics that do not exist.
     missing: tuple[TopicName, ...]
-    #: Partitions that were named of topics that exist, and do not exist themselves.
+    #: Named partitions that do not exist, of topics that do.
     missing_partitions: tuple[TopicPartition, ...]
 
     def check_complete(self) -> None:
-        """Raise if a topic or partition that was named does not exist."""
+        """Raise if a named topic or partition does not exist."""
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if self.missing:
             raise KafkaError(unknown, f"no such topic: {', '.join(self.missing)}")
@@ -55,7 +55,7 @@ class Found:
 async def find_partitions(
     cluster: Cluster, subscription: Subscription, *, wait_for_missing: bool = True
 ) -> Found:
-    """Ask for the partitions of a subscription as they are now."""
+    """Ask for the current partitions of a subscription."""
     tries = _UNKNOWN_TOPIC_TRIES if wait_for_missing else 1
     match subscription:
         case SubscribePattern(pattern):
@@ -119,7 +119,7 @@ def _found(
 async def latest_offsets(
     cluster: Cluster, partitions: Iterable[TopicPartition], isolation_level: IsolationLevel
 ) -> dict[TopicPartition, int]:
-    """Return where partitions end for a reader of this isolation level."""
+    """Return the end of partitions for this isolation level."""
     return await _offsets(cluster, dict.fromkeys(partitions, End()), isolation_level)
 
 
@@ -138,7 +138,7 @@ async def resolve_places(
     *,
     latest_if_none_so_late: bool,
 ) -> dict[TopicPartition, int]:
-    """Turn what an option says into offsets of these partitions."""
+    """Turn an option's positions into offsets of these partitions."""
     wanted = _places_of(places, partitions)
     offsets = {partition: at.offset for partition, at in wanted.items() if isinstance(at, At)}
     to_list = {partition: at for partition, at in wanted.items() if not isinstance(at, At)}
@@ -157,7 +157,7 @@ async def resolve_places(
 def _places_of(
     places: Places, partitions: tuple[TopicPartition, ...]
 ) -> dict[TopicPartition, Place]:
-    """Return a place for each partition; all of them must be named, and no others."""
+    """Return a position for each partition; all of them must be named, and no others."""
     if places.each is None:
         assert places.everywhere is not None
         return dict.fromkeys(partitions, places.everywhere)
@@ -188,9 +188,9 @@ async def _offsets(
 
 
 async def try_again(options: SourceOptions, operation: Callable[[], Awaitable[_Result]]) -> _Result:
-    """Look something up as often as ``fetchOffset.numRetries`` says.
+    """Look something up, with as many retries as ``fetchOffset.numRetries`` says.
 
-    Beneath it the client has tried again for as long as it may: after that it is not begun anew.
+    Below it the client retries as long as it may: after that it is not started again.
     """
     for _ in range(options.offset_lookup_retries):
         try:

@@ -1,16 +1,15 @@
-"""The offsets of a stream: what the checkpoint holds of them, and where the next batch ends.
+"""The offsets of a stream: what the checkpoint holds, and where the next batch ends.
 
 Rules it keeps:
 
-- What a batch reads is told by its start and its end alone, so that a replay reads the same. Spark
-  does not keep the offset a stream begins with. So that one says nothing (:data:`INITIAL`), and
-  where partitions begin that no batch before had, be it the first batch or one that found new
-  partitions, stands in the *end* of that batch, under ``first``.
-- An end that brings nothing new is the start itself, since Spark compares their texts.
-- Topics are remembered with their ids: a topic that was deleted and made anew has other records at
-  the same offsets.
-- How far a partition had been read that is gone is remembered too, under ``gone``: it may only have
-  seemed so for a moment, and is not read twice when it is there again.
+- Start and end alone determine what a batch reads, so that a replay reads the same. Spark does not
+  store the offset a stream starts with. So that one is empty (:data:`INITIAL`), and the first
+  offsets of partitions that no earlier batch had, in the first batch or in one that found new
+  partitions, are in the *end* of that batch, under ``first``.
+- An end without anything new is the start itself, since Spark compares their texts.
+- Topics are stored with their ids: a recreated topic has other records at the same offsets.
+- The position in a missing partition is kept too, under ``gone``: it may be missing only for a
+  moment, and must not be read twice when it is back.
 """
 
 from __future__ import annotations
@@ -25,24 +24,24 @@ _VERSION = 1
 
 Positions = Mapping[TopicPartition, int]
 
-#: The offset before the first batch: where that begins is found when it is planned.
+#: The offset before the first batch: its start is determined when the batch is planned.
 INITIAL: dict[str, Any] = {"version": _VERSION, "initial": True}
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """How far a stream has come after a batch."""
+    """The positions of a stream after a batch."""
 
     positions: Positions
-    #: Where partitions begin that the batch is the first to have.
+    #: The start of partitions that are new in this batch.
     first: Positions = field(default_factory=dict)
     topic_ids: Mapping[TopicName, str] = field(default_factory=dict)
-    #: How far partitions had been read that are not there now.
+    #: The positions in partitions that are missing now.
     gone: Positions = field(default_factory=dict)
 
     @property
     def reached(self) -> Positions:
-        """How far all partitions have been read that any batch has had."""
+        """The positions in all partitions that any batch has had."""
         return {**self.gone, **self.positions}
 
     def to_json(self) -> dict[str, Any]:
@@ -57,7 +56,7 @@ class StreamOffset:
 
 
 def parse_offset(form: Mapping[str, Any]) -> StreamOffset | None:
-    """Read what the checkpoint holds; ``None`` is the offset before the first batch."""
+    """Parse the checkpoint's form; ``None`` is the offset before the first batch."""
     if form.get("version") != _VERSION:
         raise ValueError(
             f"the checkpoint holds the offset {dict(form)}, which is not of version {_VERSION}: "
@@ -77,27 +76,27 @@ def parse_offset(form: Mapping[str, Any]) -> StreamOffset | None:
 class LogView:
     """What there is to read now."""
 
-    #: Where each partition ends for this reader.
+    #: The end of each partition for this reader.
     latest: Positions
     topic_ids: Mapping[TopicName, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Where reading goes on in each partition, and what was found to be lost."""
+    """Where reading continues in each partition, and what was lost."""
 
     positions: Positions
-    #: Those that no batch has had before: the place must be found.
+    #: Partitions that no batch has had before: their start must be found.
     new: tuple[TopicPartition, ...]
     losses: tuple[str, ...]
-    #: How far partitions had been read that are not there now.
+    #: The positions in partitions that are missing now.
     gone: Positions = field(default_factory=dict)
     #: Whether a partition ends before what had been read of it.
     is_cut: bool = False
 
 
 def go_on_from(start: StreamOffset, view: LogView) -> Known:
-    """Compare how far the stream has come with what there is now."""
+    """Compare the stream's positions with what there is now."""
     positions: dict[TopicPartition, int] = {}
     gone: dict[TopicPartition, int] = {}
     losses: list[str] = []
@@ -114,19 +113,19 @@ def go_on_from(start: StreamOffset, view: LogView) -> Known:
             gone[partition] = position
             if not is_told:
                 losses.append(
-                    f"{partition} is gone, or is not subscribed to any more; it had been read up "
-                    f"to offset {position}"
+                    f"{partition} is gone, or no longer subscribed to; it had been read up to "
+                    f"offset {position}"
                 )
         elif partition.topic in anew:
             if not is_told:
                 losses.append(
-                    f"topic {partition.topic} was deleted and made anew; {partition} had been read "
-                    f"up to offset {position} before, and begins again"
+                    f"topic {partition.topic} was deleted and recreated; {partition} had been "
+                    f"read up to offset {position} before, and begins again"
                 )
         elif end < position:
             losses.append(
-                f"{partition} ends at offset {end} now and had been read up to {position}: "
-                "its log was cut"
+                f"{partition} ends at offset {end} now and had been read up to {position}: its "
+                "log was truncated"
             )
             positions[partition] = end
             is_cut = True
@@ -137,7 +136,7 @@ def go_on_from(start: StreamOffset, view: LogView) -> Known:
 
 
 def missed_by(known: Known, first: Positions) -> tuple[str, ...]:
-    """Name the new partitions whose first records were gone before a batch could have them."""
+    """Name the new partitions whose first records were gone before a batch could read them."""
     return tuple(
         f"{partition} is new and begins at offset {first[partition]}: what was before it was not "
         "read"
@@ -151,7 +150,7 @@ def plan_end(
 ) -> dict[str, Any]:
     """Return the end of the next batch, as JSON; the start itself if there is nothing new.
 
-    ``first`` is where the new partitions begin, ``ends`` how far to read in each partition.
+    ``first`` is where the new partitions start, ``ends`` how far to read in each partition.
     """
     positions = {**known.positions, **first, **ends}
     is_same = start is not None and (positions, known.gone) == (start.positions, start.gone)
@@ -166,9 +165,9 @@ def plan_end(
 def batch_ranges(
     start: StreamOffset | None, end: StreamOffset
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Return what a batch reads: the first offset and the one after the last, where there are any.
+    """Return the non-empty ranges that a batch reads: first offset, and the one after the last.
 
-    It depends on nothing but what the checkpoint holds.
+    It depends on nothing but the checkpoint.
     """
     if start == end:
         return {}
@@ -188,11 +187,11 @@ def batch_ranges(
 def limit_offsets(
     ranges: Mapping[TopicPartition, tuple[int, int]], offsets_max: int
 ) -> dict[TopicPartition, int]:
-    """Return how far to read in each partition so that it is not too much together.
+    """Return how far to read in each partition so that the total stays within the limit.
 
-    Each partition has a share in proportion to what there is of it, but at least one offset: a
-    small partition beside large ones must go on too. So there are more than ``offsets_max`` only if
-    there are more partitions. One of which nothing is left is read to its end.
+    Each partition gets a share in proportion to what is available, but at least one offset: a small
+    partition next to large ones must progress too. So the total exceeds ``offsets_max`` only if
+    there are more partitions. One of which nothing would be left is read to its end.
     """
     sizes = {partition: end - begin for partition, (begin, end) in ranges.items() if end > begin}
     total = sum(sizes.values())
@@ -201,7 +200,7 @@ def limit_offsets(
     shares = dict.fromkeys(sizes, 1)
     left = max(offsets_max - len(sizes), 0)
     rest = total - len(sizes)
-    # Cut at whole numbers of the running sum: the cuts never add up to more than there is.
+    # Cut at integers of the running sum: the cuts never add up to more than there is.
     seen = given = 0
     for partition in sorted(sizes):
         seen += sizes[partition] - 1

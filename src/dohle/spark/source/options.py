@@ -1,7 +1,7 @@
-"""What the options say of a read: which partitions, from where to where, and how.
+"""The options of a read: which partitions, from where to where, and how.
 
-Timestamps count above offsets, and one timestamp for all above one for each, as in Spark's Kafka
-source. What can be wrong without asking a broker is found here.
+Timestamps take precedence over offsets, and one timestamp for all over one for each, as in Spark's
+Kafka source. Everything that can be checked without a broker is checked here.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ Place = Beginning | End | At | Since
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where to begin or to end: in all partitions alike, or a place for each."""
+    """Where to start or to end: the same for all partitions, or a position for each."""
 
     option: str
     everywhere: Place | None = None
     each: Mapping[TopicPartition, Place] | None = None
 
     def behind(self, latest: Mapping[TopicPartition, int]) -> tuple[str, ...]:
-        """Name the offsets that are set behind where the partitions end: nothing was ever there."""
+        """Name the offsets that are past the end of their partitions: nothing was ever there."""
         return tuple(
             f"option {self.option} names offset {place.offset} of {partition}, which ends at "
             f"{latest[partition]}"
@@ -87,7 +87,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """All that a read was told."""
+    """All options of a read."""
 
     bootstrap: str
     client: ClientConfig
@@ -113,7 +113,7 @@ class SourceOptions:
 
 
 def parse_source_options(options: Options, query: Query) -> SourceOptions:
-    """Read the options of a query, or raise :class:`OptionError`."""
+    """Parse the options of a query, or raise :class:`OptionError`."""
     options = {name.lower(): value for name, value in options.items()}
     check_source_names(options)
     client = client_config(options)
@@ -152,12 +152,12 @@ def parse_source_options(options: Options, query: Query) -> SourceOptions:
 
 
 def check_source_names(options: Options) -> None:
-    """Raise :class:`OptionError` if there is an option that a read does not have."""
+    """Raise :class:`OptionError` for an option that a read does not have."""
     check_names(options, (*SOURCE_OPTIONS, *CLIENT_OPTIONS, *CONSUMER_OPTIONS))
 
 
 def wants_headers(options: Options) -> bool:
-    """Tell whether there is a column of headers; what else the options say does not matter."""
+    """Tell whether there is a column of headers, regardless of other options."""
     return truth(options, "includeHeaders", otherwise=False)
 
 
@@ -199,7 +199,7 @@ def _subscription(options: Options) -> Subscription:
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
-    wrong = OptionError(f'option assign is {text!r}: it is JSON like {{"topic": [0, 1]}}')
+    wrong = OptionError(f'option assign is {text!r}: it must be JSON like {{"topic": [0, 1]}}')
     found = _json(text, wrong)
     partitions: list[TopicPartition] = []
     for topic, numbers in found.items():
@@ -270,7 +270,7 @@ def _by_offset(options: Options, name: str, default: str) -> Places:
 
 def _numbers(name: str, text: str, *, least: int) -> dict[TopicPartition, int]:
     """Read ``{"topic": {"0": 23}}``."""
-    wrong = OptionError(f'option {name} is {text!r}: it is JSON like {{"topic": {{"0": 23}}}}')
+    wrong = OptionError(f'option {name} is {text!r}: it must be JSON like {{"topic": {{"0": 23}}}}')
     numbers: dict[TopicPartition, int] = {}
     for topic, of_topic in _json(text, wrong).items():
         if not isinstance(of_topic, dict):

@@ -1,8 +1,8 @@
 """Reading topics with Spark: the batch and the stream reader of ``format("dohle")``.
 
 The readers plan, in the process beside Spark's driver, and are pickled to the workers, which read:
-so they hold nothing but the options, and what they need to plan is made when it is first asked for.
-All offsets of a plan come from brokers; all decisions about them are in
+so they hold nothing but the options, and what they need to plan is created on first use. All
+offsets of a plan come from brokers; all decisions about them are in
 :mod:`dohle.spark.source.offsets` and :mod:`dohle.spark.source.splits`.
 """
 
@@ -53,18 +53,18 @@ from dohle.spark.source.splits import OffsetRange, split_ranges
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: How long what is known of a subscription's partitions counts, unless metadata.max.age.ms is less:
-#: new ones are found after it.
+#: How long the known partitions of a subscription are used, unless metadata.max.age.ms is less: new
+#: ones are found after it.
 _DISCOVERY_S_MAX = 1.0
 
 
 class _PushFilters:
     """``pushFilters`` of a reader, for sessions with pushdown and for those without.
 
-    Spark refuses a reader that has a method of this name where
-    ``spark.sql.python.filterPushdown.enabled`` is false, as it is by default: it tells by the
-    function behind the method whether that is the inherited one. Here it is, so that reading works
-    everywhere, and filters spare reading where they are pushed down.
+    Spark refuses a reader with a method of this name if ``spark.sql.python.filterPushdown.enabled``
+    is false, as it is by default: it checks whether the function behind the method is the inherited
+    one. Here it is, so that reading works everywhere, and filters reduce reading where they are
+    pushed down.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -76,7 +76,7 @@ class _PushFilters:
 
 
 class BatchReader(spark.DataSourceReader):
-    """Reads from one place to another, once."""
+    """Reads from one position to another, once."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -84,13 +84,13 @@ class BatchReader(spark.DataSourceReader):
         self.pushFilters = _PushFilters(self._wanted)  # type: ignore[method-assign]
 
     def partitions(self) -> Sequence[spark.InputPartition]:
-        """Find out where to begin and to end, and cut that into the work of tasks."""
+        """Find out where to start and to end, and split that into tasks."""
         cluster = worker_loop.cluster(self._options.bootstrap, self._options.client)
         work = worker_loop.run(try_again(self._options, lambda: self._plan(cluster)))
         return [spark.InputPartition(each) for each in work]
 
     def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read what one task is to read."""
+        """Read the range of one task."""
         return _read(partition, self._options)
 
     async def _plan(self, cluster: Cluster) -> list[OffsetRange]:
@@ -144,18 +144,18 @@ class BatchReader(spark.DataSourceReader):
 
 
 class StreamReader(spark.DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
-    """Reads on and on, batch by batch."""
+    """Reads batch after batch."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._planner: StreamPlanner | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return an offset that says nothing: see :mod:`dohle.spark.source.offsets`."""
+        """Return an empty offset: see :mod:`dohle.spark.source.offsets`."""
         return INITIAL
 
     def getDefaultReadLimit(self) -> limits.ReadLimit:
-        """Return how much a batch may have."""
+        """Return how much a batch may contain."""
         if self._options.offsets_per_trigger_max is not None:
             return limits.ReadMaxRows(self._options.offsets_per_trigger_max)
         if self._options.offsets_per_trigger_min is not None:
@@ -163,21 +163,21 @@ class StreamReader(spark.DataSourceStreamReader, limits.SupportsTriggerAvailable
         return limits.ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: limits.ReadLimit) -> dict[str, Any]:
-        """Return where the next batch ends. That up to ``start`` has been processed by now."""
+        """Return where the next batch ends. What comes before ``start`` has been processed."""
         return worker_loop.run(self._plans().next_end(parse_offset(start), limit))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return where partitions ended when they were last looked at."""
+        """Return where partitions ended when last checked."""
         return self._plans().report()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read no further than what is there now."""
+        """Limit reading to what is there now."""
         worker_loop.run(self._plans().fix_target())
 
     def partitions(
         self, start: dict[str, Any], end: dict[str, Any]
     ) -> Sequence[spark.InputPartition]:
-        """Cut a batch into the work of tasks."""
+        """Split a batch into tasks."""
         stop = parse_offset(end)
         if stop is None:
             return []
@@ -190,11 +190,11 @@ class StreamReader(spark.DataSourceStreamReader, limits.SupportsTriggerAvailable
         return [spark.InputPartition(each) for each in work]
 
     def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read what one task is to read."""
+        """Read the range of one task."""
         return _read(partition, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Make the progress visible that Spark has written down; it was, before."""
+        """Do nothing: the progress that Spark has recorded was already made visible."""
         worker_loop.run(self._plans().commit(parse_offset(end)))
 
     def _plans(self) -> StreamPlanner:
@@ -205,12 +205,12 @@ class StreamReader(spark.DataSourceStreamReader, limits.SupportsTriggerAvailable
 
 
 class StreamPlanner:
-    """What a stream reader knows while it runs; its coroutines run on the worker's loop.
+    """The state of a running stream reader; its coroutines run on the worker's loop.
 
-    Spark asks for the end of the next batch only when the one before is through, its results
-    written and its number noted. So the offset that it names as the start has been processed: that
-    is when progress is committed to the group, also after the last batch of a query that ends when
-    all is read, for which Spark makes no call of its own.
+    Spark asks for the end of the next batch only when the previous one is complete, its results
+    written and its number recorded. So the offset that it passes as the start has been processed:
+    that is when progress is committed to the group, also after the last batch of a query that ends
+    when everything is read, for which Spark makes no separate call.
     """
 
     def __init__(self, cluster: Cluster, options: SourceOptions) -> None:
@@ -221,7 +221,7 @@ class StreamPlanner:
         )
         self._found: Found | None = None
         self._found_at = float("-inf")
-        #: The end of a query that ends when all that was there is read.
+        #: The end of a query that stops when everything there was is read.
         self._target: LogView | None = None
         self._seen: LogView | None = None
         self._last_batch_at = float("-inf")
@@ -233,7 +233,7 @@ class StreamPlanner:
         return end
 
     async def commit(self, done: StreamOffset | None) -> None:
-        """Make it visible that all up to here has been processed."""
+        """Make it visible that everything up to here has been processed."""
         if self._progress is not None and done is not None:
             await self._progress.commit(done.positions)
 
@@ -242,7 +242,7 @@ class StreamPlanner:
         self._target = await try_again(self._options, self._look)
 
     def report(self) -> dict[str, Any] | None:
-        """Return where partitions ended when they were last looked at."""
+        """Return where partitions ended when last checked."""
         if self._seen is None:
             return None
         return StreamOffset(self._seen.latest, topic_ids=self._seen.topic_ids).to_json()
@@ -270,9 +270,9 @@ class StreamPlanner:
         return plan_end(start, known, first, ends, view)
 
     async def _known(self, start: StreamOffset, view: LogView) -> tuple[LogView, Known]:
-        """Find out where to go on; a log that seems cut is looked at again a few times.
+        """Find out where to continue; a log that seems truncated is checked again a few times.
 
-        Its leader may be a new one that does not know yet how far the one before it was.
+        Its leader may be a new one that does not know yet how far its predecessor was.
         """
         known = go_on_from(start, view)
         for _ in range(self._options.offset_lookup_retries):
@@ -286,7 +286,7 @@ class StreamPlanner:
         return view, known
 
     async def _first(self, view: LogView) -> Positions:
-        """Find where the stream begins: this is the first batch."""
+        """Find where the stream starts: this is the first batch."""
         options = self._options
         if self._found is not None:
             self._found.check_complete()
@@ -305,9 +305,9 @@ class StreamPlanner:
     async def _without_lost(
         self, ranges: Mapping[TopicPartition, tuple[int, int]]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """Begin where the log does now, if that is later: limits count what can be read.
+        """Start at the current log start, if that is later: limits count what can be read.
 
-        That something was lost is told by the task that misses it.
+        The task that misses the lost records reports them.
         """
         some = [partition for partition, (begin, end) in ranges.items() if begin < end]
         earliest = await earliest_offsets(self._cluster, some)
@@ -341,7 +341,9 @@ class StreamPlanner:
         except KafkaError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-            self._found_at = float("-inf")  # a topic may be gone since it was found
+            self._found_at = float(
+                "a topic may have been deleted since"
+            )  # a topic may be gone since it was found
             self._seen = await self._ends()
         return self._seen
 
@@ -362,7 +364,7 @@ class StreamPlanner:
 
 
 def _read(partition: spark.InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    # Where there is nothing to read Spark makes a task of its own, without a value.
+    # If there is nothing to read, Spark creates its own task, without a value.
     if isinstance(partition.value, OffsetRange):
         yield from read_range(partition.value, options)
         worker_loop.task_done("read")

@@ -1,4 +1,4 @@
-"""Ranges of offsets as the work of tasks: one a partition, or several if it is a large one."""
+"""Splits ranges of offsets into tasks: one per partition, or several for a large one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dohle.core.ids import TopicName, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """What one task reads of one partition: ``start`` to before ``end``."""
+    """What one task reads of one partition: ``start`` up to, not including, ``end``."""
 
     topic: TopicName
     partition: int
@@ -33,10 +33,10 @@ def split_ranges(
     partitions_min: int | None = None,
     records_max: int | None = None,
 ) -> list[OffsetRange]:
-    """Cut ranges into the work of tasks.
+    """Split ranges into tasks.
 
     No piece has more than ``records_max`` offsets, and if there would be fewer pieces than
-    ``partitions_min``, the larger ones are cut further. Without both there is one for each range.
+    ``partitions_min``, the larger ones are split further. Without both there is one for each range.
     """
     sizes = {partition: end - start for partition, (start, end) in ranges.items() if end > start}
     pieces = {

@@ -2,8 +2,8 @@
 
     <table>/dohle/<query>/<number>/<attempt>/part-…
 
-When a batch is in the table, whatever else is in its folder is rubbish of other attempts: those can
-no longer be added, since the batch is noted. Before that nothing is deleted.
+When a batch is in the table, everything else in its folder is left over from other attempts, which
+can no longer be added, since the batch is recorded. Before that nothing is deleted.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FOLDER = "dohle"
 
 
 def attempt_name(batch: BatchId) -> str:
-    """Return the folder of a new attempt, as seen from the table."""
+    """Return the folder of a new attempt, relative to the table."""
     return f"{FOLDER}/{batch.query_id}/{batch.number}/{uuid4().hex}"
 
 
 def sync_attempt(folder: str) -> None:
-    """Bring the names of an attempt's files to the disk, if it is one."""
+    """Sync the names of an attempt's files to the disk, if it is on one."""
     path = local_path(folder)
     if path is not None:
         for parent in (path, *list(path.parents)[:4]):
@@ -36,7 +36,7 @@ def sync_attempt(folder: str) -> None:
 
 
 def sweep(attempt_folder: str, kept: Collection[str]) -> None:
-    """Delete what other attempts at the batch of this attempt have left, but for the kept files."""
+    """Delete what other attempts at this attempt's batch have left, except the kept files."""
     file_system, folder = open_folder(attempt_folder)
     batch_folder, _, attempt = folder.rpartition("/")
     kept_paths = {f"{folder}/{name}" for name in kept}
@@ -48,4 +48,8 @@ def sweep(attempt_folder: str, kept: Collection[str]) -> None:
             if found.type is fs.FileType.Directory and found.base_name != attempt:
                 file_system.delete_dir(found.path)
     except OSError as error:
-        _log.warning("left rubbish in %s: %s", batch_folder, error)
+        _log.warning(
+            "could not delete files of failed attempts in %s; delete them by hand: %s",
+            batch_folder,
+            error,
+        )

@@ -1,8 +1,8 @@
-"""Avro schemas: read from text or file, and their types as Spark's.
+"""Avro schemas: loaded from text or file, and their types as Spark's.
 
-Logical types that Spark has no like of count as what they are written as, as Avro asks of readers.
-A union is a type and null; other unions have no column that would hold them and are refused, as
-are types that contain themselves.
+Logical types without a counterpart in Spark count as their underlying types, as Avro requires of
+readers. A union is a type and null; other unions have no column that could hold them and are
+refused, as are recursive types.
 """
 
 from __future__ import annotations

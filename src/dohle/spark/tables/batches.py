@@ -1,9 +1,9 @@
-"""One micro-batch into a table, once, however often it is tried.
+"""Adds one micro-batch to a table, once, however often it is tried.
 
-A batch is known by its query's id (which lives as long as the checkpoint) and its number. Executors
-write its files into a folder of this attempt alone; then the driver adds the files to the table and
-notes the batch, in one step that the table's format makes atomic. A batch that is noted is never
-written again; an attempt that comes too late changes nothing.
+A batch is identified by its query's id (which lives as long as the checkpoint) and its number.
+Executors write its files to a folder of this attempt alone; then the driver adds the files to the
+table and records the batch, in one step that the table's format makes atomic. A recorded batch is
+never written again; an attempt that is too late changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = logging.getLogger("dohle.spark.tables")
 
 
 class Outcome(Enum):
-    """What became of a batch."""
+    """The outcome of a batch."""
 
     WRITTEN = "written"
     EMPTY = "empty"
@@ -38,7 +38,7 @@ class BatchId:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a batch: its folder in the table, the rows as the table wants them, the task."""
+    """One attempt at a batch: its folder in the table, the rows in the table's form, the task."""
 
     name: str
     rows: DataFrame
@@ -46,25 +46,25 @@ class Attempt:
 
 
 class Table(Protocol):
-    """A table that takes each batch once."""
+    """A table that accepts each batch once."""
 
     def prepare(self, schema: types.StructType) -> None:
         """Create the table if it is missing; refuse rows that do not fit it."""
 
     def has(self, batch: BatchId) -> bool:
-        """Tell whether the batch, or one behind it, has been added."""
+        """Tell whether the batch, or a later one, has been added."""
 
     def begin(self, batch: BatchId, rows: DataFrame) -> Attempt:
-        """Say where and how the files of a new attempt are written."""
+        """Return where and how the files of a new attempt are written."""
 
     def commit(self, batch: BatchId, attempt: Attempt, files: list[DataFile]) -> bool:
-        """Add the files and note the batch in one step; False if another attempt was first."""
+        """Add the files and record the batch in one step; False if another attempt was first."""
 
 
 def write_batch(table: Table, rows: DataFrame, batch: BatchId) -> Outcome:
     """Add the rows of a batch to the table, unless that has happened before."""
     if table.has(batch):
-        _log.info("batch %d of query %s is in the table already", batch.number, batch.query_id)
+        _log.info("batch %d of query %s is already in the table", batch.number, batch.query_id)
         return Outcome.ALREADY_THERE
     attempt = table.begin(batch, rows)
     files = write_files(attempt.rows, attempt.task)
@@ -74,8 +74,8 @@ def write_batch(table: Table, rows: DataFrame, batch: BatchId) -> Outcome:
         if table.commit(batch, attempt, files):
             return Outcome.WRITTEN
     except Exception as error:
-        # The other attempt may have swept our files away under us, or a catalog have lost its
-        # answer: whether the batch is in the table is all that counts.
+        # The other attempt may have deleted our files, or a catalog's response was lost: all that
+        # counts is whether the batch is in the table.
         if not table.has(batch):
             raise
         _log.info("though batch %d is in the table: %s", batch.number, error)

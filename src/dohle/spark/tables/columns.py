@@ -28,7 +28,7 @@ _PLAIN: dict[type[types.DataType], pa.DataType] = {
     types.TimestampNTZType: pa.timestamp("us"),
 }
 
-#: What a folder or a partition value can be named after without a doubt about its spelling.
+#: Characters that every format spells the same in folder names and partition values.
 _PARTITION_TYPES = (
     types.BooleanType,
     types.ByteType,
@@ -41,7 +41,7 @@ _PARTITION_TYPES = (
 
 
 class TableError(ValueError):
-    """A table cannot take these rows; the text says why and what to do."""
+    """A table cannot accept these rows; the text says why and what to do."""
 
 
 def arrow_schema(schema: types.StructType) -> pa.Schema:
@@ -88,22 +88,22 @@ def _widened(kind: pa.DataType) -> pa.DataType:
 
 
 def check_partitioning(schema: types.StructType, partition_by: tuple[str, ...]) -> None:
-    """Refuse what a table cannot be divided by."""
+    """Refuse columns by which a table cannot be partitioned."""
     for name in partition_by:
         if name not in schema.names:
-            raise TableError(f"there is no column {name!r} to divide the table by")
+            raise TableError(f"there is no column {name!r} to partition the table by")
         kind = schema[name].dataType
         if not isinstance(kind, _PARTITION_TYPES):
             raise TableError(
-                f"a table cannot be divided by {name!r} of type {kind.simpleString()}: take a "
-                "string, an integer, a boolean or a date"
+                f"a table cannot be partitioned by {name!r} of type {kind.simpleString()}: take "
+                "a string, an integer, a boolean or a date"
             )
     if partition_by and len(partition_by) == len(schema.names):
-        raise TableError("a table cannot be divided by all of its columns")
+        raise TableError("a table cannot be partitioned by all of its columns")
 
 
 def check_same_columns(table: pa.Schema, rows: pa.Schema, where: str) -> None:
-    """Refuse rows whose columns are not the table's, in whatever order they come."""
+    """Refuse rows whose columns are not the table's, in any order."""
     differences = list(_differences(table, rows))
     if differences:
         raise TableError(
@@ -126,7 +126,7 @@ def _differences(table: pa.Schema, rows: pa.Schema) -> Iterator[str]:
 
 
 def spelling(kind: pa.DataType) -> str:
-    """Return one spelling for types that differ only in how Arrow holds them."""
+    """Return one spelling for types that differ only in Arrow's representation."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_list_view(kind):
         return f"list<{spelling(kind.value_type)}>"
     if pa.types.is_map(kind):

@@ -1,9 +1,9 @@
-"""Rows into Parquet files, written by the executors; only what the files are comes to the driver.
+"""Writes rows to Parquet files on the executors; the driver gets only the files' descriptions.
 
-A task writes a row group whenever it holds ``row_group_bytes``, so that its memory does not grow
-with the batch. Of a divided table each file holds the rows of one partition: the rows come sorted,
-so only one file is open at a time. A file's name carries the task's attempt: what a failed or a
-doubled attempt leaves behind is named by nobody.
+A task writes a row group whenever it has ``row_group_bytes``, so that its memory does not grow with
+the batch. In a partitioned table each file holds the rows of one partition: the rows come sorted,
+so only one file is open at a time. A file's name contains the task's attempt: files of a failed or
+duplicate attempt are never referred to.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class FileTask:
-    """What a task is told: the folder, the columns of the files, the keys that divide them."""
+    """A task's instructions: the folder, the columns of the files, the partition keys."""
 
     folder: str
     schema: pa.Schema
@@ -80,7 +80,7 @@ def write_files(rows: DataFrame, task: FileTask) -> list[DataFile]:
 def runs(
     batch: pa.RecordBatch, keys: tuple[str, ...]
 ) -> Iterator[tuple[int, int, tuple[str | None, ...]]]:
-    """Return the runs of rows with the same keys: first row, row behind the last, and the keys."""
+    """Return the runs of rows with the same keys: first row, row after the last, and the keys."""
     if not batch.num_rows:
         return
     columns = [batch.column(key) for key in keys]
@@ -94,7 +94,7 @@ def runs(
 
 
 def partition_value(value: object) -> str | None:
-    """Return how a partition's value is spelt; the empty string counts as none, as in Hive."""
+    """Return the text of a partition's value; the empty string counts as null, as in Hive."""
     match value:
         case None | "":
             return None
@@ -123,7 +123,7 @@ class _Files:
         self._writer: Any = None
 
     def add(self, rows: pa.RecordBatch, partition: tuple[str | None, ...]) -> None:
-        """Take rows of a partition; those of another one have come before or come behind."""
+        """Add rows of a partition; rows of other partitions come before or after."""
         if partition != self._partition:
             self.close()
             self._partition = partition

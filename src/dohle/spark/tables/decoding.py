@@ -1,8 +1,7 @@
-"""What decoding a topic's records gives: rows in typed columns, and the records that were refused.
+"""The result of decoding a topic's records: rows in typed columns, and the refused records.
 
 Both are lazy DataFrames over the same records. A refused record keeps all its columns, so that it
-can be sent on as it came, with the reason beside it; its topic, partition and offset say where it
-is from.
+can be forwarded unchanged, with the reason; its topic, partition and offset identify its origin.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Kept = Sequence[str] | Mapping[str, str]
 
 
 class Tombstones(Enum):
-    """What becomes of records without a value, by which compacted topics delete a key."""
+    """What to do with records without a value, with which compacted topics delete a key."""
 
     REFUSE = "refuse"
     DROP = "drop"
@@ -38,7 +37,7 @@ class Decoded:
 
 
 def check_records(records: DataFrame, *value_types: type[types.DataType]) -> None:
-    """Refuse what has no column of one of these types to decode."""
+    """Refuse records without a suitable column to decode."""
     if "value" not in records.columns:
         raise TableError(f"records have a column 'value'; these have {', '.join(records.columns)}")
     kind = records.schema["value"].dataType
@@ -57,7 +56,7 @@ def without_tombstones(records: DataFrame, tombstones: Tombstones) -> DataFrame:
 
 
 def kept_columns(kept: Kept, records: DataFrame, schema: types.StructType) -> list[Column]:
-    """Return the columns of the record that go along with its fields, under their new names."""
+    """Return the record's columns to keep next to its fields, under their new names."""
     names = dict(kept) if isinstance(kept, Mapping) else {name: name for name in kept}
     taken = {name.lower() for name in schema.names}
     for name, new_name in names.items():

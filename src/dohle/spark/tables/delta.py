@@ -64,8 +64,8 @@ class DeltaTable:
         metadata = log.metadata()
         if tuple(metadata.partition_columns) != self.partition_by:
             raise TableError(
-                f"the table {self.location} is divided by {metadata.partition_columns}, not by "
-                f"{list(self.partition_by)}"
+                f"the table {self.location} is partitioned by {metadata.partition_columns}, not "
+                f"by {list(self.partition_by)}"
             )
         for name in metadata.configuration:
             if name.startswith(_REFUSED_PROPERTIES):

@@ -1,7 +1,7 @@
-"""The folders that tables live in: paths, URIs, and what it takes to be on the disk.
+"""The folders of tables: paths, URIs, and how they are synced to the disk.
 
-A path without a scheme is one of this machine (or of a file system mounted on all machines). Other
-schemes are opened by pyarrow, by driver and executors alike.
+A path without a scheme is on this machine (or on a file system mounted on all machines). Other
+schemes are opened by pyarrow, on driver and executors alike.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from pyarrow import fs
 
 
 def as_uri(place: str | os.PathLike[str]) -> str:
-    """Return the place as a URI, taking a relative path from the present folder."""
+    """Return the location as a URI; a relative path starts at the current folder."""
     text = os.fspath(place)
     return text if "://" in text else Path(text).absolute().as_uri()
 
 
 def local_path(uri: str) -> Path | None:
-    """Return the path of a place on this machine's file systems, or None."""
+    """Return the path of a location on this machine's file systems, or None."""
     parts = urlsplit(uri)
     return Path(unquote(parts.path)) if parts.scheme in ("", "file") else None
 
 
 def open_folder(uri: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a place, and the place's name there."""
+    """Return the file system of a location, and its name there."""
     path = local_path(uri)
     if path is not None:
         return fs.LocalFileSystem(), str(path)
@@ -35,7 +35,7 @@ def open_folder(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def sync(path: Path) -> None:
-    """Bring a file's bytes, or the names in a folder, to the disk."""
+    """Sync a file's bytes, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

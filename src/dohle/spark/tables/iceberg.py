@@ -66,8 +66,8 @@ class IcebergTable:
             _partition_keys(table)
             if self.partition_by and _divided_by(table) != self.partition_by:
                 raise TableError(
-                    f"the table {self.identifier} is divided by {list(_divided_by(table))}, not "
-                    f"by {list(self.partition_by)}"
+                    f"the table {self.identifier} is partitioned by {list(_divided_by(table))}, "
+                    f"not by {list(self.partition_by)}"
                 )
 
     def has(self, batch: BatchId) -> bool:
@@ -195,7 +195,9 @@ def _partition_keys(table: Loaded) -> list[Column]:
             str(part.transform), str(table.schema().find_type(part.source_id)), column
         )
         if key is None:
-            raise TableError(f"a table divided by {part.transform}({name}) cannot be written here")
+            raise TableError(
+                f"a table partitioned by {part.transform}({name}) cannot be written here"
+            )
         keys.append(key)
     return keys
 

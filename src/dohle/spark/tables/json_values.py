@@ -1,8 +1,8 @@
 """JSON values into typed columns, by Spark's own parser.
 
 A record is good if its value is one JSON object, every field of the schema that is in it has the
-schema's type, and the columns that may not be null are there. Fields that the schema does not know
-are passed over. Why a record is bad is found out by Python, for the bad ones alone.
+schema's type, and the columns that may not be null are there. Fields that are not in the schema are
+ignored. For bad records only, Python finds out what is wrong.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def decode_json(
 
 
 def infer_json_schema(records: DataFrame, sample_rows: int = _SAMPLE_ROWS) -> types.StructType:
-    """Return the schema of the first records' JSON objects; those that are no JSON do not count."""
+    """Infer the schema from the first records' JSON objects; other values are ignored."""
     check_records(records, types.BinaryType, types.StringType)
     text = records.select(f.col("value").cast("string").alias("value"))
     sample = text.where(_is_one_object(f.col("value"))).limit(sample_rows)
@@ -97,15 +97,15 @@ def _parsed(records: DataFrame, fields: types.StructType) -> DataFrame:
     usable = f.when(f.is_valid_utf8(text) & _is_one_object(text), text)
     corrupt = types.StructField(_CORRUPT, types.StringType())
     parsed = f.from_json(f.col(_TEXT), types.StructType([*fields, corrupt]), _STRICT)
-    # Exploding an array of one keeps the optimizer from parsing once for the filter and once more
+    # Exploding an array of one element keeps the optimizer from parsing twice, for the filter and
     # for the columns: it moves filters over projections, not over this.
     once = f.explode(f.array(parsed)).alias(_PARSED)
     return records.withColumn(_TEXT, usable).select("*", once)
 
 
 def _is_one_object(text: Column) -> Column:
-    # Spark's parser takes the first of an array's objects, and passes over what follows an object:
-    # where a brace closes before the last one, the values are counted.
+    # Spark's parser takes the first of an array's objects, and ignores what follows an object: if a
+    # brace closes before the last one, the values are counted.
     is_flat = text.rlike(r"\A\s*+\{[^}]*+\}\s*+\z")
     from_brace_to_brace = text.rlike(r"(?s)\A\s*+\{.*\}\s*+\z")
     values = f.json_array_length(f.concat(f.lit("["), text, f.lit("]")))
@@ -140,7 +140,7 @@ class _Explain:
 
 
 def explain(value: bytes | str | None, fields: types.StructType) -> str:
-    """Say why a value is no JSON object of these fields."""
+    """Say why a value is not a JSON object with these fields."""
     if value is None:
         return NO_VALUE
     try:
@@ -172,7 +172,7 @@ def _fits(value: Any, kind: types.DataType) -> bool:
         case types.FractionalType():
             return isinstance(value, int | float | str) and not isinstance(value, bool)
         case types.DateType() | types.TimestampType() | types.TimestampNTZType():
-            # Whether the text is one, Spark has to say.
+            # Only Spark can say whether the text is one.
             return isinstance(value, str) and not value.isspace() and any(map(str.isdigit, value))
         case types.ArrayType():
             return isinstance(value, list)

@@ -1,4 +1,4 @@
-"""The formats of tables by their names."""
+"""The table formats by name."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def table(
     catalog: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> ParquetTable | DeltaTable | IcebergTable:
-    """Return the table of a kind at a place; nothing is created or read yet."""
+    """Return the table of a kind at a location; nothing is created or read yet."""
     package = _PACKAGES.get(kind)
     if package is not None and find_spec(package) is None:
         raise TableError(f"{kind} needs the package {package}: pip install dohle[tables]")
     if catalog is not None and kind != "iceberg":
-        raise TableError(f"a {kind} table is in no catalog")
+        raise TableError(f"a {kind} table has no catalog: leave out catalog")
     if storage_options is not None and kind != "delta":
         raise TableError(f"storage_options are for delta tables, not for {kind}")
     divided_by = tuple(partition_by)
@@ -49,7 +49,7 @@ def table(
                     '"sqlite:////lake/catalog.db", "warehouse": "file:///lake"}, for example'
                 )
             return IcebergTable(os.fspath(where), dict(catalog), divided_by)
-    raise TableError(f"there is no kind of table {kind!r}: one of {', '.join(get_args(Kind))}")
+    raise TableError(f"unknown kind of table {kind!r}: use one of {', '.join(get_args(Kind))}")
 
 
 def read_table(
@@ -60,5 +60,5 @@ def read_table(
     catalog: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Return the rows that are in a table now."""
+    """Return the current rows of a table."""
     return table(kind, where, catalog=catalog, storage_options=storage_options).read(spark)

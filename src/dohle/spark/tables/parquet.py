@@ -40,7 +40,7 @@ _DESCRIPTION = "_table.json"
 _MANIFEST = "_batch.json"
 _STAGING = "_staging"
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-#: What Spark and Hive escape in the names of folders; they take the rest as it is.
+#: What Spark and Hive escape in the names of folders; the rest is kept.
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^" + "".join(map(chr, range(1, 32))))
 
 
@@ -55,7 +55,7 @@ class ParquetTable:
         """Create the folder with its description, or compare the description."""
         check_partitioning(schema, self.partition_by)
         if BATCH_COLUMN in schema.names:
-            raise TableError(f"the column {BATCH_COLUMN!r} is the table's own; rename yours")
+            raise TableError(f"the column {BATCH_COLUMN!r} belongs to the table; rename yours")
         arrow_schema(schema)
         root = self._root()
         root.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ class ParquetTable:
         check_same_columns(arrow_schema(stands), arrow_schema(schema), self.location)
         if partition_by != self.partition_by:
             raise TableError(
-                f"the table {self.location} is divided by {list(partition_by)}, not by "
+                f"the table {self.location} is partitioned by {list(partition_by)}, not by "
                 f"{list(self.partition_by)}"
             )
 
@@ -120,7 +120,7 @@ class ParquetTable:
         if path is None:
             raise TableError(
                 f"a Parquet table lives on a disk, not at {self.location}: object stores have no "
-                "atomic rename; take delta or iceberg there"
+                "atomic rename; use delta or iceberg there"
             )
         return path
 
@@ -151,7 +151,7 @@ def _escaped(text: str) -> str:
 
 
 def _write_once(path: Path, content: object) -> None:
-    """Write a file under its name in one step; a name that is taken stays as it is."""
+    """Write a file under its name in one step; an existing one stays unchanged."""
     temporary = path.with_name(f"{path.name}.{uuid4().hex}")
     _write_synced(temporary, content)
     try:

@@ -1,7 +1,7 @@
-"""Rows of a table into Spark without the format's jars: executors read the pieces.
+"""Reads the rows of a table into Spark without the format's jars: executors read the pieces.
 
-A piece is whatever its format reads by itself (a file with its deletes and its partition's values);
-it travels to its task pickled. Rows stream through: no piece is held whole.
+A piece is whatever its format reads separately (a file with its deletes and its partition's
+values); it is pickled to its task. Rows are streamed: no piece is in memory as a whole.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def scan(
     schema: pa.Schema,
     read: Callable[[Any], Iterator[pa.RecordBatch]],
 ) -> DataFrame:
-    """Return the rows of all pieces; one task reads one piece after the other."""
+    """Return the rows of all pieces; a task reads its pieces one after the other."""
     columns = _spark_schema(spark, schema)
     if not pieces:
         return spark.createDataFrame([], columns)
@@ -49,7 +49,7 @@ def _spark_schema(spark: SparkSession, schema: pa.Schema) -> types.StructType:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """Return the schema as Spark takes it: without views, and without notes for the format."""
+    """Return the schema as Spark accepts it: without views, and without the format's metadata."""
     return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
 
 

@@ -1,7 +1,7 @@
 """Topic to table: a streaming query whose batches each reach the table once.
 
-The query's id comes from its checkpoint: with the same checkpoint a restarted query goes on as the
-same one, and a batch that it repeats is recognised. A query with a new checkpoint is another query.
+The query's id comes from its checkpoint: with the same checkpoint a restarted query is the same
+one, and a batch that it repeats is recognised. A query with a new checkpoint is another query.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def batch_function(
     *,
     files_per_batch_max: int | None = None,
 ) -> BatchFunction:
-    """Return what ``foreachBatch`` calls, for queries with more to do than to fill a table."""
+    """Return a function for ``foreachBatch``, for queries that do more than fill a table."""
     known: list[str] = []
 
     def each(rows: DataFrame, number: int) -> None:
@@ -93,8 +93,8 @@ def batch_function(
 
 
 def query_id(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> str:
-    """Return the id under which the query of a checkpoint is known, also after a restart."""
+    """Return the id of the query of a checkpoint, which survives restarts."""
     text = spark.read.text(f"{os.fspath(checkpoint)}/metadata", wholetext=True).first()
     if text is None:
-        raise TableError(f"{os.fspath(checkpoint)} is no checkpoint")
+        raise TableError(f"{os.fspath(checkpoint)} is not a checkpoint")
     return str(json.loads(text[0])["id"])
