@@ -47,6 +47,7 @@ from dohle.server.handlers.produce import handle_produce
 from dohle.server.net.connection import Connection
 from dohle.server.net.dispatch import RequestContext
 from dohle.server.node import Node
+from dohle.server.partitions.commits import gathered
 from dohle.server.partitions.partitions import Partition
 from tests.server.faults import FaultyFileSystem, until
 from tests.server.net.connected import turns
@@ -179,6 +180,35 @@ def test_requests_of_one_write_are_answered_together(tmp_path: Path) -> None:
             assert [(each.error_code, each.base_offset) for each in found] == [
                 (ErrorCode.NONE, number) for number in range(49)
             ]
+
+    asyncio.run(run())
+
+
+def test_records_that_are_committed_just_before_somebody_waits_are_answered(tmp_path: Path) -> None:
+    """The slow path begins to wait a turn of the loop after the write."""
+
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, producer, _):
+            partition = partition_of(node)
+
+            def fetched_at_once() -> None:
+                end_offset = partition.log.log_end_offset
+                node.broker.loop.call_soon(
+                    node.broker.commits.fetched, partition, FOLLOWER, end_offset, 0
+                )
+
+            partition.on_progress = fetched_at_once
+            for number in range(5):
+                await post(producer, b"%d" % number)
+                assert (await produced(producer)).error_code == ErrorCode.NONE
+
+    asyncio.run(run())
+
+
+def test_nothing_to_wait_for_is_no_wait() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(10):
+            assert await gathered(asyncio.get_running_loop(), []) == []
 
     asyncio.run(run())
 
