@@ -1,4 +1,4 @@
-"""The short way into the log: what it takes, and that it leaves no trace of what it does not."""
+"""The fast path into the log: what it takes, and that it leaves no trace of what it does not."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_the_extras_are_those_of_the_package() -> None:
     for extra, (_, packages) in checks.EXTRAS.items():
         named = {one.split(">=")[0].split("[")[0] for one in declared[extra]}
         assert named - {"dohle"} == set(packages)
-    assert checks.EXTRAS.keys() | {"test"} == declared.keys()
+    assert checks.EXTRAS.keys() | {"test", "test-fast"} == declared.keys()
 
 
 def test_a_java_home_that_is_of_no_use_is_told_with_the_java_that_is_used_instead(

@@ -1,4 +1,4 @@
-"""A repeated commit writes and leaves behind what the same commit does the general way."""
+"""A repeated commit writes and leaves behind what the same commit does by the slow path."""
 
 from __future__ import annotations
 

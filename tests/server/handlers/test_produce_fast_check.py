@@ -1,4 +1,4 @@
-"""A plain batch takes a short way to the log. Two nodes get the same requests, and one of them may
+"""Most batches take the fast path to the log. Two nodes get the same requests, and one of them may
 not take it: their answers and all that they keep must be the same, byte by byte.
 """
 

@@ -69,9 +69,9 @@ class Client:
 
 def test_those_who_come_together_settle_at_the_end_of_the_turn() -> None:
     loop, clients = Loop(), [Client() for _ in range(5)]
-    crowd = GroupCommit(loop.call_soon)
+    group_commit = GroupCommit(loop.call_soon)
     for turn in range(1, 100):
-        assert [crowd.take(client) for client in clients] == [True] * 5
+        assert [group_commit.take(client) for client in clients] == [True] * 5
         assert [client.settled for client in clients] == [turn - 1] * 5
         loop.turn()
         assert [client.settled for client in clients] == [turn] * 5
@@ -79,10 +79,10 @@ def test_those_who_come_together_settle_at_the_end_of_the_turn() -> None:
 
 def test_who_comes_alone_waits_only_now_and_then() -> None:
     loop, client = Loop(), Client()
-    crowd = GroupCommit(loop.call_soon)
+    group_commit = GroupCommit(loop.call_soon)
     waited = 0
     for _ in range(1_000):
-        waited += crowd.take(client)
+        waited += group_commit.take(client)
         loop.turn()
     assert client.settled == waited
     assert 0 < waited < 1_000 / 40
@@ -90,15 +90,15 @@ def test_who_comes_alone_waits_only_now_and_then() -> None:
 
 def test_a_crowd_is_noticed_after_a_while_alone() -> None:
     loop, clients = Loop(), [Client() for _ in range(5)]
-    crowd = GroupCommit(loop.call_soon)
-    assert crowd.take(clients[0])
+    group_commit = GroupCommit(loop.call_soon)
+    assert group_commit.take(clients[0])
     loop.turn()
-    assert not crowd.take(clients[0])
+    assert not group_commit.take(clients[0])
     for _ in range(20):
         for client in clients:
-            crowd.take(client)
+            group_commit.take(client)
         loop.turn()
-    assert [crowd.take(client) for client in clients] == [True] * 5
+    assert [group_commit.take(client) for client in clients] == [True] * 5
 
 
 class CountingFileSystem(UnsyncedFileSystem):
@@ -260,9 +260,9 @@ class Failing(Client):
 
 def test_one_that_fails_does_not_keep_the_others_waiting() -> None:
     loop, clients = Loop(), [Client(), Failing(), Client()]
-    crowd = GroupCommit(loop.call_soon)
+    group_commit = GroupCommit(loop.call_soon)
     for client in clients:
-        crowd.take(client)
+        group_commit.take(client)
     loop.turn()
     assert [client.settled for client in clients] == [1, 0, 1]
 

@@ -129,7 +129,7 @@ def test_a_parked_fetch_that_cannot_read_at_its_end_leaves_the_others_answered(
 def test_a_read_error_is_answered_with_a_storage_error(
     tmp_path: Path, *, again: bool, spared: int
 ) -> None:
-    """By the general way, and by the short one of a repeated fetch, which reads only once."""
+    """By the slow path, and by the shortcut of a repeated fetch, which reads only once."""
     fs = FaultyFileSystem()
 
     async def run() -> None:

@@ -15,9 +15,9 @@ from typing import Protocol
 
 logger = logging.getLogger("dohle.server")
 
-#: So many together are a crowd.
+#: From this many connections on, their appends are written together.
 _CROWD_MIN = 3
-#: How often a connection goes alone after an attempt that has brought no crowd together.
+#: How often a connection writes alone after it has waited for others in vain.
 _ALONE = 50
 
 

@@ -8,7 +8,7 @@ producers, epochs and offsets, over other files. Whoever was reading keeps the o
 
 ``next_job`` and ``finish`` are called where the log is used; the jobs may run anywhere.
 
-What a crash leaves, and what the next start makes of it (``replica_places``):
+What a crash leaves, and what the next start makes of it (``places``):
 
 - Until the folder is renamed nothing was ever appended to the future replica, so the log that has
   the partition's name is the one that counts, whatever else there is.

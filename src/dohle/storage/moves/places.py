@@ -1,7 +1,7 @@
 """Which folder is a partition's log, at start: moves between directories may leave several.
 
 The metadata log says in which directory a replica is, and each folder has its partition's name or
-that of a future replica (see ``replica_move`` for the order in which they change):
+that of a future replica (see ``move`` for the order in which they change):
 
 - One folder with the partition's name: it is the log. If there is a future replica beside it, its
   move was interrupted and is to be begun anew.
