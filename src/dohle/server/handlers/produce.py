@@ -8,7 +8,8 @@
 - Transactional records need a transactional id in the request (53), and all of them one producer
   and epoch (49). If the coordinator has to be asked about the transaction first
   (``txn_verification``), the request waits; else it is like any other.
-- Most batches pass the fast check (``records.checking.fast_check``); the slow path has the same result.
+- Most batches pass the fast check (``records.checking.fast_check``); the slow path has the same
+  result.
 - The appends of all produce requests of one read event are written together; the answer is made
   after that, so nothing is acknowledged that was not written.
 - acks=all is answered when the high watermark has passed the records; after ``timeout_ms`` without

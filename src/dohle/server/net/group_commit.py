@@ -16,7 +16,7 @@ from typing import Protocol
 logger = logging.getLogger("dohle.server")
 
 #: From this many connections on, their appends are written together.
-_CROWD_MIN = 3
+_MEMBERS_MIN = 3
 #: How often a connection writes alone after it has waited for others in vain.
 _ALONE = 50
 
@@ -50,7 +50,7 @@ class GroupCommit:
 
     def _settle(self) -> None:
         members, self._members = self._members, []
-        if len(members) < _CROWD_MIN:
+        if len(members) < _MEMBERS_MIN:
             self._alone = _ALONE
         for member in members:
             try:
