@@ -48,6 +48,7 @@ from dohle.server.net.connection import Connection
 from dohle.server.net.dispatch import RequestContext
 from dohle.server.node import Node
 from dohle.server.partitions.commits import gathered
+from dohle.server.partitions.fetch_reader import FetchReader
 from dohle.server.partitions.partitions import Partition
 from tests.server.faults import FaultyFileSystem, until
 from tests.server.net.connected import turns
@@ -423,6 +424,34 @@ def test_nobody_begins_to_wait_for_a_topic_that_is_deleted(tmp_path: Path) -> No
                 (topic,) = (await answer).responses
             code = topic.partition_responses[0].error_code
             assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    asyncio.run(run())
+
+
+def test_a_fetch_that_cannot_be_answered_does_no_harm_to_who_produces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: FetchReader) -> None:
+        raise RuntimeError("a mistake")
+
+    async def run() -> None:
+        async with (
+            running_node(tmp_path) as node,
+            await Wire.connect(node) as producer,
+            await Wire.connect(node) as consumer,
+        ):
+            await create_topic(producer, "t")
+            asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+            topic = FetchTopic(topic=TopicName("t"), partitions=(asked,))
+            request = FetchRequest(
+                max_wait_ms=LONG_MS, min_bytes=1, max_bytes=1 << 20, topics=(topic,)
+            )
+            await consumer.post(request, FETCH_VERSION)
+            await until(lambda: len(node.broker.purgatory) == 1)
+            monkeypatch.setattr(FetchReader, "response", fail)
+            await post(producer, b"0")
+            assert (await produced(producer)).error_code == ErrorCode.NONE
+            assert await consumer.is_closed()
 
     asyncio.run(run())
 

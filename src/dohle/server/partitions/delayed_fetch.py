@@ -33,7 +33,7 @@ class DelayedFetch:
 
     def recheck(self) -> None:
         """Look again: something has been appended, or a partition has changed."""
-        if self._look() and not self.future.done():
+        if self._look():
             if self._reader.is_enough:
                 self._answer()
             else:
@@ -41,19 +41,23 @@ class DelayedFetch:
 
     def expire(self) -> None:
         """Answer with what there is."""
-        if self._look() and not self.future.done():
+        if self._look():
             self._answer()
 
+    # What goes wrong is this request's own trouble, not that of its waker.
+
     def _look(self) -> bool:
-        """Read again. What goes wrong is this request's own trouble, not that of its waker."""
+        """Read again; tell whether there is still somebody to be answered."""
         if self.future.done():
             return False
         try:
             self._reader.read()
         except Exception as error:
             self.future.set_exception(error)
-            return False
-        return True
+        return not self.future.done()
 
     def _answer(self) -> None:
-        self.future.set_result(self._reader.response())
+        try:
+            self.future.set_result(self._reader.response())
+        except Exception as error:
+            self.future.set_exception(error)
