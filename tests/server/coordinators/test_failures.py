@@ -24,6 +24,7 @@ from tests.server.coordinators.coordinator_counts import (
     runtime_on,
 )
 from tests.server.faults import until
+from tests.server.net.connected import turns
 from tests.server.wire import Wire, create_topic, running_node
 
 
@@ -142,6 +143,31 @@ def test_timers_that_never_end_let_others_have_their_turn(tmp_path: Path) -> Non
         await runtime.call("k", command)
         await until(lambda: machine.expired > 100)
         machine.on_replay = None
+
+    run_on_node(tmp_path, scenario)
+
+
+def test_a_timer_that_fails_is_not_tried_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(node: Node) -> None:
+        runtime = runtime_on(node)
+        machine = await loaded(runtime)
+        tries = 0
+
+        def fail() -> None:
+            nonlocal tries
+            tries += 1
+            raise RuntimeError("a mistake")
+
+        monkeypatch.setattr(machine, "expire", fail)
+        machine.deadline_ms = 0
+        await runtime.call("k", lambda m, t: m.count("a", t))
+        await until(lambda: tries > 0)
+        await turns(50)
+        assert await runtime.call("k", lambda m, t: m.count("a", t)) == 2
+        await turns(50)
+        assert tries == 1
 
     run_on_node(tmp_path, scenario)
 

@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dohle.server")
 
+#: How long a timer waits that has failed.
+_FAILED_TIMER_S = 1
+#: A deadline before all others.
+_DUE = -1
+
 M = TypeVar("M", bound=Machine)
 Command = Callable[[M, Ticket], Effects]
 Refuse = Callable[[KafkaError], Response]
@@ -374,12 +379,25 @@ class CoordinatorRuntime(Generic[M]):
                     break
         except Exception:
             logger.exception(
-                "%s-%d: a timer of a coordinator failed. Please report this.",
+                "%s-%d: a timer of a coordinator failed, and is tried again in %d s."
+                " Please report this.",
                 self.topic,
                 shard.index,
+                _FAILED_TIMER_S,
             )
+            self._pause_timers(shard)
         self._write_soon()
         self._reschedule(shard)
+
+    def _pause_timers(self, shard: Shard[M]) -> None:
+        """Wait before the next attempt, whatever is due: it would fail at once again."""
+        if shard.state is not ShardState.ACTIVE:
+            return
+        timer = self._timers.get(shard.index)
+        if timer is not None:
+            timer.handle.cancel()
+        handle = self._loop.call_later(_FAILED_TIMER_S, self._expire, shard)
+        self._timers[shard.index] = _Timer(_DUE, handle)
 
     # Coming and going
 
