@@ -401,18 +401,6 @@ def produced_late(node: Node) -> Coroutine[Any, Any, ProduceResponse]:
     return answer
 
 
-def test_what_is_committed_before_anybody_waits_for_it_is_answered(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with replicated(tmp_path) as (node, _, _):
-            answer = produced_late(node)
-            node.broker.commits.fetched(partition_of(node), FOLLOWER, 1, 0)
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                (topic,) = (await answer).responses
-            assert topic.partition_responses[0].error_code == ErrorCode.NONE
-
-    asyncio.run(run())
-
-
 def test_nobody_begins_to_wait_for_a_topic_that_is_deleted(tmp_path: Path) -> None:
     async def run() -> None:
         async with replicated(tmp_path) as (node, _, other):

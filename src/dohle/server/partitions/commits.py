@@ -223,13 +223,15 @@ def gathered(
 ) -> Future[list[ErrorCode]]:
     """Return a future that has how all of these have ended, in their order."""
     future: Future[list[ErrorCode]] = loop.create_future()
-    codes: list[ErrorCode | None] = [None] * len(waits)
+    codes = [ErrorCode.NONE] * len(waits)
+    left = len(waits)
 
     def ended(number: int, code: ErrorCode) -> None:
+        nonlocal left
         codes[number] = code
-        found = [each for each in codes if each is not None]
-        if len(found) == len(codes) and not future.done():
-            future.set_result(found)
+        left -= 1
+        if left == 0 and not future.done():
+            future.set_result(codes)
 
     if not waits:
         # All that was to be waited for has come about meanwhile.
