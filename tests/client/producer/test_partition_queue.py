@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from enum import Enum, auto
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +32,9 @@ class Step(Enum):
     REFUSE_FOR_GOOD = auto()
     LOSE_REQUEST = auto()
     LOSE_ANSWER = auto()
+    #: Behind the write.
+    DISK_FAILS = auto()
+    LEADER_CHANGES = auto()
     LET_EXPIRE = auto()
 
 
@@ -93,6 +97,10 @@ class Run:
                 error = KafkaError(code, "") if code else None
                 if step is Step.LOSE_ANSWER:
                     error = ConnectionClosed("")
+                elif step is Step.DISK_FAILS:
+                    error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "")
+                elif step is Step.LEADER_CHANGES:
+                    error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "")
         if error is None:
             self.queue.succeeded(batch)
             batch.succeed(base_offset)
@@ -195,5 +203,26 @@ def test_what_may_have_been_written_is_not_sent_under_a_new_identity() -> None:
         assert isinstance(error, KafkaError)
         assert "may or may not have been written" in str(error)
         assert run.log.values == []
+
+    within(10, body())
+
+
+@pytest.mark.parametrize("step", [Step.LOSE_ANSWER, Step.DISK_FAILS, Step.LEADER_CHANGES])
+def test_what_was_written_but_not_acknowledged_is_not_written_again(step: Step) -> None:
+    async def body() -> None:
+        run = Run(idempotent=True)
+        run.step(Step.ADD)
+        run.step(Step.LET_EXPIRE)
+        run.step(Step.ADD)
+        run.step(Step.SEND)
+        run.step(Step.SEND)
+        run.step(step)
+        run.step(step)
+        # The first is given up, and with it the sequence.
+        run.step(Step.LET_EXPIRE)
+        run.step(Step.LET_EXPIRE)
+        run.finish()
+        assert len(run.log.values) == len(set(run.log.values)) == len(run.futures)
+        assert run.outcomes() == [None] * len(run.futures)
 
     within(10, body())

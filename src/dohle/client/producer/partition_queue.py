@@ -30,6 +30,9 @@ _FATE_UNKNOWN = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.UNKNOWN_SERVER_ERROR,
+        # The disk has failed, or the leader has changed, behind what was written.
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
 
