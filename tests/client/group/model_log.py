@@ -30,6 +30,11 @@ class ModelLog:
     def values(self) -> list[bytes | None]:
         return [record.value for record in self.records]
 
+    def restart(self) -> None:
+        """Forget all batches of a producer but the last, as snapshots of its state do."""
+        for producer_id, (epoch, known) in self._producers.items():
+            self._producers[producer_id] = epoch, known[-1:]
+
     def append(self, data: bytes | memoryview) -> tuple[ErrorCode, int]:
         """Check a batch like a leader does; return an error, or where it was written."""
         batch = RecordBatch(memoryview(bytes(data)))

@@ -35,6 +35,7 @@ class Step(Enum):
     #: Behind the write.
     DISK_FAILS = auto()
     LEADER_CHANGES = auto()
+    RESTART = auto()
     LET_EXPIRE = auto()
 
 
@@ -59,6 +60,8 @@ class Run:
                 self.send()
             case Step.LET_EXPIRE:
                 self.now_ms += DELIVERY_MS / 3
+            case Step.RESTART:
+                self.log.restart()
             case _ if self.wire:
                 self.answer(step, *self.wire.pop(0))
         self.queue.expired(self.now_ms, DELIVERY_MS)
@@ -87,7 +90,7 @@ class Run:
         base_offset = -1
         match step:
             case Step.REFUSE:
-                error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "")
+                error = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "")
             case Step.REFUSE_FOR_GOOD:
                 error = KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "")
             case Step.LOSE_REQUEST:
@@ -224,5 +227,23 @@ def test_what_was_written_but_not_acknowledged_is_not_written_again(step: Step) 
         run.finish()
         assert len(run.log.values) == len(set(run.log.values)) == len(run.futures)
         assert run.outcomes() == [None] * len(run.futures)
+
+    within(10, body())
+
+
+@pytest.mark.parametrize("step", [Step.LOSE_ANSWER, Step.DISK_FAILS, Step.LEADER_CHANGES])
+def test_what_a_restarted_broker_takes_for_out_of_order_is_not_written_again(step: Step) -> None:
+    async def body() -> None:
+        run = Run(idempotent=True)
+        for _ in range(3):
+            run.step(Step.ADD)
+        for _ in range(3):
+            run.step(Step.SEND)
+        for _ in range(3):
+            run.step(step)
+        # It knows the last batch only, so that the first is no duplicate to it.
+        run.step(Step.RESTART)
+        run.finish()
+        assert len(run.log.values) == len(set(run.log.values)) == len(run.futures)
 
     within(10, body())
