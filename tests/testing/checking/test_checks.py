@@ -200,3 +200,37 @@ def test_what_was_sent_before_the_cut_may_be_gone_though_its_answer_came_after_i
 
 def test_what_was_acknowledged_after_the_cut_is_kept() -> None:
     assert found(cut((1, True), (200, False)), Promise.PREFIX) == {"P1"}
+
+
+def read_at(cut_ns: int | None, *given: tuple[int, int], began_ns: int = 0) -> History:
+    """Return a history of one reader, given offsets at times."""
+    history = History()
+    history.cuts_ns = [] if cut_ns is None else [cut_ns]
+    reading = history.read_by("reader", P0, began_ns)
+    for offset, at_ns in given:
+        send = history.send("a", P0)
+        reading.given(offset, send.value, at_ns)
+    return history
+
+
+def test_a_reader_goes_back_where_a_power_cut_has_taken_what_it_had_read() -> None:
+    history = read_at(100, (7, 90), (8, 110), (0, 120), (1, 130))
+    assert found(history, Promise.PREFIX) == set()
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        read_at(None, (7, 90), (0, 120)),
+        read_at(100, (7, 80), (0, 90)),
+        read_at(100, (7, 90), (0, 120), (0, 130)),
+        read_at(100, (7, 110), (0, 120), began_ns=105),
+    ],
+    ids=["no cut", "before the cut", "twice for one cut", "began after the cut"],
+)
+def test_a_reader_does_not_go_back_without_a_power_cut(history: History) -> None:
+    assert found(history, Promise.PREFIX) == {"J7"}
+
+
+def test_a_reader_does_not_go_back_where_all_is_kept() -> None:
+    assert "J7" in found(read_at(100, (7, 90), (0, 120)))

@@ -83,6 +83,14 @@ class Reading:
     process: str
     partition: Partition
     records: list[tuple[int, bytes]] = field(default_factory=list)
+    #: When it began, and when each of the records was given.
+    began_ns: int = 0
+    given_ns: list[int] = field(default_factory=list)
+
+    def given(self, offset: int, value: bytes, at_ns: int) -> None:
+        """Note a record."""
+        self.records.append((offset, value))
+        self.given_ns.append(at_ns)
 
 
 @dataclass(slots=True, eq=False)
@@ -155,9 +163,9 @@ class History:
         self.transactions.append(made)
         return made
 
-    def read_by(self, process: str, partition: Partition) -> Reading:
+    def read_by(self, process: str, partition: Partition, began_ns: int = 0) -> Reading:
         """Note that a reader begins to read a partition."""
-        made = Reading(process, partition)
+        made = Reading(process, partition, began_ns=began_ns)
         self.readings.append(made)
         return made
 

@@ -144,7 +144,7 @@ class Workload:
                 process = self._instance(host, "copier")
                 producer = Producer(cluster, _transactional(transactional_id))
                 consumer = Consumer(cluster, _grouped(COPIERS))
-                tenure = _Tenure(self.history, process)
+                tenure = _Tenure(self.history, process, self.now_ns)
                 try:
                     await producer.init_transactions()
                     await consumer.subscribe([INPUT], tenure)
@@ -199,7 +199,7 @@ class Workload:
             while not self.is_over():
                 process = self._instance(host, "consumer")
                 consumer = Consumer(cluster, _grouped(READERS))
-                tenure = _Tenure(self.history, process)
+                tenure = _Tenure(self.history, process, self.now_ns)
                 try:
                     await consumer.subscribe([INPUT, LEDGER], tenure)
                     for _ in range(host.rng.randint(5, 100)):
@@ -341,19 +341,20 @@ def _grouped(group: str) -> ConsumerConfig:
 class _Tenure(RebalanceListener):
     """What a member of a group is given, from one rebalance to the next."""
 
-    def __init__(self, history: History, process: str) -> None:
+    def __init__(self, history: History, process: str, now_ns: Callable[[], int]) -> None:
         self._history = history
         self._process = process
+        self._now_ns = now_ns
         self._readings: dict[TopicPartition, Reading] = {}
 
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         """Begin to read."""
         for each in partitions:
-            reading = self._history.read_by(self._process, Partition(*each))
+            reading = self._history.read_by(self._process, Partition(*each), self._now_ns())
             self._readings[each] = reading
 
     def given(self, records: Sequence[ConsumedRecord]) -> None:
         """Note what was read."""
         for found in records:
-            place = found.record.offset, found.record.value or b""
-            self._readings[TopicPartition(found.topic, found.partition)].records.append(place)
+            reading = self._readings[TopicPartition(found.topic, found.partition)]
+            reading.given(found.record.offset, found.record.value or b"", self._now_ns())
