@@ -309,6 +309,16 @@ def test_a_snapshot_is_synced_though_an_earlier_flush_is_still_under_way() -> No
     assert name_of(2, ".snapshot") in node.names()
 
 
+def test_a_flush_is_good_in_a_folder_that_a_killed_process_has_made() -> None:
+    node = Node(LogConfig(flush_messages=1))
+    node.create(PARTITION)
+    append(node.restart(clean=False), data(2))
+    assert node.log.recovery_point == 2
+    node.disk.power_loss_everything_unsynced_lost()
+    node.start()
+    assert offsets(log_records(node.log)) == [0, 1]
+
+
 # Indexes
 
 

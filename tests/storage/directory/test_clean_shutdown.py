@@ -67,3 +67,13 @@ def test_a_removed_mark_does_not_come_back_with_a_power_cut() -> None:
     fs.power_loss_everything_unsynced_lost()
     assert not has_clean_shutdown(fs, "/data")
     remove_clean_shutdown(fs, "/data")
+
+
+def test_a_mark_removed_by_a_process_that_was_killed_before_its_sync_does_not_come_back() -> None:
+    fs = disk(b"")
+    fs.settle()
+    fs.remove("/data/.kafka_cleanshutdown")
+    fs.crash()
+    remove_clean_shutdown(fs, "/data")
+    fs.power_loss_everything_unsynced_lost()
+    assert not has_clean_shutdown(fs, "/data")

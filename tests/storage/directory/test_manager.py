@@ -382,6 +382,19 @@ def test_the_mark_of_a_clean_stop_is_gone_before_anything_else_is_changed() -> N
     ]
 
 
+def test_the_metadata_logs_folder_survives_a_power_cut_though_its_maker_was_killed() -> None:
+    node = Node()
+    metadata = partition(0, "__cluster_metadata")
+    node.disk.make_dirs(f"/data/{metadata}")
+    log = node.manager.directories[0].open_internal(metadata, TOPIC_ID, LogConfig())
+    append(log, data(2))
+    log.flush()
+    node.disk.power_loss_everything_unsynced_lost()
+    node.start()
+    log = node.manager.directories[0].open_internal(metadata, TOPIC_ID, LogConfig())
+    assert offsets(log_records(log)) == [0, 1]
+
+
 def test_nothing_is_lost_if_the_power_goes_right_after_a_clean_stop() -> None:
     node = Node(LogConfig(segment_bytes=2 * BATCH_SIZE))
     append(node.log, *[batch(pid=5, epoch=0, sequence=n) for n in range(7)])

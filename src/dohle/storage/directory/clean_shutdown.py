@@ -9,6 +9,7 @@ names the broker epoch too; older ones are empty, and then the epoch is unknown.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Final
 
 from dohle.storage.files import FileSystem, join, write_atomically
@@ -38,9 +39,10 @@ def read_broker_epoch(fs: FileSystem, folder: str) -> int | None:
 
 
 def remove_clean_shutdown(fs: FileSystem, folder: str) -> None:
-    """Take the mark away and return once that is on the disk. It may be gone already."""
-    try:
+    """Take the mark away and return once that is on the disk.
+
+    If it is gone already, the process that took it away may have been killed before its sync.
+    """
+    with suppress(FileNotFoundError):
         fs.remove(join(folder, CLEAN_SHUTDOWN_FILE))
-    except FileNotFoundError:
-        return
     fs.sync_dir(folder)

@@ -36,7 +36,7 @@ from dohle.storage.directory.partition_dirs import (
     write_partition_metadata,
 )
 from dohle.storage.directory.pending_flush import PendingFlush, take_due_flushes
-from dohle.storage.files import FileSystem, Lock, join, make_dirs_durably
+from dohle.storage.files import FileSystem, Lock, join
 from dohle.storage.flush import FlushSchedule
 from dohle.storage.log import Log
 from dohle.storage.log_context import LogContext
@@ -118,7 +118,9 @@ class LogDirectory:
     def load(self, config_for: Callable[[TopicPartition], LogConfig]) -> None:
         """Open every partition in the directory."""
         self.had_clean_shutdown = has_clean_shutdown(self._fs, self.path)
-        # Gone before the first log is touched: a crash while loading is an unclean stop.
+        # Gone before the first log is touched: a crash while loading is an unclean stop. This syncs
+        # the names of the logs' folders too, which a killed process may have left unsynced: a flush
+        # does that only for folders that its own process has made.
         remove_clean_shutdown(self._fs, self.path)
         known = self.checkpoints.read()
         names = self.folders.names()
@@ -180,7 +182,9 @@ class LogDirectory:
         """
         with self.disk.guarding(f"opening {partition}"):
             folder = self.folders.live_path(partition)
-            make_dirs_durably(self._fs, folder)
+            self._fs.make_dirs(folder)
+            # Even if it was there: its maker may have been killed before this.
+            self._fs.sync_dir(self.path)
             if read_partition_metadata(self._fs, folder) is None:
                 write_partition_metadata(self._fs, folder, topic_id)
             log = load_log(self.context, folder, partition, config, LoadOptions())
