@@ -96,6 +96,11 @@ class ConfluentProducer:
             act()
         except confluent_kafka.KafkaException as error:
             raise _confluent_error(error.args[0]) from error
+        except SystemError as error:
+            # A fatal error was raised, and then a delivery report called with it still set.
+            if not isinstance(error.__cause__, confluent_kafka.KafkaException):
+                raise
+            raise _confluent_error(error.__cause__.args[0]) from error
 
     def begin(self) -> None:
         self._call(self.producer.begin_transaction)

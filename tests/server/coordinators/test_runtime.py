@@ -25,7 +25,7 @@ from tests.server.coordinators.coordinator_counts import (
     runtime_on,
 )
 from tests.server.faults import FaultyFileSystem, until
-from tests.server.partitions.test_commits import give_follower
+from tests.server.partitions.second_replica import give_follower
 from tests.server.wire import ANSWER_TIMEOUT_S, Wire, create_topic, running_node
 
 

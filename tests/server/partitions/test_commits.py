@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 
 from dohle.core.errors import ErrorCode
-from dohle.core.ids import BrokerId, ProducerId, TopicName
+from dohle.core.ids import ProducerId, TopicName
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.framing import encode_request
 from dohle.protocol.messages.delete_records import (
@@ -49,10 +49,10 @@ from dohle.server.net.dispatch import RequestContext
 from dohle.server.node import Node
 from dohle.server.partitions.commits import gathered
 from dohle.server.partitions.fetch_reader import FetchReader
-from dohle.server.partitions.partitions import Partition
 from tests.server.faults import FaultyFileSystem, until
 from tests.server.net.connected import turns
 from tests.server.partitions.fetching import fetch, two_directories
+from tests.server.partitions.second_replica import FOLLOWER, give_follower, partition_of
 from tests.server.wire import (
     ANSWER_TIMEOUT_S,
     Wire,
@@ -62,32 +62,8 @@ from tests.server.wire import (
     running_node,
 )
 
-FOLLOWER = BrokerId(2)
 PRODUCE_VERSION, FETCH_VERSION = 9, 12
 LONG_MS = 60_000
-
-
-def partition_of(node: Node, topic: str = "t") -> Partition:
-    found = node.broker.partitions.get(topic, 0)
-    assert found is not None
-    return found
-
-
-def give_follower(node: Node, topic: str = "t") -> Partition:
-    """Have broker 2 be a replica of a partition, and in sync."""
-    partition = partition_of(node, topic)
-    image = partition.image
-    partition.follow(
-        replace(
-            image,
-            replicas=(image.leader, FOLLOWER),
-            isr=(image.leader, FOLLOWER),
-            # Newer than what the controller still has to say of a new partition.
-            partition_epoch=image.partition_epoch + 1_000,
-        )
-    )
-    partition.replication.brokers_changed({image.leader: 1, FOLLOWER: 1})
-    return partition
 
 
 @asynccontextmanager
