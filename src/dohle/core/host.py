@@ -14,12 +14,11 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
-from dohle.core.seams import Clock, Rng, system_rng
+from dohle.core.seams import Clock, Rng, SystemClock, system_rng
 
 T = TypeVar("T")
 
@@ -104,18 +103,6 @@ class Host(Protocol):
         """Return how many files and sockets may be open at the same time now."""
 
 
-class LoopClock:
-    """The wall clock of the machine, and the running loop's time for intervals."""
-
-    def now_ms(self) -> int:
-        """Return the wall-clock time."""
-        return time.time_ns() // 1_000_000
-
-    def monotonic_ms(self) -> int:
-        """Return the time of the loop that runs now."""
-        return int(asyncio.get_running_loop().time() * 1000)
-
-
 class SystemThreadPool:
     """Threads of the operating system, made when they are first needed."""
 
@@ -139,7 +126,7 @@ class SystemHost:
     """The machine this runs on."""
 
     def __init__(self, *, clock: Clock | None = None, rng: Rng | None = None) -> None:
-        self.clock: Clock = clock or LoopClock()
+        self.clock: Clock = clock or SystemClock()
         self.rng = rng or system_rng()
 
     def listen(self, host: str, port: int, backlog: int) -> socket.socket:
