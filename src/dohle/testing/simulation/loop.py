@@ -239,6 +239,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._marked.pop(number, None)
 
     # What asyncio and its users do
+    # (The overrides that are ignored below have plain signatures where asyncio's type stubs tie
+    # each argument's type to the callback's, and leave out keywords that nothing here uses.)
 
     def time(self) -> float:
         """Return the time of this process's clock, in seconds."""
