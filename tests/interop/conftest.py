@@ -20,6 +20,9 @@ with warnings.catch_warnings():
 
 NewTopic = Callable[..., str]
 
+#: The one topic of a quiet broker, with one partition.
+QUIET_TOPIC = "quiet"
+
 _numbers = count(1)
 
 
@@ -27,6 +30,15 @@ _numbers = count(1)
 def broker() -> Iterator[Broker]:
     # Many records here are years old: retention would delete them under their readers.
     with Broker({"log.retention.ms": "-1"}) as running:
+        yield running
+
+
+@pytest.fixture
+def quiet_broker() -> Iterator[Broker]:
+    """A broker of the test's own, where no other test's client still waits for records."""
+    with Broker({"log.retention.ms": "-1"}) as running:
+        with Wire(running.bootstrap) as wire:
+            wire.create_topic(QUIET_TOPIC, 1)
         yield running
 
 

@@ -24,6 +24,7 @@ from dohle.protocol.messages.metadata import (
 from dohle.protocol.messages.produce import ProduceResponse
 from dohle.records.batch import batches
 from dohle.testing import Broker
+from tests.interop.conftest import QUIET_TOPIC
 from tests.interop.process import BrokerProcess
 from tests.interop.waiting import wait_until
 from tests.interop.wire import (
@@ -108,23 +109,23 @@ def test_an_error_among_pipelined_requests_leaves_the_others_alone(wire: Wire, t
     ]
 
 
-def test_requests_behind_a_long_poll_wait_for_it(broker: Broker, wire: Wire, topic: str) -> None:
-    waiting = broker.node.broker.purgatory
-    wait_until(lambda: len(waiting) == 0)
-    polled = wire.send(fetch_request(topic, wait_ms_max=15_000), 12)
-    behind = wire.send(ASK_VERSIONS, 3)
-    wait_until(lambda: len(waiting) == 1)
-    wire.socket.settimeout(0.1)
-    with pytest.raises(TimeoutError):
-        wire.socket.recv(1)
-    wire.socket.settimeout(10)
+def test_requests_behind_a_long_poll_wait_for_it(quiet_broker: Broker) -> None:
+    waiting = quiet_broker.node.broker.purgatory
+    with Wire(quiet_broker.bootstrap) as wire:
+        polled = wire.send(fetch_request(QUIET_TOPIC, wait_ms_max=15_000), 12)
+        behind = wire.send(ASK_VERSIONS, 3)
+        wait_until(lambda: len(waiting) == 1)
+        wire.socket.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            wire.socket.recv(1)
+        wire.socket.settimeout(10)
 
-    with Wire(broker.bootstrap) as other:
-        other.produce(topic, batch_of(b"at last"))
+        with Wire(quiet_broker.bootstrap) as other:
+            other.produce(QUIET_TOPIC, batch_of(b"at last"))
 
-    answer = wire.receive(FetchResponse, 12, polled)
-    assert answer.responses[0].partitions[0].records
-    assert wire.receive(ApiVersionsResponse, 3, behind).error_code == 0
+        answer = wire.receive(FetchResponse, 12, polled)
+        assert answer.responses[0].partitions[0].records
+        assert wire.receive(ApiVersionsResponse, 3, behind).error_code == 0
 
 
 def test_a_long_poll_ends_when_its_time_is_up(wire: Wire, topic: str) -> None:
@@ -134,16 +135,15 @@ def test_a_long_poll_ends_when_its_time_is_up(wire: Wire, topic: str) -> None:
     assert not reply.responses[0].partitions[0].records
 
 
-def test_a_client_that_leaves_during_a_long_poll_is_forgotten(broker: Broker, topic: str) -> None:
-    waiting = broker.node.broker.purgatory
-    wait_until(lambda: len(waiting) == 0)
-    with Wire(broker.bootstrap) as wire:
-        wire.send(fetch_request(topic, wait_ms_max=600_000), 12)
+def test_a_client_that_leaves_during_a_long_poll_is_forgotten(quiet_broker: Broker) -> None:
+    waiting = quiet_broker.node.broker.purgatory
+    with Wire(quiet_broker.bootstrap) as wire:
+        wire.send(fetch_request(QUIET_TOPIC, wait_ms_max=600_000), 12)
         wait_until(lambda: len(waiting) == 1)
 
     wait_until(lambda: len(waiting) == 0)
-    with Wire(broker.bootstrap) as wire:
-        assert wire.produce(topic, batch_of(b"nobody waits")).error_code == 0
+    with Wire(quiet_broker.bootstrap) as wire:
+        assert wire.produce(QUIET_TOPIC, batch_of(b"nobody waits")).error_code == 0
 
 
 def test_a_frame_may_come_byte_by_byte(wire: Wire, topic: str) -> None:

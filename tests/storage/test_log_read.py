@@ -176,9 +176,9 @@ GONE: dict[str, Callable[[Node], object]] = {
 
 def is_open(inode: int) -> bool:
     """Tell whether a descriptor of this process is open for a file."""
-    for descriptor in range(256):
+    for descriptor in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError):
-            if os.fstat(descriptor).st_ino == inode:
+            if os.fstat(int(descriptor)).st_ino == inode:
                 return True
     return False
 
