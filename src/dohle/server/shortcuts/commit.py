@@ -1,16 +1,16 @@
 """The common offset commit, recognised by its bytes.
 
-A consumer commits the same partitions again and again: but for the correlation id, the offsets and
-the leader epochs, every byte is the one of the request before. Neither the request nor its records
-nor its answer has to be put together field by field. What can have changed meanwhile (the topics,
-the coordinator, the group and its members) is looked at every time, and whatever is not as it was
-takes the slow path.
+A consumer commits the same partitions again and again: except for the correlation id, the offsets
+and the leader epochs, every byte equals that of the previous request. So the request need not be
+decoded field by field, nor its records and answer encoded. What can have changed meanwhile (the
+topics, the coordinator, the group and its members) is checked every time, and if any of it has
+changed, the request takes the slow path.
 
-To prepare the shortcut takes longer than a commit on the slow path, so it is not done before
-another commit of the same size has come.
+Preparing the shortcut takes longer than a commit on the slow path, so it is not done before a
+second commit of the same size arrives.
 
-Its appends are written with those of the produce requests around it: nothing that a commit looks at
-depends on what is written.
+Its appends are written together with those of the produce requests around it: nothing that a commit
+checks depends on what is written.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from dohle.server.net.shortcut import Served
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
 
-# From the first version with leader epochs on; the last ones with a time of expiry are before it.
+# From the first version with leader epochs on. No version from there on has a retention time.
 _VERSIONS = range(6, 11)
 _FIRST_WITH_TOPIC_IDS = 10
 # Where the api key and version end, and where the correlation id does.
 _HEAD_END, _PREFIX_START = 4, 8
 # An offset and a leader epoch, which stand together.
 _NUMBERS = {12: "qi"}
-# Where they are among the fields of a request, with a constant between any two pairs.
+# Where these pairs are among the fields of a request: a constant stands between any two of them.
 _CONSTANTS, _OFFSETS, _LEADER_EPOCHS = slice(2, None, 3), slice(3, None, 3), slice(4, None, 3)
-# Larger commits, of ten thousand partitions and more, are not kept in memory.
+# Larger commits (of ten thousand partitions and more) are not remembered.
 _FRAME_BYTES_MAX = 512 * 1024
 
 #: Head and correlation id, then a constant, an offset and a leader epoch in turn.
@@ -50,14 +50,14 @@ Fields = tuple[Any, ...]
 
 
 def learn_commit(broker: BrokerServer, served: Served) -> CommitShortcut | None:
-    """Remember a commit, if it may be of the common kind."""
+    """Remember a commit, if it may be a common one."""
     if served.version not in _VERSIONS or len(served.frame) > _FRAME_BYTES_MAX:
         return None
     return CommitShortcut(broker, served)
 
 
 class CommitShortcut:
-    """The last commit of a connection, less what changes from one to the next."""
+    """The last commit of a connection, without what changes from one commit to the next."""
 
     joins: ClassVar[bool] = True
     __slots__ = (
@@ -77,7 +77,7 @@ class CommitShortcut:
         self._common: _CommonCommit | None = None
 
     def fits(self, frame: memoryview) -> Fields | None:
-        """Return the fields of a commit that differs in nothing but its numbers."""
+        """Return the fields of a commit that differs from the last one only in its numbers."""
         if len(frame) != len(self._learnt_from):
             return None
         if not self._is_prepared:
@@ -87,13 +87,13 @@ class CommitShortcut:
         return None if self._common is None else self._common.fits(frame)
 
     def handle(self, broker: BrokerServer, fields: Fields) -> LateFrame | None:
-        """Commit, if nothing else has changed since the commit before."""
+        """Commit, if nothing else has changed since the previous commit."""
         assert self._common is not None, "it fits"
         return self._common.handle(broker, fields)
 
 
 class _CommonCommit:
-    """A commit that can be recognised, and what follows from it."""
+    """A commit that can be recognised by its bytes, with what is needed to carry it out."""
 
     __slots__ = (
         "_answer",
@@ -115,11 +115,11 @@ class _CommonCommit:
         request: OffsetCommitRequest,
         topics: tuple[TopicImage, ...],
     ) -> None:
-        """Prepare for requests like this one, in which all topics have their names."""
+        """Prepare for requests like this one, in which every topic has its name."""
         version = int.from_bytes(frame[2:_HEAD_END], "big")
         self._version = version
         self._topics = topics
-        # The image in which they were last looked at, and who coordinates the group in it.
+        # The image in which the topics were last checked, and the group's coordinator in it.
         self._image: ClusterImage | None = None
         self._coordinator_index: int | None = None
         zeros, ones = with_numbers(request, 0), with_numbers(request, -1)
@@ -140,7 +140,7 @@ class _CommonCommit:
         return fields if (fields[0], fields[_CONSTANTS]) == self._pattern else None
 
     def handle(self, broker: BrokerServer, fields: Fields) -> LateFrame | None:
-        """Commit as a request that fits says, if nothing else has changed."""
+        """Commit the offsets of a request that fits, if nothing else has changed."""
         groups = broker.groups
         if broker.image is not self._image and not self._look_again(broker):
             return None
@@ -157,12 +157,12 @@ class _CommonCommit:
             if not shard.append_built(batch, repeated.record_count, now_ms, take_in):
                 return None
         except KafkaError:
-            # The slow path meets the same, and knows what to do about it.
+            # The slow path runs into the same error, and handles it.
             return None
         return partial(self._reply, shard, shard.partition.log.log_end_offset, fields[1])
 
     def _look_again(self, broker: BrokerServer) -> bool:
-        """Take in another image; False if it has changed one of the topics."""
+        """Check the topics in a new image; False if one of them has changed."""
         image = broker.image
         if any(image.topic(topic.name) is not topic for topic in self._topics):
             return False
@@ -189,7 +189,7 @@ class _CommonCommit:
 
 
 def _common_commit(image: ClusterImage, frame: bytes, body_offset: int) -> _CommonCommit | None:
-    """Prepare for commits like this one, if it is of the common kind."""
+    """Prepare for commits like this one, if it is a common one."""
     version = int.from_bytes(frame[2:_HEAD_END], "big")
     request, _ = OffsetCommitRequest.decode(version, frame, body_offset)
     if request.encode(version) != frame[body_offset:]:
@@ -207,7 +207,7 @@ def _common_commit(image: ClusterImage, frame: bytes, body_offset: int) -> _Comm
 def _topic_image(
     image: ClusterImage, topic: OffsetCommitRequestTopic, version: int
 ) -> TopicImage | None:
-    """Return the topic if it is there with all partitions, of which there must be some."""
+    """Return the topic if it exists with all the partitions asked for, at least one."""
     if version < _FIRST_WITH_TOPIC_IDS:
         found = image.topic(topic.name)
     else:

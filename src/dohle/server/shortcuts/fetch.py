@@ -2,8 +2,8 @@
 
 A consumer without a fetch session that reads one partition sends the same request again and again:
 only the correlation id and the offset change. When there is enough to read, the answer is put
-together from its parts. Everything else (errors, waiting, aborted transactions, sessions, replicas)
-takes the slow path.
+together from prepared parts. Everything else (errors, waiting, aborted transactions, sessions,
+replicas) takes the slow path.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def learn_fetch(broker: BrokerServer, served: Served) -> FetchShortcut | None:
         return None
     learnt = FetchShortcut(served, broker.fetch_max_bytes)
     fields = learnt.fits(served.frame)
-    # It does not if the client encodes something in another way than we do.
+    # It does not fit if the client encodes something differently from this encoder.
     is_recognised = fields is not None and fields[1] == asked.fetch_offset
     return learnt if is_recognised else None
 
 
 class FetchShortcut:
-    """A fetch of one partition, less what changes from one to the next."""
+    """A fetch of one partition, without what changes from one request to the next."""
 
     joins: ClassVar[bool] = False
     __slots__ = (
@@ -108,7 +108,7 @@ class FetchShortcut:
         self._answer = _Answer(request, version)
 
     def fits(self, frame: memoryview) -> Fields | None:
-        """Return what changes, if nothing else is different."""
+        """Return the fields that may change, if everything else is the same."""
         if len(frame) != self._size:
             return None
         head, correlation_id, prefix, offset, suffix = self._unpack(frame)
@@ -117,7 +117,7 @@ class FetchShortcut:
         return correlation_id, offset
 
     def handle(self, broker: BrokerServer, fields: Fields) -> Frame | None:
-        """Answer if enough is found; None if there is anything else to say."""
+        """Answer if there is enough to read; None if the request must take the slow path."""
         correlation_id, offset = fields
         if self._by_id:
             partition = broker.partitions.get_by_id(self._topic_id, self._index)
@@ -141,7 +141,7 @@ class FetchShortcut:
             if not isinstance(piece, bytes) and piece.size < SENDFILE_BYTES_MIN:
                 piece = piece.read()
         except (KafkaError, OSError):
-            # The slow path meets the same, and knows what to do about it.
+            # The slow path runs into the same error, and handles it.
             return None
         size = len(piece) if isinstance(piece, bytes) else piece.size
         if size < self._min_bytes:
@@ -158,7 +158,7 @@ class FetchShortcut:
 
 
 class _RecordsOfAnswer(RecordsElsewhere):
-    """Records just long enough to be a chunk of their own."""
+    """Records just long enough for the encoder to make them a chunk of their own."""
 
     def __len__(self) -> int:
         return CHUNK_BYTES_MIN
@@ -199,7 +199,7 @@ class _Answer:
         return uvarint(size + 1) if self._is_flexible else size.to_bytes(4, "big")
 
     def _size_for(self, size: int) -> None:
-        """Prepare for records of this size: those that follow often have it too."""
+        """Prepare for records of this size: the next ones often have the same size."""
         behind = self._behind + self._size_field(size)
         if len(behind) != len(self._behind_sized):
             offsets = "3q" if self._has_log_start else "2q"

@@ -1,9 +1,9 @@
 """The common produce request, recognised by its bytes.
 
-A producer sends the same request again and again: but for the correlation id, the partition and the
-records, every byte is the one of the request before. What is done with the records is the same as
-on the slow path (``partitions.appends.append``), and whatever does not fit is left to it. So are a
-transaction's first records in a partition: its coordinator may have to be asked.
+A producer sends the same request again and again: except for the correlation id, the partition and
+the records, every byte equals that of the previous request. The records are handled as on the slow
+path (``partitions.appends.append``), and a request that does not fit takes the slow path. So do a
+transaction's first records in a partition, because its coordinator may have to be asked.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _HEAD_END, _PREFIX_START = 4, 8
 _SIZE = struct.Struct(">i")
 # What changes in a good answer, by its size: partition, error, offset, time, start (v5).
 _ANSWERED = {22: "ihqq", 30: "ihqqq"}
-# Of so many topics the form of the answer is kept.
+# For how many topics the form of the answer is cached.
 _TOPICS_MAX = 256
 
 #: Correlation id, partition and records.
@@ -59,20 +59,20 @@ def learn_produce(broker: BrokerServer, served: Served) -> ProduceShortcut | Non
         return None
     learnt = ProduceShortcut(served)
     fields = learnt.fits(served.frame)
-    # It does not if the client encodes something in another way than we do.
+    # It does not fit if the client encodes something differently from this encoder.
     is_recognised = fields is not None and fields[1] == data.index
     return learnt if is_recognised else None
 
 
 #: acks
 _ALL = -1
-# Members of an enum are slow to get at.
+# Looking up a member of an enum is slow.
 _NO_ERROR = ErrorCode.NONE
 _TOO_FEW = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 class ProduceShortcut:
-    """A produce request to one partition, less what changes from one to the next."""
+    """A produce request to one partition, without what changes from one request to the next."""
 
     joins: ClassVar[bool] = True
     __slots__ = (
@@ -116,7 +116,7 @@ class ProduceShortcut:
         self._answer = _answer_format(topic.name, topic.topic_id, version)
 
     def fits(self, frame: memoryview) -> Fields | None:
-        """Return what changes, if nothing else is different."""
+        """Return the fields that may change, if everything else is the same."""
         try:
             head, correlation_id, prefix, index = self._unpack(frame)
             if prefix != self._prefix or head != self._head:
@@ -126,7 +126,7 @@ class ProduceShortcut:
                 (size,) = _SIZE.unpack_from(frame, start)
                 start += _SIZE.size
             else:
-                # One more than the size, seven bits to a byte, the lowest first.
+                # A varint: the size plus one, seven bits to a byte, lowest bits first.
                 size = frame[start]
                 start += 1
                 if size > 0x7F:
@@ -148,7 +148,7 @@ class ProduceShortcut:
         return correlation_id, index, frame[start:end]
 
     def handle(self, broker: BrokerServer, fields: Fields) -> LateFrame | None:
-        """Append the records; None if the partition or its transaction needs a closer look."""
+        """Append the records; None if the request must take the slow path."""
         correlation_id, index, records = fields
         if self._version < _FIRST_WITH_TOPIC_IDS:
             partition = broker.partitions.get(self._topic, index)
@@ -175,7 +175,7 @@ class ProduceShortcut:
         outcome: Appended | KafkaError,
         code: ErrorCode | None,
     ) -> Frame | Gate:
-        """Make the answer; ``code`` tells how the wait for the commit has ended."""
+        """Make the answer; ``code`` tells how the wait for the commit ended."""
         if not isinstance(outcome, KafkaError):
             partition, info = outcome
             log = partition.log
@@ -211,7 +211,7 @@ def _without_records(request: ProduceRequest, index: int) -> ProduceRequest:
 def _answer_format(
     topic: TopicName, topic_id: Uuid, version: int
 ) -> Callable[[int, int, int, int, int], bytes]:
-    """Return a function that packs a good answer from what changes."""
+    """Return a function that packs a good answer from the values that change."""
     zeros, ones = (
         b"".join(encode_response(_response(topic, topic_id, _partition_of(number)), version, 0))
         for number in (0, -1)

@@ -1,19 +1,19 @@
-"""Writing the ends of transactions to their partitions, for as long as it takes.
+"""Writing commit and abort markers to the partitions of a transaction, for as long as it takes.
 
-What a coordinator has decided is a :class:`~dohle.txn.actions.WriteMarkers`. Its markers are
-appended to all partitions, and when the last is committed the coordinator is told, so that it can
-write down that the transaction is complete.
+A coordinator's decision arrives as a :class:`~dohle.txn.actions.WriteMarkers`. Its markers are
+appended to all partitions of the transaction. When the last one is committed, the coordinator is
+told, so that it can record that the transaction is complete.
 
 - The markers of all transactions that end in the same turn of the loop are appended together: one
   write for each partition. Many markers take several turns, so that others are served in between.
-- What may pass (no leader, too few replicas, a disk that failed) is tried again, after a pause that
-  grows, for ever: readers of committed records wait for the marker.
-- A partition that the cluster does not have any more needs no marker.
-- A leader that has seen a newer coordinator, or a newer epoch of the producer, refuses: somebody
-  else decides about this transaction by now. Then it is given up here, and so it is if this broker
-  has lost the coordinator's partition: who loads it goes on.
-- The partitions of ``__consumer_offsets`` get their markers from the group coordinator, which has
-  offsets to make valid or to forget.
+- Errors that may pass (no leader, too few replicas, a failed disk) are retried for ever, with
+  growing pauses: readers of committed records wait for the marker.
+- A partition that has been deleted needs no marker.
+- A leader that has seen a newer coordinator, or a newer epoch of the producer, refuses the marker:
+  another broker decides about this transaction now, so this one gives up. It also gives up when it
+  no longer leads the coordinator's partition: the new leader loads the decision and goes on.
+- Markers for ``__consumer_offsets`` go through the group coordinator, which makes the transaction's
+  offsets valid or drops them.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ logger = logging.getLogger("dohle.server")
 RETRY_MS_MIN = 50
 RETRY_MS_MAX = 5_000
 
-#: How many markers are written in one turn of the loop; the others are in the next.
+#: How many markers are appended in one turn of the loop; the rest wait for the next turn.
 MARKERS_PER_TURN = 256
 
-#: Somebody else decides about the transaction by now.
+#: Another coordinator or a newer producer has taken over: retrying cannot help.
 _FINAL = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
 class Marker(NamedTuple):
-    """The end of a transaction, as it is written to each of its partitions."""
+    """A commit or abort marker, as it is written to each partition of a transaction."""
 
     producer_id: ProducerId
     producer_epoch: int
@@ -63,21 +63,24 @@ class Marker(NamedTuple):
 class MarkerWriter:
     """Appends markers to partitions that this broker leads.
 
-    ``append`` leaves them to be written by ``BrokerServer.write_appends``; whoever appends sees to
-    that, and looks after it whether the log's directory is still online.
+    ``append`` does not write: the caller must call ``BrokerServer.write_appends``, and then check
+    that the log's directory is still online.
     """
 
     def __init__(self, broker: BrokerServer) -> None:
         self._broker = broker
 
     def append(self, key: TopicPartition, marker: Marker) -> Partition:
-        """Append a marker; KafkaError if the partition does not take it."""
+        """Append a marker; raise KafkaError if the partition refuses it."""
         if key.topic == CONSUMER_OFFSETS:
             return self._append_to_group(key.partition, marker)
         broker = self._broker
         partition = led_partition(broker, *key)
         if partition.is_under_min_isr:
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{key}: too few replicas are in sync")
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{key}: fewer replicas are in sync than min.insync.replicas",
+            )
         built = build_txn_marker(
             marker.is_commit,
             marker.producer_id,
@@ -119,9 +122,9 @@ class _Ending:
     action: WriteMarkers
     marker: Marker
     missing: set[TopicPartition] = field(default_factory=set)
-    #: The missing ones whose turn has not come since they were last tried.
+    #: Those of ``missing`` that are still to be tried in this round.
     due: deque[TopicPartition] = field(default_factory=deque)
-    #: How many markers are in their logs and not committed yet.
+    #: How many markers are in their logs but not committed yet.
     uncommitted: int = 0
     retry_ms: int = RETRY_MS_MIN
     timer: TimerHandle | None = None
@@ -129,7 +132,7 @@ class _Ending:
 
 
 class TxnMarkers:
-    """Carries out WriteMarkers. One for each broker."""
+    """Carries out WriteMarkers actions. There is one for each broker."""
 
     def __init__(self, broker: BrokerServer) -> None:
         self._broker = broker
@@ -140,17 +143,18 @@ class TxnMarkers:
         self._is_stopped = False
 
     def __len__(self) -> int:
-        """How many transactions are being ended."""
+        """Return how many transactions are waiting for their markers."""
         return len(self._endings)
 
     def write(self, shard_index: int, coordinator_epoch: int, action: object) -> None:
-        """Write a decided transaction's markers; ``markers_written`` is told when they are there.
+        """Write a transaction's markers, and call ``markers_written`` when all are committed.
 
-        The decision was made in this partition of ``__transaction_state``, in this leader epoch. A
-        newer decision about the same transactional id takes the place of an older one.
+        ``shard_index`` and ``coordinator_epoch`` are the partition of ``__transaction_state`` and
+        its leader epoch in which the decision was made. A newer decision about the same
+        transactional id replaces an older one.
         """
         if not isinstance(action, WriteMarkers):
-            raise TypeError(f"{action!r} is nothing that a transaction coordinator asks for")
+            raise TypeError(f"a transaction coordinator cannot ask for {action!r}")
         if self._is_stopped:
             return
         known = self._endings.get(action.transactional_id)
@@ -168,14 +172,14 @@ class TxnMarkers:
         self._enqueue(ending)
 
     def stop(self) -> None:
-        """Write no more: the next start finds the decisions and goes on."""
+        """Stop writing: after the next start the coordinator finds its decisions and goes on."""
         self._is_stopped = True
         for ending in list(self._endings.values()):
             self._give_up(ending)
         if self._turn is not None:
             self._turn.cancel()
 
-    # A turn
+    # One turn of the loop
 
     def _enqueue(self, ending: _Ending) -> None:
         ending.timer = None
@@ -204,7 +208,7 @@ class TxnMarkers:
                 tried.append(ending)
         if self._queue:
             self._turn = self._broker.loop.call_soon(self._take_turn)
-        # Each ends where its log ends now, or before: others may be behind it.
+        # A log's end is at or behind its marker: waiting for it to be committed is enough.
         ends = [(ending, one, one.log.log_end_offset) for ending, one in appended]
         self._broker.write_appends()
         timeout_ms = self._broker.config.get_int("request.timeout.ms")
@@ -218,13 +222,13 @@ class TxnMarkers:
             self._settle(ending)
 
     def _ended(self, ending: _Ending, partition: Partition, code: ErrorCode) -> None:
-        """Take in that a marker is committed, or is not known to be."""
+        """Take in that a marker is committed, or why that is not known."""
         ending.uncommitted -= 1
         try:
             # The write itself may have taken the directory offline.
             partition.log.disk.ensure_online()
             if code is not ErrorCode.NONE:
-                raise KafkaError(code, f"it is not committed in {partition.key}")
+                raise KafkaError(code, f"the marker is not committed in {partition.key}")
         except KafkaError as error:
             self._failed(ending, partition.key, error)
         else:
@@ -232,7 +236,7 @@ class TxnMarkers:
         self._settle(ending)
 
     def _is_wanted(self, ending: _Ending) -> bool:
-        """Tell whether it is still this broker that has to end the transaction."""
+        """Tell whether this broker still has to end the transaction."""
         if ending.is_over:
             return False
         coordinator = self._broker.image.partition(TRANSACTION_STATE, ending.shard_index)
@@ -241,13 +245,16 @@ class TxnMarkers:
             or coordinator.leader != self._broker.node_id
             or coordinator.leader_epoch != ending.marker.coordinator_epoch
         ):
-            logger.info("%s is coordinated elsewhere now", ending.action.transactional_id)
+            logger.info(
+                "transactional id %s: another broker coordinates it now, and writes its markers.",
+                ending.action.transactional_id,
+            )
             self._give_up(ending)
             return False
         return True
 
     def _append(self, ending: _Ending, key: TopicPartition) -> Partition | None:
-        """Append a marker; return where that is to be written now, if it is."""
+        """Append a marker; return the partition if there is now something to write in it."""
         if self._broker.image.partition(*key) is None:
             # Its topic was deleted, and the transaction's records with it.
             ending.missing.discard(key)
@@ -257,20 +264,36 @@ class TxnMarkers:
         except KafkaError as error:
             self._failed(ending, key, error)
         except Exception:
-            # Whatever it was: the others of this turn go on, and this one is tried again.
-            logger.exception("the marker for %s failed", key)
+            # Whatever it was, the other markers of this turn go on.
+            logger.exception(
+                "transactional id %s: its marker could not be appended to %s, and is retried."
+                " Please report this.",
+                ending.action.transactional_id,
+                key,
+            )
         return None
 
     def _failed(self, ending: _Ending, key: TopicPartition, error: KafkaError) -> None:
         transactional_id = ending.action.transactional_id
         if error.code in _FINAL:
-            logger.warning("%s is not ended here: %s", transactional_id, error)
+            logger.warning(
+                "transactional id %s: %s refused its marker: a newer coordinator or producer has"
+                " taken over, so this broker writes no more markers for it: %s",
+                transactional_id,
+                key,
+                error,
+            )
             self._give_up(ending)
         else:
-            logger.info("the marker of %s for %s is tried again: %s", transactional_id, key, error)
+            logger.info(
+                "transactional id %s: its marker is not in %s yet, and is retried: %s",
+                transactional_id,
+                key,
+                error,
+            )
 
     def _settle(self, ending: _Ending) -> None:
-        """Go on as it stands: tell the coordinator, or try the rest again."""
+        """When a round is over, tell the coordinator, or schedule a retry of what is missing."""
         if ending.is_over or ending.uncommitted or ending.due:
             return
         if ending.missing:

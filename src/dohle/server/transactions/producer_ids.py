@@ -1,4 +1,4 @@
-"""Producer ids for idempotent producers: taken from the controller in blocks of a thousand."""
+"""Producer ids for new producers, allocated from the controller in blocks of a thousand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dohle.server.channel import ControllerChannel, ImageSource
 
 
 class ProducerIds:
-    """The block this broker has, and the next when it is used up."""
+    """The block of ids that this broker hands out; when it is used up, the next is allocated."""
 
     def __init__(self, images: ImageSource, channel: ControllerChannel, node_id: BrokerId) -> None:
         self._images = images
@@ -25,7 +25,7 @@ class ProducerIds:
         self._turn = Lock()
 
     async def next(self) -> ProducerId:
-        """Return an id that was never given before."""
+        """Return an id that no producer has had before."""
         async with self._turn:
             if self._next == self._end:
                 await self._allocate()

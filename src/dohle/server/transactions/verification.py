@@ -3,17 +3,18 @@
 A partition must not hold records of a transaction that its coordinator knows nothing of: nobody
 would ever write the marker, and readers of committed records would wait for ever (KIP-890). So:
 
-- A transaction that is open in the partition was asked about before: no question.
-- Else the log gives a guard, the coordinator is asked, and the append shows the guard. A marker
-  that is written meanwhile takes the guard away, and the append is refused.
-- Clients of transactions v2 (Produce v12, TxnOffsetCommit v5) leave it to the partition to join the
-  transaction: the question adds it. Older ones have added it themselves and it is only looked up,
-  unless ``transaction.partition.verification.enable`` is off.
-- While the transaction before is still being ended, the coordinator says so (51). To one that adds
-  partitions this happens all the time, so it is asked again for a while before the client is told.
+- If the transaction is already open in the partition, it has been verified: nothing to ask.
+- Otherwise the log hands out a guard, the coordinator is asked, and the append presents the guard.
+  A marker written in the meantime invalidates the guard, and the append is refused.
+- Clients of transactions v2 (Produce v12, TxnOffsetCommit v5) do not add the partition to the
+  transaction themselves: the question to the coordinator adds it. Older clients have added it, and
+  the question only verifies that, unless ``transaction.partition.verification.enable`` is off.
+- While the previous transaction is still being ended, the coordinator answers 51
+  (CONCURRENT_TRANSACTIONS). With transactions v2 that is common, so the question is repeated for a
+  while before the client is told.
 
 The coordinator is reached through :class:`TransactionCoordinators`; :class:`LocalCoordinators`
-knows those of this broker.
+reaches those on this broker.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ if TYPE_CHECKING:
 _PRODUCE_ABORTABLE, _PRODUCE_ADDS = 11, 12
 _OFFSETS_ABORTABLE, _OFFSETS_ADDS = 4, 5
 
-# Of a batch's header: magic, attributes, producer id, producer epoch, base sequence.
+# In a batch's header: magic, attributes, producer id, producer epoch, base sequence.
 _HEAD = struct.Struct(">16xb4xh20xqhi")
 
-#: Errors of the way to the coordinator. Old producers know what to do with another one.
+#: Errors in reaching the coordinator. Producers get another code, which they know how to handle.
 _UNREACHED = COORDINATOR_UNREACHED | {ErrorCode.NETWORK_EXCEPTION}
 
 
 class ClientSupport(Enum):
-    """What a client of a transaction understands, by the version of its request."""
+    """What a transactional client understands, by the version of its request."""
 
     OLD_ERRORS = "old_errors"
     """It does not know TRANSACTION_ABORTABLE."""
@@ -74,7 +75,7 @@ class ClientSupport(Enum):
 
 
 class TransactionalHead(NamedTuple):
-    """What a transactional batch says of its producer."""
+    """What a transactional batch says about its producer."""
 
     producer_id: ProducerId
     producer_epoch: int
@@ -82,7 +83,7 @@ class TransactionalHead(NamedTuple):
 
 
 class TransactionClaim(NamedTuple):
-    """A transaction as a request knows it."""
+    """A transaction as a request describes it."""
 
     transactional_id: TransactionalId
     producer_id: ProducerId
@@ -91,35 +92,34 @@ class TransactionClaim(NamedTuple):
 
 
 class FirstAppend(NamedTuple):
-    """What may be the first append of a transaction to a partition."""
+    """An append that may be the first of a transaction in a partition."""
 
     partition: Partition
     base_sequence: int
 
 
 class Verified(NamedTuple):
-    """What is known of the partitions of a request: those that are in neither may be written."""
+    """What is known about the partitions of a request. Those in neither mapping may be written."""
 
-    #: To be shown with the append, once the coordinator has agreed.
+    #: To be presented with the append, once the coordinator has agreed.
     guards: Mapping[TopicPartition, VerificationGuard]
     errors: Mapping[TopicPartition, KafkaError]
 
 
 class TransactionCoordinators(Protocol):
-    """The way to the coordinators of transactions."""
+    """The way to the transaction coordinators."""
 
     async def add_or_verify(
         self, transaction: TransactionClaim, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Add partitions to a transaction, or look up whether they are part of it.
+        """Add partitions to a transaction, or verify that they are part of it.
 
-        Returns what is wrong, for the partitions with which something is; KafkaError if it is with
-        all of them.
+        Returns the errors of single partitions; raises KafkaError if it failed for all of them.
         """
 
 
 class LocalCoordinators:
-    """The coordinators of this broker; of all others it is said that they are not here."""
+    """The coordinators on this broker; for any other the answer is NOT_COORDINATOR."""
 
     def __init__(self, broker: BrokerServer) -> None:
         self._broker = broker
@@ -127,7 +127,7 @@ class LocalCoordinators:
     async def add_or_verify(
         self, transaction: TransactionClaim, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Ask the machine."""
+        """Ask the coordinator, if it is on this broker."""
         transactional_id, producer_id, producer_epoch, support = transaction
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
@@ -155,7 +155,7 @@ class LocalCoordinators:
 
 
 def transactional_head(records: Records | None) -> TransactionalHead | None:
-    """Look at the first batch of a partition's records: None if it belongs to no transaction."""
+    """Read the header of the first batch of records; None if it is not transactional."""
     if records is None or len(records) < HEADER_SIZE:
         return None
     magic, attributes, producer_id, producer_epoch, base_sequence = _HEAD.unpack_from(records)
@@ -165,7 +165,7 @@ def transactional_head(records: Records | None) -> TransactionalHead | None:
 
 
 def is_open(partition: Partition, records: Records) -> bool:
-    """Tell whether records belong to a transaction that is open in the partition already."""
+    """Tell whether records belong to a transaction that is already open in the partition."""
     if len(records) < HEADER_SIZE:
         return False
     magic, attributes, producer_id, producer_epoch, _ = _HEAD.unpack_from(records)
@@ -182,12 +182,12 @@ def produce_error(code: ErrorCode, support: ClientSupport) -> KafkaError:
     is_retried = code in _UNREACHED or (
         code is ErrorCode.CONCURRENT_TRANSACTIONS and support is not ClientSupport.ADDS_PARTITIONS
     )
-    # Every producer tries this one again, and asks for no new metadata.
+    # Every producer retries this one, without asking for new metadata.
     return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS if is_retried else code, text)
 
 
 class TxnVerification:
-    """Sees to it that transactions are known to their coordinator. One for each broker."""
+    """Verifies that transactions are known to their coordinators. There is one for each broker."""
 
     def __init__(self, broker: BrokerServer, coordinators: TransactionCoordinators) -> None:
         self._broker = broker
@@ -196,9 +196,9 @@ class TxnVerification:
     # For producers
 
     def begin(self, transaction: TransactionClaim, appends: Sequence[FirstAppend]) -> Verified:
-        """Ask the logs which of these appends the coordinator has to be asked about.
+        """Ask the logs which of these appends the coordinator must verify.
 
-        Those have a guard. If there is none, nothing is left to be asked.
+        Those get a guard. If there are no guards, there is nothing to ask the coordinator.
         """
         guards: dict[TopicPartition, VerificationGuard] = {}
         errors: dict[TopicPartition, KafkaError] = {}
@@ -216,7 +216,7 @@ class TxnVerification:
     async def finish(
         self, transaction: TransactionClaim, appends: Sequence[FirstAppend], begun: Verified
     ) -> Verified:
-        """Ask the coordinator about what has begun, again and again if it is busy for a moment."""
+        """Ask the coordinator about the appends with a guard; retry while it is briefly busy."""
         clock, values = self._broker.clock, self._broker.broker_values()
         backoff_ms = values.get_int("add.partitions.to.txn.retry.backoff.ms")
         retry_ms = values.get_int("add.partitions.to.txn.retry.backoff.max.ms")
@@ -246,7 +246,7 @@ class TxnVerification:
         producer_epoch: int,
         version: int,
     ) -> VerificationGuard:
-        """Return the guard for committing offsets in a transaction, or say why they may not be.
+        """Return the guard for committing offsets in a transaction; KafkaError if it is refused.
 
         ``version`` is that of TxnOffsetCommit, ``index`` the group's partition of
         ``__consumer_offsets``.
