@@ -1,7 +1,7 @@
-"""How a group coordinator says to clients what its log or another coordinator has said to it.
+"""Turning errors of a coordinator's log, or of another coordinator, into those that clients expect.
 
-Clients know what to do about a coordinator's errors: look for it again, or wait. Those of a log
-would send them after a partition that is none of their business.
+Clients know what to do about a coordinator's errors: look it up again, or wait. An error of its log
+would make them refresh the metadata of a partition that they know nothing about.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SAID_OF_COORDINATOR = {
 
 
 def coordinator_error_code(error: KafkaError) -> ErrorCode:
-    """Return the code that tells a client of a failure."""
+    """Return the code to send to a client for a failure."""
     return _SAID_OF_COORDINATOR.get(error.code, error.code)
 
 
 def coordinator_error(error: KafkaError) -> KafkaError:
-    """Return the failure as a coordinator tells of it."""
+    """Return the failure with the code that a coordinator's client expects."""
     code = coordinator_error_code(error)
     return error if code is error.code else KafkaError(code, str(error.args[0]))

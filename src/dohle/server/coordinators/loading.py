@@ -1,7 +1,7 @@
 """Replaying a coordinator's partition into its machine, a piece at a time.
 
-Other clients are served in between: what a piece takes is bounded, and the loop is given back after
-each. Records of types that this release does not know are passed over, as Kafka does.
+Other clients are served in between: the time for one piece is bounded, and other tasks run after
+each. Records of types that this release does not know are skipped, as Kafka does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dohle.storage.log import Log
 
 logger = logging.getLogger("dohle.server")
 
-#: How long records are replayed, or timers carried out, before others get their turn.
+#: How long records are replayed, or timers carried out, before other tasks run.
 SLICE_S = 0.005
 
 
@@ -34,9 +34,9 @@ async def load(
     read_bytes: int,
     is_wanted: Callable[[], bool],
 ) -> int:
-    """Replay a log from its start to its end; return how many records that were.
+    """Replay a log from its start to its end; return the number of records.
 
-    It ends early when nobody wants it any more.
+    It ends early when ``is_wanted`` returns False.
     """
     offset = log.log_start_offset
     count = 0
@@ -57,7 +57,7 @@ async def load(
                     return count
                 slice_end = loop.time() + SLICE_S
         if offset == first_offset:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"there is no batch at offset {offset}")
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no batch found at offset {offset}")
     return count
 
 

@@ -1,4 +1,4 @@
-"""How OffsetCommit is answered where all of it, or all of a topic, comes to the same."""
+"""Answers to OffsetCommit in which every partition, or every partition of a topic, is the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def commit_refused(request: OffsetCommitRequest, error: KafkaError) -> OffsetCom
 
 
 def commit_answer(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
-    """Return an answer that says the same of every partition."""
+    """Return an answer with the same code for every partition."""
     return OffsetCommitResponse(
         topics=tuple(
             commit_topic(topic, [each.partition_index for each in topic.partitions], code)
@@ -33,7 +33,7 @@ def commit_answer(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommit
 def commit_topic(
     topic: OffsetCommitRequestTopic, indexes: Iterable[int], code: ErrorCode
 ) -> OffsetCommitResponseTopic:
-    """Return what is said of some partitions of a topic."""
+    """Return the part of an answer that gives some partitions of a topic the same code."""
     return OffsetCommitResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -3,18 +3,18 @@
 For every partition of a coordinator's topic that this broker leads there is a shard. There are
 three ways to have its machine take a step:
 
-- ``submit``: the command of a request. It gives what a handler answers, now or later.
+- ``submit``: the command of a request. It returns what the handler answers, now or later.
 - ``call``: a command that a task waits for. A refusal is raised.
-- ``post``: an event, which nobody waits for, for one machine or for all.
+- ``post``: an event for one machine or for all. Nobody waits for it.
 
-Whatever way a step came, it is carried out in this order: append, replay, and once the records are
-committed, reply and act. So are the steps of a machine's timers. A batch that needs no step, a
-marker or a repeated commit, is appended to its ``shard`` directly. A shard that is loading, or not
-here, refuses with the errors that clients know.
+Every step is carried out in this order: append, replay, and once the records are committed, reply
+and act. So are the steps of a machine's timers. A batch that needs no step (a marker, or a repeated
+offset commit) is appended to its ``shard`` directly. If a shard is loading, or not on this broker,
+commands are refused with the errors that clients expect.
 
-A step that fails for any other reason than a refusal is a mistake of ours. Who asked is told
-UNKNOWN_SERVER_ERROR, and nobody else is harmed. If its records may be in the log and only a part of
-them in the machine, the machine is given up, and another one loads what is written.
+A step that fails for any other reason than a refusal is a bug. Its client gets
+UNKNOWN_SERVER_ERROR, and nobody else is affected. If its records may be in the log but only partly
+in the machine, the machine is discarded, and a new one loads the log.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dohle.server")
 
-#: How long a timer waits that has failed.
+#: How long to wait before a failed timer is retried.
 _FAILED_TIMER_S = 1
 #: A deadline before all others.
 _DUE = -1
@@ -54,7 +54,7 @@ Refuse = Callable[[KafkaError], Response]
 
 
 class _Waiting(NamedTuple):
-    """Who waits for a reply, and what to say if there is none."""
+    """Who waits for a reply, and how to make one from an error."""
 
     future: Future[Any]
     refuse: Refuse | None
@@ -62,7 +62,7 @@ class _Waiting(NamedTuple):
 
 
 class _Timer(NamedTuple):
-    """When a shard is looked at; its handle need not be able to tell (uvloop's are not)."""
+    """The next timer of a shard, with its deadline: uvloop's handles do not know theirs."""
 
     deadline_ms: int
     handle: TimerHandle
@@ -86,8 +86,8 @@ class CoordinatorRuntime(Generic[M]):
     ) -> None:
         """Prepare for a topic.
 
-        Who waits for a commit longer than ``timeout_ms`` is told so. ``act`` carries out the
-        actions of a machine; it gets the partition and its leader epoch.
+        A reply that waits longer than ``timeout_ms`` for its commit becomes an error. ``act``
+        carries out a machine's actions; it gets the partition, its leader epoch and the action.
         """
         self.topic = topic
         self._loop = loop
@@ -106,7 +106,7 @@ class CoordinatorRuntime(Generic[M]):
         self._timers: dict[int, _Timer] = {}
         self._commit_timers: dict[int, TimerHandle] = {}
         self._loads: dict[Task[None], None] = {}
-        # One log at a time is loaded: each takes a buffer, and its slice of every turn of the loop.
+        # Logs are loaded one at a time: each takes a buffer, and a slice of every turn of the loop.
         self._load_turn = Lock()
         self._is_write_due = False
         self._driver = ShardDriver(
@@ -116,10 +116,10 @@ class CoordinatorRuntime(Generic[M]):
     # Who coordinates what
 
     def partition_of(self, key: str) -> int | None:
-        """Return the partition that coordinates a key; None if the topic is not there yet.
+        """Return the partition that coordinates a key; None if the topic does not exist yet.
 
-        Partitions that are added later count after a restart only, as in Kafka: who has a
-        coordinator keeps it.
+        Partitions that are added to the topic count only after a restart, as in Kafka: until then
+        every key keeps its coordinator.
         """
         topic = self._broker.image.topic(self.topic)
         if topic is None:
@@ -130,24 +130,24 @@ class CoordinatorRuntime(Generic[M]):
         return partition_for(key, self._partition_count)
 
     def active(self) -> Iterator[tuple[int, M]]:
-        """Go through the machines of this broker that have their state."""
+        """Iterate over the machines of this broker that have finished loading."""
         for index, shard in list(self._shards.items()):
             if shard.state is ShardState.ACTIVE:
                 yield index, shard.machine
 
     @property
     def is_loading(self) -> bool:
-        """Tell whether some shard does not have its state yet."""
+        """Tell whether any shard is still loading."""
         return any(shard.state is ShardState.LOADING for shard in self._shards.values())
 
     # Commands
 
     def submit(self, key: str, command: Command[M], refuse: Refuse) -> Answer:
-        """Run the command of a request; the answer, now or later, is a response in any case.
+        """Run the command of a request; the answer is always a response, now or later.
 
-        Where nothing follows from the command but its own reply, that is made when the appends of
-        this read event are written. If writing commits them, as without followers, no future is
-        needed.
+        If the command's only effect besides records is its own reply, the reply is made when the
+        appends of this read event are written. If writing commits them, because there are no
+        followers, no future is needed.
         """
         try:
             shard, ticket, effects = self._run(self.partition_of(key), command)
@@ -197,7 +197,7 @@ class CoordinatorRuntime(Generic[M]):
         *,
         guard: VerificationGuard = NO_VERIFICATION,
     ) -> Any:
-        """Run a command, by its key or on a partition, and return its reply."""
+        """Run a command on the partition of a key, or on a given partition; return its reply."""
         index = where if isinstance(where, int) else self.partition_of(where)
         shard, ticket, effects = self._run(index, command)
         future = self._wait(ticket, shard, None)
@@ -206,9 +206,9 @@ class CoordinatorRuntime(Generic[M]):
         return await future
 
     def post(self, step: Callable[[M], Effects], index: int | None = None) -> None:
-        """Let the machine of a partition, or every one, take in that something has happened.
+        """Tell the machine of a partition, or all machines, about an event.
 
-        One that is not here, or still being loaded, is left out.
+        A machine that is not on this broker, or still loading, is left out.
         """
         for shard in list(self._shards.values()) if index is None else [self._shards.get(index)]:
             if shard is not None and shard.state is ShardState.ACTIVE:
@@ -216,7 +216,7 @@ class CoordinatorRuntime(Generic[M]):
                     self._carry_out(shard, step(shard.machine))
                 except Exception:
                     logger.exception(
-                        "%s-%d: a coordinator failed to take in an event, and goes on without it."
+                        "%s-%d: the coordinator failed to handle an event, and goes on without it."
                         " Please report this.",
                         self.topic,
                         shard.index,
@@ -232,14 +232,15 @@ class CoordinatorRuntime(Generic[M]):
             raise
         except Exception as error:
             logger.exception(
-                "%s-%d: a command failed, its client is told. Please report this.",
+                "%s-%d: a command failed; its client gets UNKNOWN_SERVER_ERROR. Please report"
+                " this.",
                 self.topic,
                 shard.index,
             )
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the command failed") from error
 
     def shard(self, index: int | None) -> Shard[M]:
-        """Return the shard of a partition; KafkaError if there is none that has its state."""
+        """Return the shard of a partition; KafkaError if it is not on this broker, or loading."""
         if index is None:
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} has not been created yet"
@@ -258,7 +259,7 @@ class CoordinatorRuntime(Generic[M]):
     # Carrying out
 
     def _write_soon(self) -> None:
-        """Have it written at the end of this turn of the loop, with what others append in it."""
+        """Have the appends written at the end of this turn of the loop, with those of others."""
         if not self._is_write_due:
             self._is_write_due = True
             self._loop.call_soon(self._write)
@@ -286,7 +287,7 @@ class CoordinatorRuntime(Generic[M]):
             if shard.partition.log.high_watermark >= shard.partition.log.log_end_offset:
                 self._deliver(shard)
             elif not effects.records:
-                # Nothing may be left to be written, after which it would be looked at again.
+                # There may be no write to come that would look at the deadlines again.
                 self._expire_replies_later(shard)
         self._reschedule(shard)
 
@@ -303,7 +304,7 @@ class CoordinatorRuntime(Generic[M]):
 
     def _log_refusal(self, shard: Shard[M], error: KafkaError) -> None:
         logger.warning(
-            "%s-%d: the log did not take a coordinator's records, its client is told: %s",
+            "%s-%d: the log refused the coordinator's records; the client gets the error: %s",
             self.topic,
             shard.index,
             error,
@@ -335,7 +336,8 @@ class CoordinatorRuntime(Generic[M]):
                 except Exception:
                     # The replies behind it are due all the same.
                     logger.exception(
-                        "%s-%d: an action of a coordinator failed. Please report this.",
+                        "%s-%d: an action of the coordinator failed, and is not repeated."
+                        " Please report this.",
                         self.topic,
                         shard.index,
                     )
@@ -359,7 +361,7 @@ class CoordinatorRuntime(Generic[M]):
             return
         timer = self._timers.get(shard.index)
         if timer is not None:
-            # Also the way of nearly every heartbeat: it only moves a deadline further away.
+            # Nearly every heartbeat returns here: it only moves a deadline further away.
             if timer.deadline_ms <= deadline_ms:
                 return
             timer.handle.cancel()
@@ -379,7 +381,7 @@ class CoordinatorRuntime(Generic[M]):
                     break
         except Exception:
             logger.exception(
-                "%s-%d: a timer of a coordinator failed, and is tried again in %d s."
+                "%s-%d: a timer of the coordinator failed, and is retried in %d s."
                 " Please report this.",
                 self.topic,
                 shard.index,
@@ -390,7 +392,7 @@ class CoordinatorRuntime(Generic[M]):
         self._reschedule(shard)
 
     def _pause_timers(self, shard: Shard[M]) -> None:
-        """Wait before the next attempt, whatever is due: it would fail at once again."""
+        """Wait before the next attempt, whatever is due: it would only fail again at once."""
         if shard.state is not ShardState.ACTIVE:
             return
         timer = self._timers.get(shard.index)
@@ -402,7 +404,7 @@ class CoordinatorRuntime(Generic[M]):
     # Coming and going
 
     def follow(self, partition: Partition) -> None:
-        """Take in that a partition of the topic is here, or that its place has changed."""
+        """Take in that a partition of the topic is new on this broker, or has a new leader."""
         index = partition.key.partition
         known = self._shards.get(index)
         leads = partition.is_led
@@ -447,10 +449,10 @@ class CoordinatorRuntime(Generic[M]):
             if shard.state is ShardState.LOADING:
                 self._activate(shard, records)
         except Exception:
-            # Its clients are told to look elsewhere; the log says why there is nobody.
+            # Its clients are told NOT_COORDINATOR; only this line says why.
             logger.exception(
-                "%s-%d could not be loaded: this broker does not coordinate what is in it until it"
-                " is restarted, or elected again",
+                "%s-%d could not be loaded: its groups or transactions have no coordinator until"
+                " this broker is restarted or elected again",
                 self.topic,
                 shard.index,
             )
@@ -460,7 +462,7 @@ class CoordinatorRuntime(Generic[M]):
     def _activate(self, shard: Shard[M], records: int) -> None:
         shard.state = ShardState.ACTIVE
         shard.partition.on_progress = lambda: self._on_progress(shard)
-        # The machine has taken in what is not on the disk: it cannot go on.
+        # If a write fails, the machine has replayed records that are not on disk: it must go.
         shard.partition.on_failed = lambda: self.resign(shard.index)
         if records:
             logger.info("%s-%d: loaded %d records", self.topic, shard.index, records)
@@ -468,7 +470,7 @@ class CoordinatorRuntime(Generic[M]):
         self._write_soon()
 
     def _on_progress(self, shard: Shard[M]) -> None:
-        """Take in that more is written, or committed."""
+        """Take in that more was written or committed."""
         self._deliver(shard)
         if shard.has_due:
             self._expire_replies_later(shard)
@@ -482,7 +484,7 @@ class CoordinatorRuntime(Generic[M]):
             )
 
     def _expire_replies(self, shard: Shard[M]) -> None:
-        """Tell who has waited too long for a commit; what was decided may still be committed."""
+        """Refuse replies that waited too long for a commit; the records may yet be committed."""
         del self._commit_timers[shard.index]
         error = not_committed(ErrorCode.REQUEST_TIMED_OUT)
         for ticket, _ in shard.take_overdue(self._broker.clock.monotonic_ms()):
@@ -490,7 +492,7 @@ class CoordinatorRuntime(Generic[M]):
         self._expire_replies_later(shard)
 
     def resign(self, index: int) -> None:
-        """Let go of a shard: another broker has it now, or nobody."""
+        """Close a shard: this broker no longer coordinates it."""
         shard = self._shards.pop(index, None)
         if shard is None:
             return
@@ -509,13 +511,13 @@ class CoordinatorRuntime(Generic[M]):
                 self._refuse(ticket, error)
 
     def _begin_anew(self, shard: Shard[M]) -> None:
-        """Give a machine up, and have another load what is written."""
+        """Discard a machine, and have a new one load the log."""
         self._write_soon()
         self.resign(shard.index)
         self._elect(shard.index, shard.partition)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all shards."""
         for index in list(self._shards):
             self.resign(index)
         for task in self._loads:

@@ -1,4 +1,4 @@
-"""The coordinators of a broker: made from its settings, and kept in step with the image."""
+"""The coordinators of a broker: built from its settings, and kept in step with the image."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class ImageTopics:
         return 0 if topic is None else len(topic.partitions)
 
     def racks(self, name: str, partition: int) -> list[str]:
-        """Return the rack of each of a partition's replicas that is in one."""
+        """Return the racks of a partition's replicas, without replicas that have none."""
         image = self._broker.image
         found = image.partition(TopicName(name), partition)
         brokers = [] if found is None else [image.broker(replica) for replica in found.replicas]
         return [broker.rack for broker in brokers if broker and broker.rack is not None]
 
     def names(self) -> Iterable[TopicName]:
-        """Return all topics."""
+        """Return the names of all topics."""
         return self._broker.image.topics.keys()
 
     def version(self) -> int:
@@ -62,10 +62,10 @@ class ImageTopics:
 
 
 class Coordinators:
-    """Both runtimes, and the topics they live in."""
+    """The runtimes of both coordinators, and the topics that hold their state."""
 
     def __init__(self, broker: BrokerServer, act: Callable[[int, int, object], None]) -> None:
-        """Prepare; ``act`` carries out what transactions ask for."""
+        """Prepare; ``act`` carries out the actions of the transaction coordinator."""
         self._broker = broker
         config = broker.config
         self.internal_topics = InternalTopics(broker.loop, config, broker.images, broker.channel)
@@ -118,7 +118,7 @@ class Coordinators:
         )
 
     def _transaction_settings_in_force(self) -> TransactionSettings:
-        """Return the settings; they are asked for at every step, and seldom change."""
+        """Return the current settings, cached: every step asks for them, and they seldom change."""
         version = self._broker.image.features.get(_TRANSACTION_VERSION, 0)
         settings = self._transaction_settings
         if settings is None or settings.transaction_version != version:
@@ -151,7 +151,7 @@ class Coordinators:
                 runtime.follow(partition)
             else:
                 runtime.resign(change.partition)
-        # Groups count partitions; who leads them is none of their business.
+        # Groups depend on the number of partitions, not on who leads them.
         changed = {change.topic for change in delta.changed_partitions if change.before is None}
         created = {topic.name for topic in delta.created_topics}
         deleted = {topic.name for topic in delta.deleted_topics}
@@ -159,7 +159,7 @@ class Coordinators:
             self.groups.post(lambda machine: machine.on_topics_changed(changed, deleted, created))
 
     def close(self) -> None:
-        """Let go of everything; who waits is told to look for another coordinator."""
+        """Close everything; clients that wait are told to look for another coordinator."""
         self._is_started = False
         for runtime in self._runtimes.values():
             runtime.close()

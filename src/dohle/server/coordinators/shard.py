@@ -1,8 +1,8 @@
-"""One partition of a coordinator's topic: the machine, its log, and the replies that are not due.
+"""One partition of a coordinator's topic: the machine, its log, and the replies not yet due.
 
-A shard appends what a step decided, replays it at once, and keeps the replies until the high
-watermark has passed it. A reply without records is kept just as long as something it may have seen
-is not committed: nobody is told what could still be lost.
+A shard appends the records of a step, replays them at once, and keeps the replies until the high
+watermark has passed the records. A reply without records is kept until everything that the machine
+had seen is committed: no client is told what could still be lost.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BATCH_BYTES = 64 * 1024
 
 
 class ShardState(Enum):
-    """How far a shard is."""
+    """Whether a shard can take commands."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -54,7 +54,7 @@ class ShardState(Enum):
 
 
 def gone() -> KafkaError:
-    """Return what a client is told of a shard that is closed."""
+    """Return the error for clients of a shard that is closed."""
     return KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator has moved or is being stopped")
 
 
@@ -62,7 +62,7 @@ class Due(NamedTuple):
     """What happens when everything below ``offset`` is committed."""
 
     offset: int
-    #: When who waits is told that it takes too long; that it may still happen.
+    #: When the replies become errors because it took too long; it may still be committed.
     deadline_ms: int
     replies: Sequence[Reply]
     actions: Sequence[object]
@@ -71,11 +71,11 @@ class Due(NamedTuple):
 class ShardDriver(NamedTuple):
     """What a shard asks of the runtime that drives it."""
 
-    #: Has a partition written at the end of this turn of the loop.
+    #: Notes that a partition has something to write at the end of this turn of the loop.
     note_unwritten: Callable[[Partition], None]
-    #: Looks anew when the shard's machine has something to do.
+    #: Sets the timer to the next deadline of the shard's machine.
     reschedule: Callable[[Shard[Any]], None]
-    #: Gives the shard up, and has another load what is written.
+    #: Discards the shard, and has a new one load the log.
     begin_anew: Callable[[Shard[Any]], None]
     commits: Commits
 
@@ -116,7 +116,7 @@ class Shard(Generic[M]):
         return self.partition.log.high_watermark >= offset
 
     def when_committed(self, offset: int, tell: Callable[[KafkaError | None], None]) -> None:
-        """Tell when everything below ``offset`` is committed, or that it is not known to be."""
+        """Call ``tell`` when everything below ``offset`` is committed, or with why it is not."""
 
         def ended(code: ErrorCode) -> None:
             loss = self.loss
@@ -128,12 +128,12 @@ class Shard(Generic[M]):
 
     @property
     def has_due(self) -> bool:
-        """Tell whether replies are kept until more is committed."""
+        """Tell whether replies wait for a commit."""
         return bool(self._due)
 
     @property
     def loss(self) -> KafkaError | None:
-        """What to say after writing, if it was given up because that failed."""
+        """The error to answer with after writing, if the shard was closed because that failed."""
         return gone() if self.state is ShardState.CLOSED else None
 
     def append(
@@ -145,9 +145,9 @@ class Shard(Generic[M]):
         is_atomic: bool = True,
         encoded: Sequence[EncodedRecord] | None = None,
     ) -> None:
-        """Append records and replay them; a refusal of the log leaves no trace.
+        """Append records and replay them; if the log refuses them, nothing has changed.
 
-        ``encoded`` are the records once more, if somebody has encoded them already.
+        ``encoded`` are the same records in encoded form, if the caller has it.
         """
         self._guarded(lambda: self._append(records, producer, guard, is_atomic, encoded))
 
@@ -167,14 +167,14 @@ class Shard(Generic[M]):
         builder = BatchBuilder(codec=self._codec)
         if producer is not None:
             builder.producer_id, builder.producer_epoch = producer
-            # Nobody counts a coordinator's batches: in Kafka too, each begins at 0.
+            # A coordinator's batches are not numbered: in Kafka too, each has base sequence 0.
             builder.base_sequence = 0
             builder.is_transactional = True
         now_ms = self._clock.now_ms()
         if encoded is None:
             encoded = [_encoded(record) for record in records]
         elif len(encoded) != len(records):
-            raise ValueError(f"{len(records)} records, of which {len(encoded)} are encoded")
+            raise ValueError(f"got {len(records)} records, but {len(encoded)} encoded ones")
         builder.append_all(now_ms, encoded)
         batch = builder.build()
         self._check_leads()
@@ -186,10 +186,10 @@ class Shard(Generic[M]):
     def append_built(
         self, batch: bytearray, count: int, now_ms: int, take_in: Callable[[], None]
     ) -> bool:
-        """Append a batch of ``count`` records of now; ``take_in`` lets the machine replay them.
+        """Append a batch of ``count`` new records; ``take_in`` lets the machine replay them.
 
-        False, and nothing has changed, if it takes the slow path: a command. When it is written,
-        ``loss`` tells whether that went well, and ``when_committed`` when it is committed.
+        Returns False, and changes nothing, if the batch must take the slow path: a command. After
+        writing, ``loss`` tells whether that failed, and ``when_committed`` when it is committed.
         """
 
         def append() -> bool:
@@ -205,7 +205,7 @@ class Shard(Generic[M]):
         return True
 
     def _append_fast_checked(self, batch: bytearray, count: int, now_ms: int) -> bool:
-        """Append a batch that was built just now, if that takes nothing out of the ordinary."""
+        """Append a batch that was built just now, if it passes the fast check."""
         log = self.partition.log
         if self._codec is not Codec.NONE or len(batch) > log.config.max_message_bytes:
             return False
@@ -225,7 +225,7 @@ class Shard(Generic[M]):
         coordinator_epoch: int,
         transaction_version: int,
     ) -> None:
-        """Append the end of a transaction and replay it."""
+        """Append a transaction's commit or abort marker and replay it."""
         marker = build_txn_marker(
             is_commit, producer.id, producer.epoch, coordinator_epoch, self._clock.now_ms()
         )
@@ -239,7 +239,7 @@ class Shard(Generic[M]):
         self._driver.reschedule(self)
 
     def _guarded(self, append: Callable[[], R]) -> R:
-        """Append and replay; a failure that is no refusal must not leave them at odds."""
+        """Append and replay; a bug in either must not leave machine and log out of step."""
         log = self.partition.log
         end_before = log.log_end_offset
         try:
@@ -248,17 +248,21 @@ class Shard(Generic[M]):
             raise
         except Exception as error:
             if log.log_end_offset == end_before:
-                logger.exception("%s: a coordinator's records were not written", self.partition.key)
+                logger.exception(
+                    "%s: the coordinator's records could not be appended; nothing was written, and"
+                    " the client gets UNKNOWN_SERVER_ERROR. Please report this.",
+                    self.partition.key,
+                )
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "nothing was written") from error
             logger.exception(
-                "%s: a coordinator could not take in records that are in its log: it is given up,"
-                " and another loads what is written. Please report this.",
+                "%s: the coordinator could not replay records that are in its log: it is discarded,"
+                " and a new one loads the log. Please report this.",
                 self.partition.key,
             )
             self._driver.begin_anew(self)
             raise gone() from error
         finally:
-            # Also if it was refused: of records that need not be atomic some may be in the log.
+            # Even after a refusal: if the records need not be atomic, some may be in the log.
             if log.log_end_offset > end_before:
                 self._driver.note_unwritten(self.partition)
 
@@ -269,7 +273,7 @@ class Shard(Generic[M]):
             or not partition.is_led
             or partition.leader_epoch != self.leader_epoch
         ):
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker coordinates it now")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker is the coordinator now")
         if partition.is_under_min_isr:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too few replicas are in sync")
 
@@ -293,13 +297,13 @@ class Shard(Generic[M]):
             raise coordinator_error(error) from error
 
     def keep(self, replies: Sequence[Reply], actions: Sequence[object]) -> None:
-        """Keep what is due when all that was appended so far is committed."""
+        """Keep replies and actions until everything appended so far is committed."""
         deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
         end_offset = self.partition.log.log_end_offset
         self._due.append(Due(end_offset, deadline_ms, replies, actions))
 
     def take_committed(self) -> list[Due]:
-        """Take out what has become due."""
+        """Take out what has become due by commits."""
         high_watermark = self.partition.log.high_watermark
         found = []
         while self._due and self._due[0].offset <= high_watermark:
@@ -308,11 +312,11 @@ class Shard(Generic[M]):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next reply that is kept has waited long enough."""
+        """When the wait of the next reply times out."""
         return next((due.deadline_ms for due in self._due if due.replies), None)
 
     def take_overdue(self, now_ms: int) -> list[Reply]:
-        """Take out the replies that have waited too long; what else is due then stays so."""
+        """Take out the replies that have waited too long; their actions stay."""
         found: list[Reply] = []
         for number, due in enumerate(self._due):
             if due.deadline_ms > now_ms:
@@ -322,7 +326,7 @@ class Shard(Generic[M]):
         return found
 
     def take_all(self) -> list[Due]:
-        """Take out everything: it will not become due any more."""
+        """Take out everything, because it will never become due."""
         found, self._due = list(self._due), deque()
         return found
 
@@ -350,5 +354,5 @@ def _parts(records: Sequence[CoordinatorRecord], bytes_max: int) -> list[list[Co
 
 
 def not_committed(code: ErrorCode) -> KafkaError:
-    """Say of records that are not known to be committed what a coordinator's client understands."""
-    return coordinator_error(KafkaError(code, "it is not known whether this is committed"))
+    """Return the error for records not known to be committed, as a coordinator's client expects."""
+    return coordinator_error(KafkaError(code, "it is not known whether the records are committed"))

@@ -1,8 +1,8 @@
-"""Which request to the controller is decided by which command.
+"""Which command decides which request to the controller.
 
-Each entry has the pure command (``dohle.metadata``), the response of a request that fails as a
-whole, and for how long the request may wait for its turn. As in Kafka its ``timeout_ms`` says so
-for changes of topics only: UpdateFeatures has one too, but nobody looks at it.
+Each entry has the pure command (``dohle.metadata``), the response for a request that fails as a
+whole, and how long the request may wait for its turn. As in Kafka, only changes of topics are
+limited by their ``timeout_ms``; UpdateFeatures has the field too, but it has no effect.
 """
 
 from __future__ import annotations
@@ -53,24 +53,24 @@ from dohle.protocol.schema import Request, Response
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a command is decided upon, when its turn has come."""
+    """What a command bases its decision on, when its turn has come."""
 
     image: ClusterImage
     context: ControllerContext
     heartbeats: BrokerHeartbeats
     #: The version the request came in.
     version: int
-    #: The offset of the next record that is written.
+    #: The offset that the next record will get.
     next_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How a request is dealt with."""
+    """How a request is decided."""
 
     decide: Callable[[Turn, Any], Decision[Any]]
     failed: Callable[[Any, ApiError], Response]
-    #: For how long a request may wait for its turn; None if there is no limit.
+    #: How long a request may wait for its turn; None if there is no limit.
     timeout_ms: Callable[[Any], int | None] = lambda _: None
 
 

@@ -1,8 +1,8 @@
-"""Running the controller: decide, have it committed, answer; one command at a time.
+"""Running the controller: decide, commit, answer; one command at a time.
 
-A request is decided by a pure function of the image (``commands``). What it decides goes to the
-quorum as one batch; when that is committed, the image has it and everybody on this node has been
-told, the request is answered.
+A request is decided by a pure function of the image (``commands``). The records of the decision go
+to the quorum as one batch. The request is answered when that is committed, is in the image, and
+every listener on this node has been told.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Controller:
         self._on_fatal = on_fatal
         self._heartbeats = BrokerHeartbeats()
         self._turn = Lock()
-        #: How many wait for their turn.
+        #: How many commands wait for their turn.
         self.waiting_count = 0
         self._failure: str | None = None
 
@@ -60,23 +60,23 @@ class Controller:
         return self._images.image
 
     async def activate(self, bootstrap: Sequence[VersionedRecord] | None) -> None:
-        """Put the log in order before anything else is decided."""
+        """Complete a new log, or one that ends within a transaction, before the first request."""
         await self.write(activation_records(self.image, self.context, bootstrap))
 
     async def send(self, request: Request, answer: type[R], version: int | None = None) -> R:
-        """Carry out a request, and respond when what it decided is committed.
+        """Carry out a request, and respond when its decision is committed.
 
-        If its turn does not come in time it is not carried out: REQUEST_TIMED_OUT. Once begun it is
-        brought to its end, however long that takes.
+        If its turn does not come in time, it is not carried out: REQUEST_TIMED_OUT. Once begun it
+        is completed, however long that takes.
         """
         if version is None:
             version = request.VERSIONS.highest
         if isinstance(request, DescribeQuorumRequest):
-            # It is about the log as it is now, and does not wait for those who change it.
+            # It only reads the current state, so it does not wait for commands that change it.
             response: Response = describe_quorum(self.quorum.progress(), request, version)
         else:
             command = COMMANDS[type(request)]
-            # Behind the shield: once it is written, nobody may interrupt what follows.
+            # Shielded: once the records are written, what follows must not be interrupted.
             response = await shield(
                 self._loop.create_task(self._carry_out(command, request, version))
             )
@@ -92,18 +92,18 @@ class Controller:
                 )
                 decision = command.decide(turn, request)
                 if decision.records:
-                    # A decision about many partitions takes its time; so does writing it down.
+                    # Deciding about many partitions takes long, and so does writing the records.
                     await sleep(0)
                     await self._commit(decision.records)
                 if decision.reason is not None:
-                    logger.warning("%s is refused: %s", type(request).__name__, decision.reason)
+                    logger.warning("%s was refused: %s", type(request).__name__, decision.reason)
                 response: Response = decision.reply
                 return response
         except KafkaError as error:
             return command.failed(request, ApiError.of(error))
 
     async def write(self, records: Sequence[VersionedRecord]) -> None:
-        """Have records committed that no request asks for, in their turn."""
+        """Commit records that no request asked for, when it is their turn."""
         await shield(self._loop.create_task(self._write(records)))
 
     async def _write(self, records: Sequence[VersionedRecord]) -> None:
@@ -132,7 +132,7 @@ class Controller:
     async def close(self) -> None:
         """Take no further commands, and return when none is being carried out.
 
-        A KafkaError says that the log cannot be relied on, and must not be closed as if it could.
+        Raises KafkaError if the log has failed and must not be closed as if it were clean.
         """
         async with self._in_turn(None):
             self._ensure_usable()
@@ -150,9 +150,9 @@ class Controller:
         try:
             await self.quorum.append(records)
         except Exception as error:
-            # What is on the disk, or whether it can be replayed, is not known: only a start from
-            # there can tell. Nothing may be decided on top of it.
-            logger.exception("a change of the metadata failed")
+            # It is not known what is on the disk, or whether it can be replayed. Only a restart
+            # from there can tell, and until then nothing may be decided on top of it.
+            logger.exception("a change of the metadata could not be committed; this node stops")
             self._failure = f"the metadata log cannot be used any more: {error}"
             self._on_fatal(self._failure)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error

@@ -1,8 +1,8 @@
 """DescribeQuorum as the leader of the quorum answers it.
 
-Any partition but that of the metadata log: UNKNOWN_TOPIC_OR_PARTITION for every partition of the
-request. From v2 on the response tells where the voters listen. Nobody listens for other
-controllers yet, so there is no address to tell, whatever ``listeners`` says.
+If any partition other than the metadata log's is asked for, every partition of the request gets
+UNKNOWN_TOPIC_OR_PARTITION. From v2 on the response has the voters' endpoints. No controller listens
+for others yet, so there are none to return, whatever ``listeners`` says.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TELLS_NODES = 2
 def describe_quorum(
     progress: QuorumProgress, request: DescribeQuorumRequest, version: int
 ) -> DescribeQuorumResponse:
-    """Tell how the controllers are doing."""
+    """Describe how far each voter of the quorum is."""
     asked = [
         (topic.topic_name, one.partition_index)
         for topic in request.topics
@@ -43,7 +43,7 @@ def describe_quorum(
         current_voters=tuple(
             ReplicaState(
                 replica_id=voter.id,
-                # At kraft.version 0 voters are known by their ids alone.
+                # At kraft.version 0 voters are identified by their ids alone.
                 replica_directory_id=ZERO_UUID,
                 log_end_offset=voter.log_end_offset,
                 last_fetch_timestamp=voter.last_fetch_ms,
@@ -71,7 +71,7 @@ def _not_the_quorum(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
                     DescribeQuorumResponsePartitionData(
                         partition_index=one.partition_index,
                         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        error_message=f"the quorum is that of {METADATA_PARTITION} alone",
+                        error_message=f"only {METADATA_PARTITION} has a quorum: ask for that",
                     )
                     for one in topic.partitions
                 ),

@@ -1,8 +1,8 @@
 """From the metadata log to the image: at start from the newest snapshot on, then batch by batch.
 
-Every node that has the log has one of these, whether its controller leads or not. Whoever wants to
-hear of changes is told of each, one after another, and a change has taken effect on this node when
-all have returned.
+Every node that has the log has one of these, whether its controller is active or not. The listeners
+are called with each change, one listener after another; a change has taken effect on this node when
+all of them have returned.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class ImageLoader:
         self._log = log
         self._listeners: list[ImageListener] = []
         self.image: ClusterImage = EMPTY_IMAGE
-        #: The size of all batches read, those of snapshots excepted.
+        #: The size of all batches read from the log, without those of snapshots.
         self.bytes_read = 0
 
     def subscribe(self, listener: ImageListener) -> None:
-        """Tell the listener of every change from now on."""
+        """Call the listener with every change from now on."""
         self._listeners.append(listener)
 
     async def load(self) -> None:
-        """Read what is on the disk, giving the loop back in between."""
+        """Read the snapshot and the log from the disk, letting other tasks run in between."""
         offset = self._log.log.log_start_offset
         snapshots = list_snapshots(self._fs, self._log.folder)
         slices = Slices(self._loop)
@@ -47,8 +47,9 @@ class ImageLoader:
             offset = max(offset, snapshots[-1].end_offset)
         elif offset > 0:
             raise CorruptMetadataLog(
-                f"{self._log.folder} begins at offset {offset} and has no snapshot of what was "
-                "before: copy the newest one (*.checkpoint) there from another node or a backup"
+                f"{self._log.folder} begins at offset {offset} and has no snapshot of the records "
+                "before it: copy the newest snapshot (*.checkpoint) of another node or a backup "
+                "into this directory"
             )
         for batch in self._log.batches(offset):
             self._replay(batch)
@@ -66,7 +67,7 @@ class ImageLoader:
             raise CorruptMetadataLog(f"{path}: {error.args[0]}") from error
 
     async def take_in(self, batch: MetadataBatch) -> None:
-        """Replay a batch that is committed, and return when that has taken effect here."""
+        """Replay a committed batch, and return when it has taken effect on this node."""
         delta = self._replay(batch)
         image = self.image
         for listener in self._listeners:

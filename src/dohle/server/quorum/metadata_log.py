@@ -1,7 +1,7 @@
-"""``__cluster_metadata-0`` as batches of metadata records: what the quorum keeps is kept here.
+"""``__cluster_metadata-0`` as batches of metadata records: the log that the quorum agrees on.
 
-What one command decided is one batch. Who may append, and when a batch counts, is the quorum's to
-say; this only writes, syncs, reads, and lets go of what a snapshot covers.
+The records of one command are one batch. The quorum says who may append and when a batch is
+committed; this only writes, syncs and reads, and removes segments that a snapshot covers.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ METADATA_PARTITION = TopicPartition(TopicName(CLUSTER_METADATA_TOPIC), 0)
 
 
 class CorruptMetadataLog(Exception):
-    """The metadata log cannot be understood; the text says where and what to do."""
+    """The metadata log cannot be read; the text says where, and what to do."""
 
 
 class MetadataBatch(NamedTuple):
-    """A batch of the log, as whoever keeps an image reads it."""
+    """A batch of the log, as it is replayed into an image."""
 
-    #: Those of a control batch are the quorum's own: of these there are none here.
+    #: Empty for a control batch: its records are for the quorum itself.
     records: Sequence[MetadataRecord]
     last_offset: int
     epoch: int
@@ -68,7 +68,8 @@ class MetadataLog:
         snapshots = list_snapshots(fs, self.folder)
         if snapshots and snapshots[-1].end_offset > self.log.log_end_offset:
             logger.warning(
-                "the metadata log ends at %d, before its snapshot %s: going on from the snapshot",
+                "the metadata log ends at offset %d, before the end of its snapshot %s: it begins"
+                " anew behind the snapshot",
                 self.log.log_end_offset,
                 snapshots[-1].file_name,
             )
@@ -87,7 +88,7 @@ class MetadataLog:
     # Writing
 
     def append(self, records: Sequence[VersionedRecord], epoch: int) -> MetadataBatch:
-        """Write what one command decided as one batch."""
+        """Append the records of one command as one batch."""
         builder = BatchBuilder(partition_leader_epoch=epoch)
         now_ms = self._clock.now_ms()
         for record, version in records:
@@ -97,7 +98,7 @@ class MetadataLog:
     def append_leader_change(
         self, epoch: int, leader_id: BrokerId, voter_ids: Sequence[BrokerId]
     ) -> MetadataBatch:
-        """Write that an epoch begins, by the votes of these voters."""
+        """Append the record that begins an epoch, with the voters that elected the leader."""
         voters = tuple(LeaderChangeMessageVoter(voter_id=voter) for voter in voter_ids)
         message = LeaderChangeMessage(leader_id=leader_id, voters=voters, granting_voters=voters)
         batch = build_control_batch(
@@ -114,15 +115,15 @@ class MetadataLog:
         return MetadataBatch(records, self.log.log_end_offset - 1, epoch, len(batch))
 
     def prepare_flush(self) -> FlushJob | None:
-        """Return what has to be synced for everything appended to be on the disk."""
+        """Return the job that syncs everything appended so far to the disk; None if it is there."""
         return self.log.prepare_flush()
 
     def complete_flush(self, job: FlushJob) -> None:
-        """Take note that a job has run."""
+        """Note that a job has run."""
         self.log.complete_flush(job)
 
     def commit(self, end_offset: int) -> None:
-        """Take note that everything below the offset is committed."""
+        """Note that everything below the offset is committed."""
         self.log.update_high_watermark(end_offset)
 
     # Reading
@@ -140,10 +141,10 @@ class MetadataLog:
                     records, batch.last_offset, batch.partition_leader_epoch, batch.size
                 )
 
-    # Letting go
+    # Removing
 
     def forget_before(self, offset: int) -> None:
-        """Remove the segments that a snapshot which ends at the offset covers."""
+        """Remove the segments that are covered by a snapshot with this end offset."""
         log = self.log
         log.increment_log_start_offset(offset)
         segments = list(log.segments)

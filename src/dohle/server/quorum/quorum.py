@@ -1,9 +1,9 @@
-"""What the controller needs of a quorum, and the quorum of one that there is so far.
+"""What the controller needs from a quorum, and a quorum of one node: the only kind so far.
 
 A quorum agrees on one log. The node that leads an epoch appends; what a majority of the voters has
-on the disk is committed and goes to whoever keeps an image. A node that is its own majority leads
-an epoch of its own from every start on, above all that it has seen: ``quorum-state`` says so on the
-disk before the log does in a LeaderChange record.
+on disk is committed, and is replayed into the image. A node that is the only voter leads a new
+epoch after every start, higher than any it has seen: ``quorum-state`` has it on disk before the log
+has its LeaderChange record.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Quorum(Protocol):
     async def append(self, records: Sequence[VersionedRecord]) -> None:
         """Append records as one batch; return when they are committed and in this node's image.
 
-        After an exception nothing is known of them: only a start can tell.
+        After an exception it is not known whether they were written: only a restart can tell.
         """
 
     def progress(self) -> QuorumProgress:
-        """Tell how far the voters are."""
+        """Return how far the voters are."""
 
 
 class QuorumOfOne:
@@ -87,11 +87,11 @@ class QuorumOfOne:
         return self._log.log.log_end_offset
 
     async def lead(self, epoch_seen: int) -> None:
-        """Begin an epoch above the one seen in a snapshot, and those of the log and the disk."""
+        """Begin an epoch above ``epoch_seen`` and those of the log and of ``quorum-state``."""
         state = read_quorum_state(self._fs, self._log.folder)
         written = 0 if state is None else state.leader_epoch
         epoch = max(epoch_seen, self._log.latest_epoch, written) + 1
-        # Whatever the log has is committed: there is nobody to have another opinion.
+        # Whatever the log has is committed: there is no other voter.
         self._log.commit(self.next_offset)
         voters = (self._node_id,)
         leading = QuorumState(epoch, leader_id=self._node_id, voter_ids=voters)
@@ -100,7 +100,7 @@ class QuorumOfOne:
         await self._commit(self._log.append_leader_change(epoch, self._node_id, voters))
 
     async def append(self, records: Sequence[VersionedRecord]) -> None:
-        """Append records; they count once they are on this disk."""
+        """Append records; they are committed once they are on this disk."""
         await self._commit(self._log.append(records, self.epoch))
 
     async def _commit(self, batch: MetadataBatch) -> None:
@@ -112,7 +112,7 @@ class QuorumOfOne:
         await self._on_committed(batch)
 
     def progress(self) -> QuorumProgress:
-        """Tell that the only voter has everything, and is heard of right now."""
+        """Return that the only voter has everything, and was last heard of right now."""
         now_ms = self._clock.now_ms()
         voter = VoterProgress(self._node_id, self.next_offset, now_ms, now_ms)
         return QuorumProgress(self._node_id, self.epoch, self._log.log.high_watermark, (voter,))

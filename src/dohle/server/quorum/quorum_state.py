@@ -1,4 +1,4 @@
-"""``quorum-state``: the epoch a voter has seen last, on the disk before the voter acts on it.
+"""``quorum-state``: the last epoch that a voter has seen, on disk before the voter acts on it.
 
 The format is Kafka's (version 0: voters without directory ids).
 """
@@ -27,7 +27,7 @@ class QuorumState:
 
 
 def read_quorum_state(fs: FileSystem, folder: str) -> QuorumState | None:
-    """Return what was written last; None if nothing was."""
+    """Return the state that was written last; None if there is no file."""
     path = join(folder, QUORUM_STATE)
     if not fs.exists(path):
         return None
@@ -46,7 +46,7 @@ def read_quorum_state(fs: FileSystem, folder: str) -> QuorumState | None:
 
 
 def write_quorum_state(fs: FileSystem, folder: str, state: QuorumState) -> None:
-    """Return once the state is on the disk, whole."""
+    """Write the state atomically, and return once it is on the disk."""
     content = {
         "clusterId": "",
         "leaderId": state.leader_id,

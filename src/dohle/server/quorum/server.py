@@ -1,7 +1,7 @@
 """The controller's side of a node, put together: log, image, snapshots, quorum and controller.
 
-At start the newest snapshot and the records behind it give the image. Then the node leads its
-quorum, and the controller puts the log in order before anybody may ask it for something.
+At start the image is read from the newest snapshot and the records behind it. Then the node leads
+its quorum, and the controller completes the log (``Controller.activate``) before it takes requests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dohle.storage.files import FileSystem, join
 
 
 class ControllerServer:
-    """What a node has of the quorum. ``await start()``, and in the end ``await stop()``."""
+    """The quorum and controller of a node. ``await start()``, and in the end ``await stop()``."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class ControllerServer:
         self.images.subscribe(self.snapshotter.on_image)
 
     def _bootstrap_records(self) -> list[VersionedRecord] | None:
-        """Return the records that a formatter left for a new cluster, if any."""
+        """Return the records that ``storage format`` left for a new cluster, if any."""
         path = join(self._directory.path, BOOTSTRAP_CHECKPOINT)
         return read_snapshot(self._fs, path) if self._fs.exists(path) else None
 
     async def stop(self) -> None:
-        """Carry out no further command, and close the log cleanly."""
+        """Take no further commands, and close the log cleanly."""
         await self.controller.close()
         await self.snapshotter.stop()
         self.log.close()

@@ -3,8 +3,8 @@
 ``<end offset, 20 digits>-<epoch, 10 digits>.checkpoint``, where the end offset is the first that
 the snapshot does not contain. The file is made of record batches with offsets counted from 0: a
 control batch with the header, batches of metadata records, a control batch with the footer. It is
-written as ``….checkpoint.part`` and renamed when it is on the disk; without the footer it counts
-for nothing. ``bootstrap.checkpoint`` has the same format.
+written as ``….checkpoint.part`` and renamed when it is on the disk; a file without a footer is
+incomplete and not used. ``bootstrap.checkpoint`` has the same format.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def list_snapshots(fs: FileSystem, folder: str) -> list[SnapshotId]:
 def write_snapshot(
     fs: FileSystem, path: str, records: Sequence[VersionedRecord], *, epoch: int, timestamp: int
 ) -> None:
-    """Write a snapshot so that it is there whole or not at all."""
+    """Write a snapshot atomically: its file is complete, or there is none."""
     header = SnapshotHeaderRecord(last_contained_log_timestamp=timestamp).encode(0)
     batches = [_control(ControlRecordType.SNAPSHOT_HEADER, header, 0, epoch, timestamp)]
     offset = 1
@@ -100,7 +100,7 @@ def read_batches(fs: FileSystem, path: str) -> Iterator[list[VersionedRecord]]:
     finally:
         file.close()
     if not ended:
-        raise CorruptBatch(f"{path} has no footer: it is not complete")
+        raise CorruptBatch(f"{path} has no footer: it is incomplete")
 
 
 def _decoded(value: bytes) -> VersionedRecord:

@@ -1,8 +1,8 @@
-"""When a snapshot is due, writing it, and removing what it makes superfluous.
+"""Deciding when a snapshot is due, writing it, and removing what it makes superfluous.
 
-Every ``metadata.log.max.record.bytes.between.snapshots`` bytes or
-``metadata.log.max.snapshot.interval.ms`` a snapshot is written, in a thread: images do not change.
-Segments and snapshots that a newer snapshot covers go when there is more than
+A snapshot is written every ``metadata.log.max.record.bytes.between.snapshots`` bytes or
+``metadata.log.max.snapshot.interval.ms``. It is written in a thread: an image never changes.
+Segments and snapshots that a newer snapshot covers are removed when all together exceed
 ``metadata.max.retention.bytes``, or when they are older than ``metadata.max.retention.ms``.
 """
 
@@ -52,17 +52,17 @@ class Snapshotter:
         self._config = config
         self._clock = clock
         self._run_in_thread = run_in_thread
-        # What was read at start is behind the newest snapshot, and counts.
+        # What was read at start is behind the newest snapshot, so it counts towards the next.
         self._bytes_covered = 0
         self._last_ms = clock.now_ms()
         self._writing: Task[None] | None = None
 
     async def on_image(self, image: ClusterImage, delta: Delta) -> None:
-        """Look whether a snapshot is due after a change of the image."""
+        """After a change of the image, write a snapshot if one is due."""
         self.write_if_due()
 
     def write_if_due(self) -> None:
-        """Begin to write a snapshot if it is time for one and none is being written."""
+        """Start writing a snapshot if one is due and none is being written."""
         if self._writing is None and self._is_due():
             self._writing = self._loop.create_task(self._write())
             self._writing.add_done_callback(self._written)
@@ -97,10 +97,19 @@ class Snapshotter:
         self._writing = None
         error = None if task.cancelled() else task.exception()
         if isinstance(error, OSError | KafkaError):
-            # Without it the log is longer, and no worse.
-            logger.error("a metadata snapshot could not be written: %s", error)
+            logger.error(
+                "a metadata snapshot could not be written to %s: %s. Nothing is lost, but the"
+                " metadata log grows until one can be: check the disk.",
+                self._log.folder,
+                error,
+            )
         elif error is not None:
-            logger.error("a metadata snapshot could not be written", exc_info=error)
+            logger.error(
+                "a metadata snapshot could not be written to %s. Nothing is lost, but the metadata"
+                " log grows until one can be. Please report this.",
+                self._log.folder,
+                exc_info=error,
+            )
 
     def _remove_superfluous(self, now_ms: int) -> None:
         bytes_max = self._config.get_int("metadata.max.retention.bytes")
@@ -118,6 +127,6 @@ class Snapshotter:
             self._log.forget_before(snapshots[0].end_offset)
 
     async def stop(self) -> None:
-        """Return when nothing is being written."""
+        """Return when no snapshot is being written."""
         if self._writing is not None:
             await wait([self._writing])
