@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: start demo test test-fast test-versions explore test-long test-jvm test-node oracle-record check format bench bench-versus bench-spark clean
+.PHONY: start demo test test-fast test-versions explore test-long test-isolation test-jvm test-node oracle-record check format bench bench-versus bench-spark clean
 
 start: $(VENV)/.installed  ## Run a broker on 127.0.0.1:9092 with its data in ./data
 	$(BIN)/dohle start
@@ -17,7 +17,7 @@ test: $(VENV)/.installed-test  ## Run all tests but the long ones, in under ten 
 # Pure rooms: no sockets, no Spark, no process but our own. Arrow's codec is not of the base install.
 FAST_TESTS := $(addprefix tests/,core protocol records coordination groups txn metadata replication storage tools)
 test-fast: $(VENV)/.installed-test  ## Run the tests of the pure rooms, with fewer examples, in under a minute
-	DOHLE_FAST=1 $(BIN)/python -m pytest -q -n auto -m 'not long and not slow' --ignore tests/records/columnar $(FAST_TESTS)
+	DOHLE_FAST=1 $(BIN)/python -m pytest -q -n auto -m 'not long and not slow and not isolation' --ignore tests/records/columnar $(FAST_TESTS)
 
 test-versions: $(VENV)/.installed-test  ## Run the fast tests and clients on every supported Python there is, and without uvloop
 	$(BIN)/python tools/versions.py
@@ -28,6 +28,9 @@ explore: $(VENV)/.installed-test  ## Look for failures with new examples and see
 
 test-long: $(VENV)/.installed-test  ## Run what takes minutes: 1,000 seeds of the simulator; pipelines and exactly once on Spark, with everything killed
 	$(BIN)/python -m pytest -n auto -m long
+
+test-isolation: $(VENV)/.installed-test  ## Attack a broker while another client measures its waits; run it while nothing else runs
+	$(BIN)/python -m pytest -m isolation tests/isolation
 
 test-jvm: $(VENV)/.installed-test  ## Test beside Apache Kafka, its tools and its clients; needs Java 17 and Maven
 	$(BIN)/python -m pytest tests/jvm

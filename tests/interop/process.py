@@ -129,6 +129,11 @@ class BrokerProcess:
         """The most it has ever held in memory."""
         return self._memory("VmHWM")
 
+    def forget_memory_bytes_max(self) -> None:
+        """Begin anew with the most it has held in memory."""
+        assert self._process is not None
+        Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
+
     def _memory(self, name: str) -> int:
         assert self._process is not None
         status = Path(f"/proc/{self._process.pid}/status").read_text()
