@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -32,11 +32,19 @@ class BrokerProcess:
     """A broker that keeps its data in ``folder``; it may be started again after its end."""
 
     def __init__(
-        self, folder: Path, config: Mapping[str, str] | None = None, *, port: int = 0
+        self,
+        folder: Path,
+        config: Mapping[str, str] | None = None,
+        *,
+        port: int = 0,
+        options: Sequence[str] = (),
+        stderr: int | None = None,
     ) -> None:
         self._arguments = ["--data", str(folder / "data"), "--listener", f"127.0.0.1:{port}"]
         for name, value in (config or {}).items():
             self._arguments += ["-X", f"{name}={value}"]
+        self._arguments += options
+        self._stderr = stderr
         self._log_path = folder / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.bootstrap = f"127.0.0.1:{port}"
@@ -48,7 +56,7 @@ class BrokerProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "dohle", "start", *self._arguments],
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=log if self._stderr is None else self._stderr,
             )
 
     def await_start(self) -> None:

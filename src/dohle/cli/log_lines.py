@@ -3,30 +3,69 @@
 Times are UTC. Text lines are for reading: time, level, the part of the node, the message. JSON
 lines hold the same under the names ``time``, ``level``, ``logger``, ``message`` and, where there
 was an exception, ``exception``.
+
+A message may quote what a client has sent. Whatever that is, the message stays one line: what is
+not printable is escaped, and what is very long is shortened. The lines of a traceback are indented,
+so that none of them looks like a message.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
+import threading
 from datetime import UTC, datetime
+
+from dohle.cli.log_handler import LogHandler
+from dohle.core.texts import printable, shorten
+
+MESSAGE_CHARACTERS_MAX = 8192
+TRACEBACK_CHARACTERS_MAX = 32768
 
 #: The logger of single requests, which is off by default.
 REQUEST_LOGGER = "dohle.request"
 
 _OURS = "dohle"
 
+logger = logging.getLogger("dohle.server")
 
-def start_logging(*, level: str, as_json: bool, requests: bool) -> None:
-    """Log dohle's messages from this level on to stderr, and other packages' warnings."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
+
+def start_logging(*, level: str, as_json: bool, requests: bool) -> LogHandler | None:
+    """Log dohle's messages from this level on to stderr, and other packages' warnings.
+
+    Return what writes the lines, unless there is no stderr.
+    """
+    handler = None
+    if sys.stderr is not None:
+        handler = LogHandler(sys.stderr.fileno(), JsonFormatter() if as_json else TextFormatter())
     root = logging.getLogger()
-    root.handlers = [handler]
+    root.handlers = [handler or logging.NullHandler()]
     root.setLevel(logging.WARNING)
     logging.getLogger(_OURS).setLevel(level.upper())
     logging.getLogger(REQUEST_LOGGER).setLevel(logging.DEBUG if requests else logging.WARNING)
+    # Python itself would write these to stderr at once, and wait for its reader.
+    logging.captureWarnings(True)
+    sys.unraisablehook = _log_unraisable
+    threading.excepthook = _log_end_of_thread
+    return handler
+
+
+def finish_logging(handler: LogHandler | None) -> None:
+    """Write what is left; if nobody reads it, let nothing that comes behind it wait either."""
+    if handler is not None and not handler.finish():
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def _log_unraisable(found: sys.UnraisableHookArgs) -> None:
+    error = found.exc_value
+    logger.error("an exception was ignored: %r", error, exc_info=error)
+
+
+def _log_end_of_thread(found: threading.ExceptHookArgs) -> None:
+    name = found.thread.name if found.thread is not None else "a thread"
+    logger.error("%s has ended: %r", name, found.exc_value, exc_info=found.exc_value)
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -40,9 +79,11 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         part = record.name.removeprefix(f"{_OURS}.")
-        line = f"{_time(record)} {record.levelname} {part}: {record.getMessage()}"
+        message = printable(shorten(record.getMessage(), MESSAGE_CHARACTERS_MAX))
+        line = f"{_time(record)} {record.levelname} {part}: {message}"
         if record.exc_info:
-            line += f"\n{self.formatException(record.exc_info)}"
+            trace = shorten(self.formatException(record.exc_info), TRACEBACK_CHARACTERS_MAX)
+            line += "".join(f"\n  {printable(one)}" for one in trace.split("\n"))
         return line
 
 
@@ -55,8 +96,9 @@ class JsonFormatter(logging.Formatter):
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": shorten(record.getMessage(), MESSAGE_CHARACTERS_MAX),
         }
         if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
+            trace = self.formatException(record.exc_info)
+            fields["exception"] = shorten(trace, TRACEBACK_CHARACTERS_MAX)
         return json.dumps(fields)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
@@ -160,3 +161,8 @@ class SystemHost:
     def open_files_max(self) -> int:
         """Return the limit of open files that is in force."""
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def start_daemon_thread(work: Callable[[], None], name: str) -> None:
+    """Do work that never ends beside everything else; the end of the process does not wait."""
+    threading.Thread(target=work, name=name, daemon=True).start()

@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, data: list[str] | None) -> int:
     from dohle.cli.commands.node_properties import lay_over, load_config, read_properties
-    from dohle.cli.log_lines import start_logging
+    from dohle.cli.log_lines import finish_logging, start_logging
 
     file = {} if args.config is None else read_properties(args.config)
     properties = lay_over(
@@ -126,10 +126,13 @@ def _run(args: argparse.Namespace, data: list[str] | None) -> int:
     config, notices = load_config(properties)
     _report(notices, verbose=args.verbose)
     _check_directories(config.log_dirs)
-    start_logging(
+    log = start_logging(
         level=args.log_level, as_json=args.log_format == "json", requests=args.request_log
     )
-    return _serve(config, is_ephemeral=args.ephemeral)
+    try:
+        return _serve(config, is_ephemeral=args.ephemeral)
+    finally:
+        finish_logging(log)
 
 
 def _report(notices: list[Notice], *, verbose: bool) -> None:
