@@ -1,4 +1,4 @@
-"""Who sends a request, as groups keep it of their members."""
+"""Who sends a request, in the form in which groups remember it for their members."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def caller_of(context: RequestContext) -> Caller:
 
 
 def client_host(host: str) -> str:
-    """Return an address as Kafka writes it: after a slash, and no zeros of it left out."""
+    """Return an address as Kafka writes it: after a slash, and with IPv6 zeros not compressed."""
     if ":" not in host:
         return f"/{host}"
     groups = IPv6Address(host.partition("%")[0]).exploded.split(":")

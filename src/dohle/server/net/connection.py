@@ -1,23 +1,22 @@
 """One client connection: frames in, replies out, in order, with few system calls and no copies.
 
-- One ``recv_into`` per read event into a buffer that is used again (``ReceiveBuffer``); every
-  complete frame in it is handled before anything is sent, so that appends to one partition become
-  one write and replies one ``send``.
+- One ``recv_into`` per read event into a reused buffer (``ReceiveBuffer``). Every complete frame in
+  it is handled before anything is sent, so that all appends to one partition become one write and
+  all replies one ``send``.
 - One request at a time, as in Kafka: while an answer is awaited (a long poll), or the client does
   not read what it was sent, the frames behind it stay in the buffer. What arrives meanwhile is read
   until the buffer is full; then the client has to wait.
-- But what is carried out and only waits to be answered (records that are yet to be committed) does
-  not hold up requests that may join it (other records): their replies stand in a queue
-  (``ReplyQueue``), and what is ready from its front on is sent. A request that may not is handled
-  when all before it are answered.
-- A handler may keep views of its frame until it has answered, or until what it has appended is
-  written: the buffer is in use as long.
-- If many clients send at the same time, what is appended for them is written together too: see
-  ``GroupCommit``. Until then a connection reads nothing into its buffer, of which that is a part.
+- There is one exception. A request that is carried out and waits only for its answer (a produce
+  request whose records are not committed yet) does not hold up requests that may join it (other
+  produce requests). Their replies wait in a queue (``ReplyQueue``), and are sent in order as they
+  become ready. A request that may not join is handled when all before it are answered.
+- A handler may keep views of its frame until it has answered, or until its appends are written: the
+  buffer is in use until then.
+- If many clients send at the same time, their appends are written together too: see
+  ``GroupCommit``. Until then a connection does not read into its buffer, which holds the records.
 - At most ``FRAMES_PER_EVENT`` frames are handled, and replies of about ``REPLY_BYTES_PER_EVENT``
-  gathered, before they are sent and others get their turn.
-- Record batches go from file to socket by ``sendfile``; what stands before them is sent with
-  MSG_MORE.
+  gathered, before they are sent and other connections are served.
+- Record batches go from file to socket by ``sendfile``; what precedes them is sent with MSG_MORE.
 """
 
 from __future__ import annotations
@@ -41,60 +40,62 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dohle.server")
 
+_REQUEST_FAILED = "a request from %s failed: its connection is closed. Please report this."
+
 FRAMES_PER_EVENT = 256
 REPLY_BYTES_PER_EVENT = 8 * 1024 * 1024
 
 _SENDFILE_BYTES_MAX = 4 * 1024 * 1024
-# A plain number: members of an enum are slow to get at, and slow to combine.
+# A plain number: members of an enum are slow to look up and to combine.
 _MSG_MORE = int(socket.MSG_MORE)
 
 
 class Service(Protocol):
-    """What a connection asks of the broker."""
+    """What a connection needs from the broker."""
 
     def handle(
         self, frame: memoryview, connection: Connection
     ) -> Frame | LateFrame | Future[Any] | None:
         """Handle one request.
 
-        A callable is to be called after ``settle``. None says that the request cannot be handled
-        before those before it are answered: it is handed over again then.
+        A callable that is returned must be called after ``settle``. None means that the request
+        cannot be handled until those before it are answered: it is handed over again then.
         """
 
     def settle(self) -> None:
         """Write what the requests handled so far have appended."""
 
     def may_settle_later(self, connection: Connection) -> bool:
-        """Tell whether it waits for other connections before it settles; then it is called."""
+        """Tell whether a connection must wait for others; its ``settle`` is called then."""
 
     def complete(self, answered: Future[Any]) -> Frame:
-        """Encode the answer that a future has brought."""
+        """Encode the answer that a future has returned."""
 
     def forget(self, future: Future[Any]) -> None:
-        """Let go of a request whose client has gone."""
+        """Give up waiting for the answer to a request whose client has gone."""
 
 
 class State(Enum):
-    """What becomes of the frames in the buffer."""
+    """What happens to the frames in the buffer."""
 
     #: They are handled as they arrive.
     READY = "ready"
-    #: There are some for the next turn of the loop: others had to have theirs.
+    #: Some are left for the next turn of the loop, so that other connections are served.
     RESUMING = "resuming"
-    #: What was appended for those that were handled is not written yet: they are in use.
+    #: The appends of those that were handled are not written yet: the frames are in use.
     UNSETTLED = "unsettled"
-    #: The answer to the last one is awaited, and it is in use.
+    #: The answer to the last one is awaited: that frame is in use.
     AWAITING = "awaiting"
     #: The next one is handled when all before it are answered.
     HELD = "held"
-    #: Too many replies stand in the queue for another one to be handled.
+    #: None is handled until the queue of replies is shorter.
     FULL = "full"
-    #: None of them is handled: the connection is closed when the last reply is sent.
+    #: None is handled any more: the connection is closed when the last reply is sent.
     ENDING = "ending"
     CLOSED = "closed"
 
 
-# Members of an enum are slow to get at.
+# Looking up a member of an enum is slow.
 _READY, _RESUMING, _UNSETTLED, _AWAITING = (
     State.READY,
     State.RESUMING,
@@ -120,7 +121,7 @@ class Connection:
     ) -> None:
         self.listener = listener
         self.peer = peer
-        #: What the dispatcher has learnt from the last requests, by API key.
+        #: The shortcuts that the dispatcher has learnt from the last requests, by API key.
         self.shortcuts: dict[int, Shortcut] = {}
         self.last_active = loop.time()
         self.replies = ReplyQueue(self._send_soon)
@@ -135,11 +136,11 @@ class Connection:
         self._following = _READY
         self._awaited: Future[Any] | None = None
         self._out: deque[Chunk] = deque()
-        #: Whether the socket takes no more for now, and the loop is to tell when it does.
+        #: Whether the socket's send buffer is full, and the loop watches for room in it.
         self._is_blocked = False
-        #: Whether the loop is to tell when the client has sent something.
+        #: Whether the loop watches for something to read.
         self._is_reading = False
-        #: Whether the client has said that it sends no more.
+        #: Whether the client has closed its side: it sends no more.
         self._has_ended = False
         self._is_send_due = False
         sock.setblocking(False)
@@ -148,7 +149,7 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether it is over."""
+        """Tell whether the connection is closed."""
         return self._state is _CLOSED
 
     # In
@@ -188,10 +189,10 @@ class Connection:
             self._process()
 
     def _on_end(self) -> None:
-        """The client sends no more: what it has sent is served.
+        """The client sends no more: serve what it has sent, then close.
 
-        Also what stands behind a request that waits, as in Kafka: it may be a LeaveGroup. The
-        answer to the last request is not waited for, if it was not carried out yet.
+        As in Kafka that includes requests behind one that waits: one may be a LeaveGroup. But if
+        only the last request is still waiting to be carried out, its answer is not awaited.
         """
         self._has_ended = True
         self._read_no_more()
@@ -201,14 +202,14 @@ class Connection:
             self._close_if_done()
 
     def _close_if_done(self) -> None:
-        """Close after the client's end, unless there is something left to handle or to send."""
+        """Close if the client sends no more and nothing is left to handle or to send."""
         if self._is_blocked or self.replies.is_waiting:
             return
         if self._state is _READY or (self._state is _AWAITING and not self._buffer):
             self.close()
 
     def _process(self) -> None:
-        """Handle the frames that have arrived, until one has to wait or others have a turn."""
+        """Handle the frames that have arrived, until one has to wait or others must be served."""
         service, replies = self._service, self.replies
         next_frame, handle = self._buffer.next_frame, service.handle
         handled = reply_bytes = 0
@@ -242,7 +243,7 @@ class Connection:
             replies.end(str(error))
             has_late, following = False, _ENDING
         except Exception:
-            logger.exception("a request of %s failed", self.peer)
+            logger.exception(_REQUEST_FAILED, self.peer)
             replies.end("a request failed")
             has_late, following = False, _ENDING
         if has_late and service.may_settle_later(self):
@@ -251,18 +252,18 @@ class Connection:
             self._conclude(following)
 
     def catch_up(self) -> bool:
-        """Make the replies that may be made before the next request is handled.
+        """Make the replies that can be made before the next request is handled.
 
-        The service asks for this, when it has settled, for a request that may not overtake others;
-        False says that the request has to wait.
+        The service calls this after settling, for a request that may not overtake others. Returns
+        False if that request has to wait.
         """
         self.replies.make()
         return not (self.replies.is_waiting or self.replies.is_ended)
 
     def settle(self) -> None:
-        """Have written what was appended for this connection and others, and go on."""
+        """Write the appends of this connection and others, and go on."""
         if self._state is _CLOSED:
-            # What it has sent counts, though it has gone.
+            # The client has gone, but what it has sent is still written.
             self._service.settle()
         elif self._state is _UNSETTLED:
             self._conclude(self._following)
@@ -270,13 +271,13 @@ class Connection:
                 self._close_if_done()
 
     def _conclude(self, following: State) -> None:
-        """Answer the frames that were handled, and see to it that others are."""
+        """Answer the frames that were handled, and arrange for the next ones."""
         self._state = following
         try:
             self._service.settle()
             self.replies.make()
         except Exception:
-            logger.exception("a request of %s failed", self.peer)
+            logger.exception(_REQUEST_FAILED, self.peer)
             self.replies.fail("a request failed")
         if self.replies.is_ended:
             self._handle_no_more()
@@ -288,10 +289,10 @@ class Connection:
         self._buffer.shrink()
 
     def _handle_no_more(self) -> None:
-        """Leave what is in the buffer: the connection is closed behind the replies there are."""
+        """Handle no further frame: the connection is closed when the replies are sent."""
         if self._state is not _CLOSED:
             self._state = _ENDING
-        # Also since a request that is carried out without its client may look at its frame.
+        # Reading would also overwrite the frame of a request that is carried out to its end.
         self._read_no_more()
         awaited, self._awaited = self._awaited, None
         if awaited is not None:
@@ -310,7 +311,7 @@ class Connection:
             self.replies.end(str(error))
             following = _ENDING
         except (Exception, CancelledError):
-            logger.exception("a request of %s failed", self.peer)
+            logger.exception(_REQUEST_FAILED, self.peer)
             self.replies.end("a request failed")
             following = _ENDING
         self._state = following
@@ -323,7 +324,7 @@ class Connection:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Handle what waited in the buffer, and read on."""
+        """Handle what waits in the buffer, and read on."""
         if self._state is not _READY or self._is_blocked:
             return
         if self._buffer:
@@ -336,7 +337,7 @@ class Connection:
     # Out
 
     def _send_soon(self) -> None:
-        """Send replies that have become ready at the end of this turn, when there may be more."""
+        """Send ready replies at the end of this turn, when more may have become ready."""
         if not self._is_send_due:
             self._is_send_due = True
             self._loop.call_soon(self._send_ready)
@@ -351,7 +352,7 @@ class Connection:
             self._close_if_done()
 
     def _send_replies(self) -> None:
-        """Send what is ready, and go on with what has waited for that."""
+        """Send the replies that are ready, and go on with frames that had to wait for that."""
         replies = self.replies
         if frames := replies.take():
             self._out.extend(joined(frames))
@@ -369,12 +370,12 @@ class Connection:
             self._loop.call_soon(self._resume)
 
     def _close_if_ended(self) -> None:
-        """Close a connection that is to be closed, once the last reply is sent."""
+        """Close a connection that is ending, once the last reply is sent."""
         if not self._is_blocked and (reason := self.replies.end_reason) is not None:
             self._fail(reason)
 
     def _send(self) -> None:
-        """Send as much as the socket takes; the rest when it takes more."""
+        """Send as much as the socket takes; the rest follows when it has room."""
         out = self._out
         is_full = False
         try:
@@ -388,11 +389,11 @@ class Connection:
                         if sent == 0:
                             raise CloseConnection("a segment ended while it was being sent")
                         chunk.advance(sent)
-                        # It takes no more now: asking again would only be told so.
+                        # The socket is full: another call would only return that.
                         is_full = sent < asked
                         continue
                 else:
-                    # Pieces are joined before: what follows can only be in a file, or long.
+                    # Small pieces were joined before: what follows is in a file, or large.
                     sent = self._socket.send(chunk, _MSG_MORE if len(out) > 1 else 0)
                     if sent < len(chunk):
                         out[0], is_full = memoryview(chunk)[sent:], True
@@ -426,7 +427,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Close at once; an answer that is still being waited for is dropped."""
+        """Close at once; an answer that is still awaited is dropped."""
         if self._state is _CLOSED:
             return
         self._state = _CLOSED

@@ -1,9 +1,8 @@
 """From a frame to its handler and from the answer back to a frame.
 
-Handlers register here with the versions they serve, and ApiVersions tells clients exactly that. A
-request of an unknown kind or version has no answer that its sender could read: the connection is
-closed, as Kafka does, unless the handler has an answer to any version. No API is known here by
-name.
+Handlers register here with the versions they serve, and ApiVersions lists exactly those. There is
+no answer to an unknown API or version that its sender could read: the connection is closed, as
+Kafka does, unless the handler can answer any version. No code here depends on a particular API.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ logger = logging.getLogger("dohle.server")
 
 
 class RequestContext(NamedTuple):
-    """Who asks, and how. One is made for every request, so it is the cheapest kind of value."""
+    """Who sent a request, and in which version. Made for every request, so it must be cheap."""
 
     connection: Connection
     version: int
@@ -44,19 +43,19 @@ HandlerFunction = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A function that serves an API, and the versions it does so for.
+    """A function that serves an API, and the versions that it serves.
 
-    ``joins`` marks the one kind of request whose appends are written together with those of the
-    requests around it; before any other request they are written. (A shortcut sees to that itself.)
+    ``joins`` marks the one API whose appends are written together with those of the requests around
+    it. Before any other request is handled, they are written. (A shortcut has its own ``joins``.)
     """
 
     function: HandlerFunction
     lowest: int
     highest: int
     joins: bool = False
-    #: What ApiVersions says, where that differs (Produce).
+    #: The versions that ApiVersions lists, where they differ (Produce).
     advertised_lowest: int | None = None
-    #: Answers, in version 0, requests of versions that are not served (ApiVersions).
+    #: Answers requests of versions that are not served, in version 0 (ApiVersions).
     unsupported: Callable[[BrokerServer], Response] | None = None
     #: The fast path for requests like the last one, if there is one.
     learn: Learn | None = None
@@ -94,7 +93,7 @@ class Dispatcher:
         self._broker = broker
         self._handlers: dict[int, Handler] = {int(key): value for key, value in handlers.items()}
         self._requests: dict[int, type[Request]] = {}
-        # How to answer when a future is done: version and correlation id.
+        # For each future, what is needed to encode its answer: version and correlation id.
         self._awaited: dict[Future[Any], tuple[int, int]] = {}
         self._unattended: set[Task[Any]] = set()
         self._pending: set[Future[Any]] = set()
@@ -103,7 +102,7 @@ class Dispatcher:
     def handle(
         self, frame: memoryview, connection: Connection
     ) -> Frame | LateFrame | Future[Any] | None:
-        """Handle one request; None if it has to wait for the replies to those before it."""
+        """Handle one request; None if it has to wait until those before it are answered."""
         broker = self._broker
         try:
             # Only the second byte of the API key is in use.
@@ -134,7 +133,7 @@ class Dispatcher:
         api_key, version, correlation_id, client_id, body_offset = head
         handler = self._handlers.get(api_key)
         if handler is None:
-            raise CloseConnection(f"api key {api_key} is not served")
+            raise CloseConnection(f"API key {api_key} is not served")
         if not (handler.joins or self._may_go_ahead(connection)):
             return None
         if not handler.lowest <= version <= handler.highest:
@@ -167,7 +166,7 @@ class Dispatcher:
         served: Served,
         fits_shortcut: bool,
     ) -> None:
-        """Learn from a request, unless the last time was in vain."""
+        """Learn a shortcut from a request, unless the last one learnt was of no use."""
         shortcuts = connection.shortcuts
         previous = shortcuts.get(api_key)
         if isinstance(previous, Rest) and previous.left:
@@ -189,7 +188,7 @@ class Dispatcher:
         version: int,
         correlation_id: int,
     ) -> Frame | PendingFrame:
-        """Frame a late answer, when it has come."""
+        """Encode a late answer, or return what waits for it."""
         if answer is None or isinstance(answer, Response):
             return _frame(answer, version, correlation_id)
         pending = PendingFrame()
@@ -201,17 +200,20 @@ class Dispatcher:
             except CloseConnection as error:
                 pending.fail(str(error))
             except (Exception, CancelledError):
-                logger.exception("a request failed while it waited to be answered")
+                logger.exception(
+                    "a request failed before it was answered: its connection is closed."
+                    " Please report this."
+                )
                 pending.fail("a request failed")
 
         future = answer if isinstance(answer, Future) else self._loop.create_task(answer)
-        # The loop itself keeps no hold of its tasks.
+        # The loop itself keeps only weak references to tasks.
         self._pending.add(future)
         future.add_done_callback(fill)
         return pending
 
     def _may_go_ahead(self, connection: Connection) -> bool:
-        """Tell whether what may not overtake others can be handled: all before it is answered."""
+        """Tell whether all earlier requests are answered, so that the next one overtakes none."""
         self._broker.write_appends()
         return not connection.replies.is_open or connection.catch_up()
 
@@ -226,19 +228,19 @@ class Dispatcher:
         self._broker.write_appends()
 
     def may_settle_later(self, connection: Connection) -> bool:
-        """Tell whether it waits for other connections before it settles; then it is called."""
+        """Tell whether a connection must wait for others; its ``settle`` is called then."""
         return self._group_commit.take(connection)
 
     def complete(self, answered: Future[Any]) -> Frame:
-        """Encode the answer that a future has brought."""
+        """Encode the answer that a future has returned."""
         version, correlation_id = self._awaited.pop(answered)
         return _frame(answered.result(), version, correlation_id)
 
     def forget(self, future: Future[Any]) -> None:
-        """Let go of a request whose client has gone.
+        """Give up waiting for the answer to a request whose client has gone.
 
-        What only waits is cancelled. A command is carried out all the same, as it would be had its
-        client gone a moment later.
+        A request that only waits is cancelled. One that changes something is still carried out, as
+        if the client had gone a moment later.
         """
         self._awaited.pop(future, None)
         if isinstance(future, Task):
@@ -250,7 +252,10 @@ class Dispatcher:
     def _finish_unattended(self, task: Task[Any]) -> None:
         self._unattended.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            logger.error("a request without a client failed", exc_info=task.exception())
+            logger.error(
+                "a request failed after its client had gone. Please report this.",
+                exc_info=task.exception(),
+            )
 
 
 def _frame(response: Response | None, version: int, correlation_id: int) -> Frame:

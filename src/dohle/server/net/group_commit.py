@@ -1,10 +1,10 @@
-"""Writing once for many connections that have sent something at the same time.
+"""Group commit: one write for many connections that have sent something at the same time.
 
-The loop hands over all sockets that have become readable, one after the other, before it does what
-it was asked to do soon. So what the requests of all of them append is written then: with one system
-call for each partition instead of one for each connection. That pays only where several connections
-come together, and it costs those that come alone a turn of the loop: so whether they do is tried
-now and then, and the rest of the time nobody waits.
+The loop handles all sockets that have become readable before it runs what ``call_soon`` scheduled
+meanwhile. So the appends of all these connections can be written then: with one system call for
+each partition instead of one for each connection. This pays only if several connections come
+together, and it costs a connection that comes alone a turn of the loop. So it is tried now and
+then, and while it does not pay, no connection waits.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ logger = logging.getLogger("dohle.server")
 
 #: From this many connections on, their appends are written together.
 _MEMBERS_MIN = 3
-#: How often a connection writes alone after it has waited for others in vain.
+#: How many times connections write alone after one has waited for others in vain.
 _ALONE = 50
 
 
 class Member(Protocol):
-    """A connection that waits until others have come."""
+    """A connection that waits for others."""
 
     def settle(self) -> None:
-        """Write what was appended for all, and go on."""
+        """Write the appends of all connections, and go on."""
 
 
 class GroupCommit:
@@ -37,7 +37,7 @@ class GroupCommit:
         self._alone = 0
 
     def take(self, member: Member) -> bool:
-        """Let a connection wait, or tell that it need not."""
+        """Tell whether a connection must wait; if so, its ``settle`` is called later."""
         if self._members:
             self._members.append(member)
             return True
@@ -56,4 +56,6 @@ class GroupCommit:
             try:
                 member.settle()
             except Exception:
-                logger.exception("a connection failed to go on; the others do")
+                logger.exception(
+                    "a connection failed after a write; the others go on. Please report this."
+                )

@@ -1,4 +1,4 @@
-"""Accepting connections on one address, within the limits, and closing those that fell silent."""
+"""Accepting connections on one address, within the limits, and closing idle ones."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _UNPACED = b"reno"
 
 
 class ConnectionLimits:
-    """What all listeners of a node share: how many connections there may be, in all and by host."""
+    """Limits shared by all listeners of a node: how many connections, in all and per host."""
 
     def __init__(
         self, values: Callable[[], ConfigValues], open_files_max: Callable[[], int]
     ) -> None:
-        # Asked each time: the limits may be altered while the node runs.
+        # Read each time: the limits may be altered while the node runs.
         self._values = values
         self._open_files_max = open_files_max
         self.by_host: Counter[str] = Counter()
@@ -37,8 +37,8 @@ class ConnectionLimits:
     def admit(self, host: str) -> bool:
         """Count a new connection, unless there are too many."""
         values = self._values()
-        # A quarter of the descriptors is for files: a log that cannot be opened is worse than a
-        # client that has to come again.
+        # A quarter of the descriptors is kept for files: a log that cannot be opened is worse than
+        # a client that has to reconnect.
         most = self._open_files_max() * 3 // 4
         if self.total >= min(most, values.get_int("max.connections")) or self.by_host[
             host
@@ -49,7 +49,7 @@ class ConnectionLimits:
         return True
 
     def release(self, host: str) -> None:
-        """Count one less."""
+        """Count one connection less."""
         self.total -= 1
         self.by_host[host] -= 1
         if not self.by_host[host]:
@@ -72,7 +72,7 @@ class ListeningSocket:
         idle_ms_max: int,
     ) -> None:
         self.listener = listener
-        #: In the order in which they came.
+        #: In the order in which they were accepted.
         self.connections: dict[Connection, None] = {}
         self._loop = loop
         self._service = service
@@ -85,12 +85,12 @@ class ListeningSocket:
         self.host, self.port = self._socket.getsockname()[:2]
 
     def start(self) -> None:
-        """Begin to accept."""
+        """Start accepting."""
         self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
         self._sweep_later()
 
     def _on_acceptable(self) -> None:
-        # A few at a time: a storm of connections must not stop the others' requests.
+        # A few at a time: a storm of new connections must not hold up requests on the others.
         for _ in range(16):
             try:
                 sock, address = self._socket.accept()
@@ -102,8 +102,14 @@ class ListeningSocket:
             self._admit(sock, address[0], address[1])
 
     def _pause_accepting(self, error: OSError) -> None:
-        """Wait a little when the machine has no descriptor to give, instead of asking on and on."""
-        logger.error("no connections on %s for a while: %s", self.listener.name, error)
+        """Wait a little when there are no descriptors left, instead of failing again at once."""
+        logger.error(
+            "listener %s cannot accept connections, and tries again in %g s: %s. If there are too"
+            " many open files, raise the hard limit (ulimit -Hn) or lower max.connections.",
+            self.listener.name,
+            _ACCEPT_PAUSE_S,
+            error,
+        )
         self._loop.remove_reader(self._socket.fileno())
         self._resumer = self._loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting)
 
@@ -113,7 +119,12 @@ class ListeningSocket:
 
     def _admit(self, sock: StreamSocket, host: str, port: int) -> None:
         if not self._limits.admit(host):
-            logger.warning("refusing a connection from %s: there are too many", host)
+            logger.warning(
+                "refused a connection from %s on listener %s: there are too many (see"
+                " max.connections, max.connections.per.ip and the limit of open files)",
+                host,
+                self.listener.name,
+            )
             sock.close()
             return
         send_at_once(sock, host)
@@ -160,10 +171,10 @@ class ListeningSocket:
 
 
 def send_at_once(sock: StreamSocket, host: str) -> None:
-    """Let what goes to a client on this machine not be paced.
+    """Do not pace what goes to a client on this machine.
 
-    Where the system's choice is BBR, packets wait for timers; over a network that spares queues,
-    but here it only halves the speed of large fetches, and doubles what they cost.
+    Where the system's congestion control is BBR, packets wait for timers. Over a network that keeps
+    queues short, but here it only halves the speed of large fetches and doubles their cost.
     """
     if host.startswith(_LOCAL) or host == _LOCAL_V6:
         with suppress(OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""What comes of a request: how handlers answer and what a connection is given to send."""
+"""The outcome of a request: what handlers return, and what a connection is given to send."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dohle.storage.segment.segment_file import LogSlice
 class FileRecords(RecordsElsewhere):
     """Record batches that stay in their file until ``sendfile`` takes them to the socket.
 
-    It stands in a response where bytes would, and has a length like them.
+    It takes the place of bytes in a response, and has a length as they have.
     """
 
     __slots__ = ("file", "position", "size")
@@ -29,7 +29,7 @@ class FileRecords(RecordsElsewhere):
         return self.size
 
     def advance(self, count: int) -> None:
-        """Take note that ``count`` bytes were sent."""
+        """Note that ``count`` bytes were sent."""
         self.position += count
         self.size -= count
 
@@ -42,10 +42,10 @@ Frame = list[Chunk]
 
 
 class PendingFrame:
-    """A reply that waits for something to happen elsewhere, when its request was carried out.
+    """The reply to a request that is carried out, but waits for something to happen elsewhere.
 
-    So does a produce request with acks=all, whose records are written here and yet to be committed.
-    It is filled once; whoever fills it need not know whether the client is still there.
+    An example is a produce request with acks=all: its records are written here, but not committed
+    yet. It is filled once; whoever fills it need not know whether the client is still there.
     """
 
     __slots__ = ("failure", "frame", "on_filled")
@@ -54,29 +54,29 @@ class PendingFrame:
         self.frame: Frame | None = None
         #: Why there will be no frame: the connection is closed.
         self.failure: str | None = None
-        #: Set by who wants to know.
+        #: Called when it is filled or has failed.
         self.on_filled: Callable[[PendingFrame], None] | None = None
 
     def fill(self, frame: Frame) -> None:
-        """Say what to reply."""
+        """Set the reply."""
         self.frame = frame
         if self.on_filled is not None:
             self.on_filled(self)
 
     def fail(self, reason: str) -> None:
-        """Say that there is nothing to reply: the connection is to be closed."""
+        """Give up the reply: the connection must be closed."""
         self.failure = reason
         if self.on_filled is not None:
             self.on_filled(self)
 
 
 class Gate:
-    """What many replies wait for together: the commit of what one write has brought."""
+    """What many replies wait for together: the commit of the appends of one write."""
 
     __slots__ = ("code", "on_open")
 
     def __init__(self) -> None:
-        #: How it has ended; None before that.
+        #: How the wait ended; None before that.
         self.code: ErrorCode | None = None
         self.on_open: list[Callable[[], None]] = []
 
@@ -88,12 +88,12 @@ class Gate:
         self.on_open.clear()
 
 
-#: Called when the appends of this read event have been written: only then is it known what to say,
-#: or that it takes longer to tell.
-#: One that returns a gate is called again when that is open, with the gate's code.
+#: Makes the frame after the appends of this read event have been written: only then is the answer
+#: known, or that it takes longer. If it returns a gate, it is called again with the gate's code
+#: when that is open.
 LateFrame = Callable[..., Frame | PendingFrame | Gate]
 
-#: The same of a handler, which leaves the framing to the dispatcher.
+#: The same for a handler, which leaves the framing to the dispatcher.
 Late = Callable[[], Response | Future[Any] | Coroutine[Any, Any, Response | None] | None]
 
 #: What a handler returns: the response, a later one, or one that waits for something to happen.
@@ -101,4 +101,4 @@ Answer = Response | Late | Future[Any] | None
 
 
 class CloseConnection(Exception):
-    """The request is such that there is nothing to answer: the connection is closed."""
+    """The request cannot be answered: the connection is closed."""

@@ -1,13 +1,13 @@
 """The bytes that a client has sent, cut into frames without copying them. Pure: it knows no socket.
 
-- A frame is a view of the buffer. As long as somebody may look at frames that were taken (the
-  buffer is in use), no byte before the next frame is moved or written over: if there is no room,
-  what has arrived behind them goes on in a new buffer, and the old one lives as long as its views.
-- It begins small, for a connection that is idle, and grows for large frames such that several of
-  them fit: whatever is done once for all frames of a read event is dear after so many bytes have
-  gone through the processor's caches. Behind a large frame it is given back.
-- It never grows because of a size that a client only claims: but for a first part, as many bytes
-  must have come as are reserved.
+- A frame is a view of the buffer. As long as frames that were taken may still be read (the buffer
+  is in use), no byte before the next frame is moved or overwritten. If there is no room, what has
+  arrived behind them moves to a new buffer, and the old one lives as long as its views.
+- It begins small, for a connection that is idle, and grows for large frames so that several of them
+  fit: so many bytes evict the processor's caches, and work done once per read event is then
+  expensive. After a large frame it shrinks again.
+- It never grows because of a size that a client merely claims: apart from a first part, as many
+  bytes must have arrived as are reserved.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ BUFFER_BYTES_AT_FIRST = 16 * 1024
 BUFFER_BYTES = 256 * 1024
 BUFFER_BYTES_KEPT = 2 * 1024 * 1024
 
-# With less room than this behind an incomplete frame, it is moved to the front before reading on.
+# If there is less room than this behind an incomplete frame, the frame is first moved to the front.
 _ROOM_BYTES_MIN = 64 * 1024
-# Of frames above this size as many as this should fit the buffer, if it may be that large.
+# For frames above this size, the buffer should hold this many of them, if it may be that large.
 _LARGE_FRAME_BYTES = 64 * 1024
 _LARGE_FRAMES = 4
 _SIZE = struct.Struct(">i")
@@ -51,7 +51,7 @@ class ReceiveBuffer:
     def room(self, *, in_use: bool, may_grow: bool = True) -> memoryview | None:
         """Return where to put what is received next; None if the client has to wait.
 
-        ``in_use`` says that frames that were taken may still be looked at. Without ``may_grow`` no
+        ``in_use`` means that frames that were taken may still be read. Without ``may_grow`` no
         memory is reserved for a large frame, since it is not going to be handled soon.
         """
         if self._start == self._end and not in_use:
@@ -66,15 +66,15 @@ class ReceiveBuffer:
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
-        """Take note that so many bytes were put where ``room`` says."""
+        """Note that so many bytes were put into the view that ``room`` returned."""
         is_full = self._end + count == len(self._view)
         self._end += count
         if is_full and len(self._view) < BUFFER_BYTES:
-            # It has more to say than fits the buffer of an idle connection.
+            # The client sends more than the buffer of an idle connection holds.
             self._take_buffer(BUFFER_BYTES)
 
     def next_frame(self) -> memoryview | None:
-        """Take the next frame, without its size; None if it has not arrived completely."""
+        """Take the next frame, without its size field; None if it has not arrived completely."""
         start = self._start + 4
         if start > self._end:
             return None
@@ -88,16 +88,16 @@ class ReceiveBuffer:
         return self._view[start:end]
 
     def put_back(self, frame: memoryview) -> None:
-        """Have the frame that was taken last be the next again."""
+        """Put back the frame that was taken last: it is the next again."""
         self._start -= _SIZE.size + len(frame)
 
     def shrink(self) -> None:
-        """Give back what large frames have taken, if nothing is left to be handled."""
+        """Release the memory of large frames, if nothing is left to be handled."""
         if self._start == self._end and len(self._view) > BUFFER_BYTES_KEPT:
             self._take_buffer(BUFFER_BYTES)
 
     def _make_room(self, *, in_use: bool, may_grow: bool) -> bool:
-        """Make room behind what has arrived: by moving it to the front, or for a large frame."""
+        """Make room behind what has arrived: move it to the front, or to a larger buffer."""
         held = self._end - self._start
         if in_use:
             if self._start == 0:
@@ -122,7 +122,7 @@ class ReceiveBuffer:
             return 0
         wanted = max(need, min(_LARGE_FRAMES * need, BUFFER_BYTES_KEPT))
         size = min(wanted, max(2 * length, BUFFER_BYTES_KEPT))
-        # Frames of a producer differ a little: the next should fit as well.
+        # A producer's frames differ a little in size: the next should fit as well.
         size = -(-size // BUFFER_BYTES) * BUFFER_BYTES
         return size if size > length else 0
 

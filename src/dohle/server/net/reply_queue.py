@@ -1,15 +1,15 @@
 """The replies of one connection, in the order of its requests. Pure: it knows no socket.
 
-A reply is one of three:
+A reply is one of:
 
 - a frame;
-- one that is to be made when the appends of the read event are written (late);
-- one that is known then, but has to wait for something else, such as a commit: alone (pending), or
-  together with others of the same write (gated).
+- late: it is made when the appends of the read event are written;
+- pending or gated: it then still has to wait for something else, such as a commit, alone (pending)
+  or together with others of the same write (gated).
 
-What is ready from the front on can be sent; what is ready behind one that waits stays here. Since a
-connection goes on with requests that may overtake the replies before them, it must not go on for
-ever: the queue says when it is full. What one read event brings still fits then.
+Replies that are ready at the front can be sent; a ready one behind one that waits stays here. While
+replies wait, a connection may go on with further requests, but not for ever: the queue says when it
+is full. The replies of the current read event are still accepted then.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from dohle.server.net.outcome import (
     PendingFrame,
 )
 
-#: So many replies may stand in the queue because the first of them waits.
+#: How many replies may be in the queue because the first of them waits.
 REPLIES_MAX = 2_048
-#: And so many bytes of those among them that are ready.
+#: And how many bytes the ready ones among them may have.
 REPLY_BYTES_MAX = 8 * 1024 * 1024
 
-# What is joined for one send; larger pieces are sent as they are.
+# How much is joined for one send; larger pieces are sent as they are.
 _JOIN_BYTES_MAX = 64 * 1024
 
 
 class ReplyQueue:
-    """What a connection has to say, as far as it is known."""
+    """The replies of a connection that are not sent yet."""
 
     __slots__ = (
         "_behind",
@@ -52,16 +52,16 @@ class ReplyQueue:
     )
 
     def __init__(self, on_ready: Callable[[], None]) -> None:
-        """Make a queue that calls ``on_ready`` when the first that waits does so no more."""
+        """Make a queue that calls ``on_ready`` when the first waiting reply becomes ready."""
         self._on_ready = on_ready
-        #: Of the requests of this read event.
+        #: The replies to the requests of this read event.
         self._unmade: list[Frame | LateFrame] = []
         self._ready: list[Frame] = []
-        #: The first of these waits; or all may be sent, but nobody has taken them yet.
+        #: Earlier replies: the first of these waits, or all are ready but not taken out yet.
         self._behind: deque[Frame | PendingFrame | tuple[Gate, LateFrame]] = deque()
         self._bytes = 0
         self._end_reason = ""
-        #: Whether nothing more is replied than what is in here.
+        #: Whether no further replies follow those in the queue.
         self.is_ended = False
         #: Whether some reply is not known yet: late or pending.
         self.is_open = False
@@ -73,14 +73,14 @@ class ReplyQueue:
         self._unmade.append(frame)
 
     def add_late(self, late: LateFrame) -> None:
-        """Reply with what there is to say when everything is written."""
+        """Reply with a frame that is made when everything is written."""
         self._unmade.append(late)
         self.is_open = True
 
     def make(self) -> None:
-        """Make the late replies: everything is written.
+        """Make the late replies, now that everything is written.
 
-        If one fails, no other is made: those behind it are not told that all is well.
+        If one fails, none behind it is made: those clients are not told that all went well.
         """
         unmade, self._unmade = self._unmade, []
         ready, behind = self._ready, self._behind
@@ -99,7 +99,7 @@ class ReplyQueue:
                 elif isinstance(made, Gate) and not isinstance(reply, list):
                     behind.append((made, reply))
                     if made is not gate:
-                        # Most of a read event wait for the same.
+                        # Most replies of a read event wait for the same gate.
                         gate = made
                         gate.on_open.append(self._opened)
                 elif isinstance(made, PendingFrame):
@@ -126,12 +126,12 @@ class ReplyQueue:
             self._on_ready()
 
     def end(self, reason: str) -> None:
-        """Reply no more: once what was added before is sent, the connection is closed."""
+        """Reply no more: once what was added so far is sent, the connection is closed."""
         if not self.is_ended:
             self.is_ended, self._end_reason = True, reason
 
     def fail(self, reason: str) -> None:
-        """End, and leave out what was not made yet."""
+        """End, and drop the replies that are not made yet."""
         self._unmade.clear()
         self.is_open = bool(self._behind)
         self.end(reason)
@@ -170,7 +170,7 @@ class ReplyQueue:
 
     @property
     def waiting_count(self) -> int:
-        """How many replies wait, or stand behind one that does."""
+        """How many replies wait, or are behind one that does."""
         return len(self._behind)
 
     @property
@@ -180,19 +180,19 @@ class ReplyQueue:
 
     @property
     def end_reason(self) -> str | None:
-        """Why the connection is to be closed now that all was taken out; None if it is not."""
+        """Why to close the connection, once everything was taken out; None if not to close it."""
         if self.is_ended and not (self._behind or self._unmade or self._ready):
             return self._end_reason
         return None
 
     @property
     def is_full(self) -> bool:
-        """Tell whether no more requests should be handled before some reply was taken out."""
+        """Tell whether no more requests should be handled until some reply is taken out."""
         return len(self._behind) >= REPLIES_MAX or self._bytes >= REPLY_BYTES_MAX
 
     @property
     def has_room(self) -> bool:
-        """Tell whether a queue that was full has room again, such that going on is worth it."""
+        """Tell whether a queue that was full has enough room again to make going on worthwhile."""
         return len(self._behind) <= REPLIES_MAX // 2 and self._bytes <= REPLY_BYTES_MAX // 2
 
     def drop(self) -> None:
@@ -213,7 +213,7 @@ def frame_size(frame: Frame) -> int:
 
 
 def joined(frames: Iterable[Frame]) -> list[Chunk]:
-    """Return the chunks of frames, joined to pieces that are worth a system call."""
+    """Return the chunks of frames, joined into pieces that are worth a system call."""
     found: list[Chunk] = []
     pieces: list[bytes | memoryview] = []
     size = 0

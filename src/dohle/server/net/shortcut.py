@@ -1,13 +1,13 @@
 """Shortcuts: fast paths for a request that repeats the last one of its kind on its connection.
 
 Clients send nearly the same bytes again and again. A handler may name a function that learns a
-shortcut from a request which took the slow path; the connection keeps it by API key. The next
-request of that API is offered to the shortcut first, and takes the slow path if it does not fit, or
-if anything has come about that only the slow path knows how to answer.
+shortcut from a request that took the slow path; the connection keeps it by API key. The next
+request of that API is offered to the shortcut first. It takes the slow path if it does not fit, or
+if something has happened that only the slow path can answer.
 
-A shortcut does nothing that the slow path would not do: the same appends, the same bytes in the
-answer. What it skips is taking the request apart. So nobody else sees the request, and whoever must
-see every one closes the gate (``may_take_shortcuts``).
+A shortcut does just what the slow path would do: the same appends, the same bytes in the answer. It
+only skips decoding the request. So no other code sees the request, and code that must see every
+request has to close the gate (``may_take_shortcuts``).
 """
 
 from __future__ import annotations
@@ -22,35 +22,36 @@ if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
     from dohle.server.net.connection import Connection
 
-#: Each request, as it was understood, at DEBUG.
+#: Logs each decoded request at DEBUG.
 request_log = logging.getLogger("dohle.request")
 
 _is_logged, _DEBUG = request_log.isEnabledFor, logging.DEBUG
 
 
-#: So many requests are not learnt from after a shortcut was learnt in vain.
+#: How many requests are not learnt from after a shortcut turned out to be of no use.
 REST_REQUESTS = 16
 
 
 class Shortcut(Protocol):
-    """What was learnt from a request. It keeps nothing that can change without its noticing."""
+    """What was learnt from a request. What it keeps cannot change without its noticing."""
 
-    #: As of handlers: whether requests may be served while those before them are yet to be
-    #: written or answered.
+    #: As for handlers: whether it may serve requests while those before them are not yet written
+    #: or answered.
     joins: ClassVar[bool]
-    #: Whether any request has been served by it.
+    #: Whether it has served any request.
     has_served: bool
 
     def fits(self, frame: memoryview) -> Any:
-        """Return what the request does not have in common with the one learnt from, for ``handle``.
+        """Return the fields in which the request differs from the one learnt from, for ``handle``.
 
-        None if it differs in anything else. This is decided by the frame alone.
+        None if it differs in anything else. This depends on the frame alone.
         """
 
     def handle(self, broker: BrokerServer, fields: Any) -> Frame | LateFrame | None:
-        """Serve a request that fits; None, and nothing done, if it must take the slow path.
+        """Serve a request that fits; None, with nothing changed, if it must take the slow path.
 
-        A callable makes the answer after the appends of the read event have been written.
+        If a callable is returned, it makes the answer after the appends of the read event have been
+        written.
         """
 
 
@@ -69,9 +70,9 @@ Learn = Callable[["BrokerServer", Served], Shortcut | None]
 
 
 class Rest:
-    """Stands in for a shortcut while nothing is learnt; no request fits it.
+    """Takes the place of a shortcut while nothing is learnt; no request fits it.
 
-    To learn takes longer than to serve a request on the slow path. A client whose requests differ
+    Learning takes longer than serving a request on the slow path. A client whose requests differ
     from one to the next (a producer to several topics) would pay for it each time, and gain
     nothing.
     """
@@ -87,13 +88,13 @@ class Rest:
         """Leave any request to the slow path."""
 
     def handle(self, broker: BrokerServer, fields: Any) -> None:
-        """Never be asked: nothing fits."""
+        """Never called, since nothing fits."""
 
 
 def may_take_shortcuts(connection: Connection) -> bool:
-    """Tell whether requests of this connection may be served without being taken apart.
+    """Tell whether requests of this connection may be served without being decoded.
 
-    The one question for whoever must see every request. It is asked for each of them: a level of
-    the request log can change at any time.
+    The one gate for code that must see every request. It is checked for each of them, because the
+    level of the request log can change at any time.
     """
     return not _is_logged(_DEBUG)
