@@ -1,7 +1,7 @@
-"""Appending what a producer has sent to one partition: the checks in Kafka's order, then the log.
+"""Appending a producer's records to one partition: the checks in Kafka's order, then the log.
 
-Most batches pass the fast check (``records.checking.fast_check``) and need no other; whatever it
-leaves open takes the slow path, with the same result.
+Most batches pass the fast check (``records.checking.fast_check``) and need no other; those that it
+does not accept take the slow path, with the same result.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 #: The first version with record batches.
 BATCHES = 3
 _ADMIN_CLIENT = "__admin_client"
-#: The first with any codec: before, there is more to check, and the slow path does it.
+#: The first version that allows every codec. Older ones need more checks: those of the slow path.
 _FAST_CHECK_FROM = 7
 
-#: With these, Kafka does not tell where the log begins.
+#: With these errors, Kafka does not return the log start offset.
 _WITHOUT_LOG_START = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -41,7 +41,7 @@ _WITHOUT_LOG_START = frozenset(
 
 
 class RefusedByLog(KafkaError):
-    """What came of an append to a log; its answer tells where the log begins."""
+    """The log refused an append; the answer includes the log start offset."""
 
     def __init__(self, cause: KafkaError, log_start_offset: int) -> None:
         super().__init__(cause.code, cause.args[0])
@@ -49,7 +49,7 @@ class RefusedByLog(KafkaError):
         self.log_start_offset = log_start_offset
 
 
-#: A partition and what was appended to it, which may still fail to be written.
+#: A partition and what was appended to it. Writing it may still fail.
 Appended = tuple[Partition, AppendInfo]
 
 
@@ -63,9 +63,9 @@ def append(
     now_ms: int,
     guard: VerificationGuard | None = None,
 ) -> Appended | KafkaError:
-    """Check one partition's records and append them; they are written at the end of the event.
+    """Check one partition's records and append them; they are written after the read event.
 
-    Without a ``guard``, be it the one that proves nothing, no transactional records are taken.
+    Transactional records are refused if ``guard`` is None; ``NO_VERIFICATION`` is a guard too.
     """
     try:
         if (
@@ -107,7 +107,9 @@ def _append_slow_path(
             raise no_transactional_id()
     check_request(partition, acks, client_id)
     if not partition.is_led:
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead it")
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition"
+        )
     try:
         return partition, _append_to_log(broker, partition, batch, acks, now_ms, guard)
     except KafkaError as error:
@@ -127,8 +129,8 @@ def _append_to_log(
     if acks == -1 and partition.is_under_min_isr:
         raise KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"{len(partition.replication.isr)} replicas are in sync, not the"
-            f" {partition.replication.min_isr} of min.insync.replicas",
+            f"only {len(partition.replication.isr)} replicas are in sync;"
+            f" min.insync.replicas is {partition.replication.min_isr}",
         )
     batch = validate_batch(batch, partition.rules, now_ms)
     info = partition.log.append_validated(
@@ -142,15 +144,17 @@ def _append_to_log(
 
 
 def check_request(partition: Partition, acks: int, client_id: str) -> None:
-    """Refuse what is wrong with a request whatever its records."""
+    """Check what can be wrong with a request whatever its records are."""
     if acks not in (-1, 0, 1):
-        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {acks} is not known")
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, but is {acks}")
     if partition.key.topic in INTERNAL_TOPICS and client_id != _ADMIN_CLIENT:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is internal")
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, "clients must not write to an internal topic"
+        )
 
 
 def no_transactional_id() -> KafkaError:
-    """Return the refusal of transactional records without a transactional id."""
+    """Return the error for transactional records without a transactional id."""
     return KafkaError(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         "transactional records in a request without a transactional id",
@@ -158,7 +162,7 @@ def no_transactional_id() -> KafkaError:
 
 
 def is_uncommitted(outcome: Appended | KafkaError) -> bool:
-    """Tell whether records are in the log, and acks=all has to wait for them to be committed."""
+    """Tell whether records are in the log but not committed, so that acks=all has to wait."""
     if isinstance(outcome, KafkaError):
         return False
     partition, info = outcome
@@ -168,10 +172,10 @@ def is_uncommitted(outcome: Appended | KafkaError) -> bool:
 def partition_response(
     index: int, outcome: Appended | KafkaError, commit_error: ErrorCode = ErrorCode.NONE
 ) -> PartitionProduceResponse:
-    """Say what became of one partition's records, now that they are written or not.
+    """Make the answer for one partition's records, after writing has succeeded or failed.
 
-    ``commit_error`` says why they are not known to be committed; they are in the log all the same,
-    and the answer tells where.
+    ``commit_error`` is the reason why they are not known to be committed; they are in the log all
+    the same, and the answer has their offset.
     """
     if not isinstance(outcome, KafkaError):
         partition, info = outcome

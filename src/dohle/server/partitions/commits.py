@@ -1,8 +1,8 @@
-"""Carrying out what follows when a partition's log or its replicas move: commits, and who waits.
+"""Carrying out what follows when a partition's log or its replicas advance: commits and wake-ups.
 
-What is committed is decided by ``replication.partition``. Here appends are written, high watermarks
-moved in the logs, and those told who have waited: requests by offset and deadline, the coordinator
-that lives in a partition, and fetches that wait for bytes.
+``replication.partition`` decides what is committed. Here appends are written, high watermarks
+advanced in the logs, and those who wait are told: requests that wait for an offset until a
+deadline, the coordinator whose state is in the partition, and delayed fetches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dohle.server")
 
-#: Told once how it has ended: committed (NONE), or why it is not known to be.
+#: Called once with the result: NONE if it is committed, or why that is not known.
 CommitWaiter = Callable[[ErrorCode], None]
 
 
@@ -42,7 +42,7 @@ class Commits:
         clock: Clock,
         recheck: Callable[[TopicPartition], None],
     ) -> None:
-        """Have ``recheck`` told of partitions of which a fetch that waits may see more now."""
+        """Call ``recheck`` with each partition in which a delayed fetch may now see more."""
         self._loop = loop
         self._clock = clock
         self._recheck = recheck
@@ -77,8 +77,12 @@ class Commits:
             # The directory is offline now, and its produce requests are told so.
             return None
         except Exception as error:
-            # What nobody thought of must not look like a success to whoever has sent it.
-            logger.exception("%s cannot be written", partition.key)
+            # An unexpected error must not look like a success to the producer.
+            logger.exception(
+                "%s: appends could not be written, so its log directory is taken offline."
+                " Please report this.",
+                partition.key,
+            )
             log.disk.failed(f"appending to {partition.key}", OSError(str(error)))
             return None
         return effects
@@ -101,17 +105,17 @@ class Commits:
         )
 
     def assigned(self, partition: Partition) -> None:
-        """Take in the place in the cluster that the image gives to a partition."""
+        """Take in a partition's leader, replicas and ISR as the image has them."""
         effects = partition.replication.assigned(partition.image, self._clock.monotonic_ms())
         self.carry_out(partition, effects)
 
     def min_isr_changed(self, partition: Partition, min_isr: int) -> None:
-        """Take in another min.insync.replicas."""
+        """Take in a new value of min.insync.replicas."""
         effects = partition.replication.min_isr_changed(min_isr, self._clock.monotonic_ms())
         self.carry_out(partition, effects)
 
     def fail(self, partition: Partition, error: ErrorCode) -> None:
-        """Let nobody wait any more for a partition that is gone or cannot be written."""
+        """End all waits for a partition that is gone or cannot be written."""
         timer = self._timers.pop(partition, None)
         if timer is not None:
             timer.handle.cancel()
@@ -120,7 +124,7 @@ class Commits:
     def carry_out(self, partition: Partition, effects: Effects[CommitWaiter]) -> None:
         """Do what follows from an event.
 
-        An ISR that is asked for stays so: there is no other broker yet to have it with.
+        A change of the ISR that is asked for is not sent: there is no second broker yet.
         """
         if effects.high_watermark is not None:
             partition.log.update_high_watermark(effects.high_watermark)
@@ -133,12 +137,12 @@ class Commits:
         for waiter, error in effects.woken:
             _call(partial(waiter, error))
 
-    # Who waits
+    # Waiting
 
     def wait(
         self, partition: Partition, offset: int, timeout_ms: int, waiter: CommitWaiter
     ) -> None:
-        """Tell when everything below ``offset`` is committed, at once if it is."""
+        """Call ``waiter`` when everything below ``offset`` is committed: at once if it is."""
         replication = partition.replication
         if offset <= replication.high_watermark:
             waiter(ErrorCode.NONE)
@@ -152,10 +156,10 @@ class Commits:
             self._expire_at(partition, deadline_ms)
 
     def gate(self, partition: Partition, timeout_ms: int) -> Gate:
-        """Return what opens when all that a log has now is committed.
+        """Return a gate that opens when all that is in the log now is committed.
 
-        All who ask for the same before more is appended share it: a follower mostly fetches what
-        was written at once at once.
+        Callers share a gate until more is appended: a follower mostly fetches in one request what
+        was written together.
         """
         end_offset = partition.log.log_end_offset
         known = partition.gate
@@ -171,7 +175,7 @@ class Commits:
     def wait_for_deletion(
         self, partition: Partition, offset: int, timeout_ms: int, waiter: CommitWaiter
     ) -> None:
-        """Tell when no replica that is alive has records below ``offset``, at once if so."""
+        """Call ``waiter`` when no live replica has records below ``offset``: at once if so."""
         replication = partition.replication
         replication.log_start_offset = partition.log.log_start_offset
         if offset <= replication.low_watermark:
@@ -188,7 +192,7 @@ class Commits:
     def wait_for_all(
         self, appended: Sequence[tuple[Partition, int]], timeout_ms: int
     ) -> Future[list[ErrorCode]]:
-        """Wait for several commits; the future has how each has ended, in the same order."""
+        """Wait for several commits; the future gets the result of each, in the same order."""
         return gathered(
             self._loop,
             [partial(self.wait, partition, offset, timeout_ms) for partition, offset in appended],
@@ -213,7 +217,7 @@ class Commits:
             self._expire_at(partition, following)
 
     def stop(self) -> None:
-        """Let nobody wait any more: the broker stops."""
+        """End all waits: the broker stops."""
         for partition in list(self._timers):
             self.fail(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -221,7 +225,7 @@ class Commits:
 def gathered(
     loop: AbstractEventLoop, waits: Sequence[Callable[[CommitWaiter], None]]
 ) -> Future[list[ErrorCode]]:
-    """Return a future that has how all of these have ended, in their order."""
+    """Return a future that gets the results of all these waits, in their order."""
     future: Future[list[ErrorCode]] = loop.create_future()
     codes = [ErrorCode.NONE] * len(waits)
     left = len(waits)
@@ -234,7 +238,7 @@ def gathered(
             future.set_result(codes)
 
     if not waits:
-        # All that was to be waited for has come about meanwhile.
+        # Everything has happened meanwhile: there is nothing to wait for.
         future.set_result([])
     for number, wait in enumerate(waits):
         wait(partial(ended, number))
@@ -242,9 +246,12 @@ def gathered(
 
 
 def _call(told: Callable[[], None] | None) -> None:
-    """Tell somebody; what they make of it is no trouble of the others who are told."""
+    """Tell one who waits; if that fails, the others are told all the same."""
     try:
         if told is not None:
             told()
     except Exception:
-        logger.exception("what was committed could not be taken in")
+        logger.exception(
+            "a request or coordinator failed to handle the end of its wait for a commit."
+            " Please report this."
+        )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class DelayedFetch:
-    """A fetch in the waiting room. Whatever happens to its partitions makes it look again."""
+    """A fetch in the purgatory. Any change of its partitions makes it look again."""
 
     def __init__(self, broker: BrokerServer, reader: FetchReader, deadline_ms: int) -> None:
         self._broker = broker
@@ -44,10 +44,10 @@ class DelayedFetch:
         if self._look():
             self._answer()
 
-    # What goes wrong is this request's own trouble, not that of its waker.
+    # An error here belongs to this request alone: it must not reach whoever woke it.
 
     def _look(self) -> bool:
-        """Read again; tell whether there is still somebody to be answered."""
+        """Read again; tell whether the request still has to be answered."""
         if self.future.done():
             return False
         try:

@@ -1,8 +1,9 @@
 """Reading what a fetch asks for: bounds, limits and errors, partition by partition.
 
-Limits go in the order of the request. The first partition that has anything returns at least one
-whole batch, even if it is larger than every limit (KIP-74); after that a partition whose first
-batch does not fit gets nothing. An error in any partition, or a diverging epoch, ends the waiting.
+Limits are used up in the order of the request. The first partition that has anything returns at
+least one whole batch, even if it is larger than every limit (KIP-74); after that, a partition whose
+first batch does not fit returns nothing. An error or a diverging epoch in any partition means that
+the fetch is answered without waiting.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ if TYPE_CHECKING:
 #: Below this, copying is cheaper than another system call.
 SENDFILE_BYTES_MIN = 16 * 1024
 
-#: Converting to an old format blocks everybody else, so an answer has no more than this.
+#: Converting to an old format blocks the event loop, so an answer has no more bytes than this.
 DOWN_CONVERT_BYTES_MAX = 1024 * 1024
 
 _READ_COMMITTED = 1
 _NO_LOG = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-#: From this version on, who asks the wrong broker or in the wrong epoch is told the leader.
+#: From this version on, a client that asks the wrong broker or in a wrong epoch is told the leader.
 _TELLS_LEADER = 16
 _ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-# The encoder knows the shared default by identity, and leaves it out without a look inside.
+# The encoder recognises the shared default by identity, and omits it without comparing fields.
 _NO_EPOCH = cast("EpochEndOffset", default_struct(EpochEndOffset))
 _NO_LEADER = cast("LeaderIdAndEpoch", default_struct(LeaderIdAndEpoch))
 
@@ -113,11 +114,11 @@ class FetchReader:
         )
 
     def read(self) -> None:
-        """Read every partition as far as the limits go; those that there are not come last."""
+        """Read every partition as far as the limits allow; unknown partitions come last."""
         self._results, self._bytes, self._at_once = [], 0, False
         left = self._max_bytes
         missing: list[tuple[SessionPartition, PartitionData]] = []
-        # A session may have very many, of which few have anything new.
+        # A session may have very many partitions, few of which have anything new.
         may_be_quiet = self._asker.follower is None and isinstance(
             self._context, IncrementalFetchContext
         )
@@ -140,9 +141,9 @@ class FetchReader:
         self._has_read = True
 
     def _is_quiet(self, part: SessionPartition) -> bool:
-        """Tell of a partition that a consumer has read to its end, and of which nothing is new.
+        """Tell whether a consumer has read a partition to its end, and nothing in it is new.
 
-        That is what ``_read_partition`` and ``may_omit`` come to as well, only sooner.
+        ``_read_partition`` and ``may_omit`` would come to the same result, but take longer.
         """
         partition: Partition | None = part.local
         if partition is None or partition.is_gone:
@@ -178,7 +179,7 @@ class FetchReader:
             local = self._broker.partitions.get(part.topic, part.partition)
             if local is not None and local.topic_id != part.topic_id:
                 local.log.disk.ensure_online()
-                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, "the log is of another topic")
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, "the log has another topic id")
         epoch = part.request.current_leader_epoch
         return find_partition(self._broker, part.topic, part.partition, self._asker, epoch)
 
@@ -214,7 +215,7 @@ class FetchReader:
     ) -> None:
         """Take in how far a follower is: it has everything below the offset that it asks for.
 
-        The answer was made before, and tells the high watermark from before.
+        The answer is already made, so it has the high watermark from before this.
         """
         asked = part.request
         self._broker.commits.fetched(
@@ -228,13 +229,15 @@ class FetchReader:
     def _diverging_epoch(
         self, partition: Partition, last_fetched_epoch: int, fetch_offset: int
     ) -> EpochEndOffset | None:
-        """Tell where a client's history parts from ours, if it does (KIP-595, KIP-320)."""
+        """Return where the client's log diverges from this one, if it does (KIP-595, KIP-320)."""
         if last_fetched_epoch < 0:
             return None
         log = partition.log
         end = log.leader_epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
         if end.end_offset < 0:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "no epoch is known up to the asked one")
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, "the log has no epoch up to the one asked for"
+            )
         if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset:
             return EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
         return None
@@ -281,7 +284,7 @@ class FetchReader:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs fetch version 10")
         if piece.size < SENDFILE_BYTES_MIN:
             return _read(partition, piece)
-        # It has a length like bytes have, and the connection knows how to send it.
+        # It has a length, as bytes have, and the connection knows how to send it.
         return cast("Records", FileRecords(piece))
 
     def _failed(self, part: SessionPartition, code: ErrorCode) -> PartitionData:
@@ -290,7 +293,7 @@ class FetchReader:
             error_code=code,
             high_watermark=-1,
             current_leader=self._leader(part) if code in _ELSEWHERE else _NO_LEADER,
-            # As Kafka does: null once there was a log to read.
+            # As in Kafka: null if there was a log to read.
             aborted_transactions=() if code in _NO_LOG else None,
             records=b"",
         )

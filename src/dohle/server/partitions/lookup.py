@@ -1,14 +1,14 @@
 """Finding the partition that a request names, with Kafka's errors, in Kafka's order.
 
-Every read comes through ``find_partition``, which is asked by whom the partition is wanted and in
-which leader epoch they believe:
+Every read goes through ``find_partition``, which is told who asks for the partition, and which
+leader epoch they expect:
 
-1. No such partition: 3. It has no replica here, or is being made: 6. Its disk has failed: 56.
-2. The asker believes in a past leader epoch: 74; in one that is not known here: 75. (With -1 it
-   does not say.) This goes before the next: who knows of a newer leader should ask again.
+1. No such partition: 3. It has no replica here, or is being created: 6. Its disk has failed: 56.
+2. The expected leader epoch is past: 74; it is not known here yet: 75. (-1 means that the asker
+   does not say.) This goes before the next check: who knows of a newer leader should ask again.
 3. The asker needs the leader, and this broker does not lead: 6.
-4. A follower fetches that is none of the partition's replicas, to our knowledge: 75 if it has named
-   the epoch, since it may know of a change that has not come here yet, else 6.
+4. A follower fetches, but as far as this broker knows it is none of the partition's replicas: 75 if
+   it has named the epoch, since it may know of a change that has not arrived here yet, else 6.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from dohle.server.partitions.partitions import Partition
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
 
-#: An asker that does not say in which epoch it believes.
+#: The asker does not say which epoch it expects.
 ANY_EPOCH = -1
 
-#: The replica id of who looks at any replica of a partition.
+#: The replica id of a debugger, which may read any replica of a partition.
 _DEBUGGER = -2
-#: Since this version of Fetch consumers can be sent to a follower, and may read from one (KIP-392).
+#: From this version of Fetch on, consumers can be sent to a follower and read from it (KIP-392).
 _FETCHES_FROM_FOLLOWERS = 11
 
 
 class Asker(NamedTuple):
-    """Who wants a partition, and whether any replica of it will do."""
+    """Who asks for a partition, and whether any replica of it will do."""
 
     needs_leader: bool
     #: The broker that asks for its replica of the partition.
@@ -58,7 +58,7 @@ def listing_offsets(replica_id: int) -> Asker:
 def find_partition(
     broker: BrokerServer, topic: TopicName, index: int, asker: Asker, epoch: int = ANY_EPOCH
 ) -> Partition:
-    """Return a partition that can be used, to who may have it."""
+    """Return a partition that can be used, if the asker may have it; else raise KafkaError."""
     partition = local_partition(broker, topic, index)
     if epoch != ANY_EPOCH:
         partition.check_epoch(epoch)
@@ -84,7 +84,7 @@ def local_partition(broker: BrokerServer, topic: TopicName, index: int) -> Parti
         )
     if TopicPartition(topic, index) in broker.partitions.being_made:
         raise KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is being made on this broker"
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is being created on this broker"
         )
     if broker.node_id in image.replicas:
         raise KafkaError(

@@ -54,7 +54,7 @@ def _is_log_append_time(values: ConfigValues) -> bool:
 
 
 def validation_rules(values: ConfigValues) -> ValidationRules:
-    """Turn a topic's effective settings into what is asked of a producer's batch."""
+    """Turn a topic's effective settings into rules for a producer's batches."""
     compression = values.get_str("compression.type")
     codec: Codec | None = None
     level: int | None = None
@@ -111,23 +111,23 @@ class Partition:
         self.rules = ValidationRules()
         self._node_id = node_id
         self._commits = commits
-        #: What is committed, and who waits for it to be.
+        #: What is committed, and who waits for a commit.
         self.replication: PartitionReplication[CommitWaiter] = PartitionReplication(
             node_id,
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             high_watermark=log.high_watermark,
         )
-        #: The last that was made by ``Commits.gate``, with what was asked for.
+        #: The last gate made by ``Commits.gate``, with the offset and timeout asked for.
         self.gate: tuple[Gate, int, int] | None = None
-        #: Told when appends were written, and when more was committed: for who coordinates by this
-        #: log.
+        #: Called when appends were written, and when more was committed: for the coordinator whose
+        #: state is in this log.
         self.on_progress: Callable[[], None] | None = None
-        #: Told when appends could not be written.
+        #: Called when appends could not be written.
         self.on_failed: Callable[[], None] | None = None
-        #: Whether any client may append here, with any acks, and plain batches need no closer look.
+        #: Whether any client may append with any acks, and the fast check is all a batch needs.
         self.allows_fast_check = False
-        #: Whether it is not among this broker's partitions any more.
+        #: Whether it is no longer among this broker's partitions.
         self.is_gone = False
         #: Whether this broker leads it.
         self.is_led = image.leader == node_id
@@ -150,14 +150,14 @@ class Partition:
         return len(self.replication.isr) < self.replication.min_isr
 
     def follow(self, image: PartitionImage) -> None:
-        """Take the place that a new image gives it."""
+        """Take in the leader, epochs and replicas of a new image."""
         self.image = image
         self.is_led = image.leader == self._node_id and not self.is_gone
         self._commits.assigned(self)
         self._note_fast_check()
 
     def leave(self) -> None:
-        """Be no partition of this broker any more: whoever still has it gets no append through."""
+        """Stop being a partition of this broker: appends by those who still hold it are refused."""
         self.is_gone, self.is_led = True, False
         self._note_fast_check()
 
@@ -170,16 +170,17 @@ class Partition:
         )
 
     def check_epoch(self, asked: int) -> None:
-        """Refuse a client that knows another leader than we do; with -1 it does not say."""
+        """Refuse a client that expects another leader epoch; with -1 it does not say."""
         if asked == -1 or asked == self.leader_epoch:
             return
         if asked < self.leader_epoch:
             raise KafkaError(
                 ErrorCode.FENCED_LEADER_EPOCH,
-                f"epoch {asked} is past, now it is {self.leader_epoch}",
+                f"leader epoch {asked} is past: it is {self.leader_epoch} now",
             )
         raise KafkaError(
-            ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {asked} is not known, only {self.leader_epoch}"
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"leader epoch {asked} is not known here yet: it is {self.leader_epoch}",
         )
 
 
@@ -192,7 +193,7 @@ class Partitions:
         self._commits = commits
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
-        #: Those that the image has and that are yet to be added.
+        #: Those that are in the image but not added here yet.
         self.being_made: set[TopicPartition] = set()
 
     def __iter__(self) -> Iterator[Partition]:
@@ -222,7 +223,7 @@ class Partitions:
         *,
         is_new: bool,
     ) -> None:
-        """Take in a partition that the image gives to this broker, or a change of it."""
+        """Add a partition that the image assigns to this broker, or take in a change of it."""
         known = self.get(*key)
         if known is not None and known.topic_id == topic_id:
             known.follow(image)
@@ -239,7 +240,7 @@ class Partitions:
             known.log.leader_epochs.assign(image.leader_epoch, known.log.log_end_offset, sync=False)
 
     def remove(self, partition: Partition, image: PartitionImage) -> None:
-        """Delete the log of a partition whose replicas are elsewhere now, as the image says."""
+        """Delete the log of a partition whose replicas are all on other brokers now."""
         partition.follow(image)
         self._let_go(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for partitions in (
@@ -251,7 +252,7 @@ class Partitions:
         self._logs.delete(partition.key)
 
     def remove_topic(self, topic: TopicImage) -> None:
-        """Delete a topic's logs, those that could not be served included."""
+        """Delete a topic's logs, including those that could not be opened."""
         for by_index in (self._by_id.pop(topic.id, {}), self._by_name.pop(topic.name, {})):
             for partition in by_index.values():
                 self._let_go(partition)

@@ -1,11 +1,11 @@
 """Moving replicas between the directories of this node, and telling the controller where they are.
 
-A move (``dohle.storage.moves.move``) copies in threads, piece by piece, and all moves together
-are not faster than ``replica.alter.log.dirs.io.max.bytes.per.second``. When its replica has caught
-up, the metadata log is told of the new directory; then the replica catches up once more and takes
-the log's place within one step of the loop. Whatever ends a move before that takes the change of
-the metadata back. A stop leaves the future replica, and the next start begins its move anew, as it
-does after a crash.
+A move (``dohle.storage.moves.move``) copies in threads, piece by piece; all moves together are
+limited by ``replica.alter.log.dirs.io.max.bytes.per.second``. When the future replica has caught
+up, the new directory is written to the metadata log; then the replica catches up once more and
+replaces the current log within one step of the loop. If a move ends before that, the change of the
+metadata is taken back. A stop leaves the future replica, and the next start begins its move anew,
+as it does after a crash.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ logger = logging.getLogger("dohle.server")
 
 T = TypeVar("T")
 
-#: The config that says how fast a move may be.
+#: The config that limits the rate of moves.
 MOVE_BYTES_PER_SECOND = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 _JOB_BYTES_MAX = 4 << 20
 _JOB_BYTES_MIN = 64 << 10
 _ASSIGNMENTS_PER_REQUEST_MAX = 2_000
-#: After so long the rate is looked at again.
+#: How often the rate is read again.
 _PACE_S = 1.0
 
 
@@ -65,7 +65,7 @@ _Places = Mapping[TopicPartition, _Place]
 class _Running:
     move: ReplicaMove
     topic_id: Uuid
-    #: The metadata log has been, or is being, told that the replica is at its target.
+    #: Whether the controller has been asked to assign the replica to its target directory.
     is_assigned: bool = False
     task: asyncio.Task[None] | None = None
 
@@ -93,12 +93,12 @@ class ReplicaMoves:
         self._running: dict[TopicPartition, _Running] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._jobs: set[asyncio.Future[Any]] = set()
-        # As Kafka has one thread for each directory. They are the moves' own: whatever else has to
-        # reach the disk, the metadata log above all, does not wait for them.
+        # One thread for each directory, as in Kafka. Only moves use them, so that no other work on
+        # the disks, such as the metadata log's, waits for a move.
         at_once = max(1, len(logs.directories))
         self._turns = asyncio.Semaphore(at_once)
         self._threads = host.thread_pool(at_once, "replica-move")
-        # How many moves have their turn.
+        # How many moves are copying now.
         self._copying = 0
         self._is_stopping = False
 
@@ -110,10 +110,11 @@ class ReplicaMoves:
     # Asking for moves
 
     def alter(self, key: TopicPartition, path: str) -> None:
-        """Begin to move a replica to a directory; a KafkaError says why that cannot be.
+        """Begin to move a replica to a directory; raise KafkaError if that is not possible.
 
-        A move of it to elsewhere ends. A replica that is not there yet will be made in the
-        directory, and REPLICA_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION is answered.
+        A move of the replica to another directory is cancelled. If there is no such replica yet, it
+        will be created in this directory, and the error is REPLICA_NOT_AVAILABLE or
+        UNKNOWN_TOPIC_OR_PARTITION.
         """
         if len(future_dir_name(key, ZERO_UUID)) > NAME_LENGTH_MAX:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic's name is too long")
@@ -140,7 +141,7 @@ class ReplicaMoves:
         if path in offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is offline")
         if directory is None:
-            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs")
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
         return directory
 
     def _refusal(self, key: TopicPartition) -> KafkaError:
@@ -149,7 +150,9 @@ class ReplicaMoves:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {key}")
         if self._node_id in image.replicas and key not in self._partitions.being_made:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key} could not be opened")
-        return KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{key} has no replica here yet")
+        return KafkaError(
+            ErrorCode.REPLICA_NOT_AVAILABLE, f"{key} has no replica on this broker yet"
+        )
 
     def _ensure_possible(self) -> None:
         if self._is_stopping:
@@ -162,7 +165,7 @@ class ReplicaMoves:
             level = self._images.image.metadata_version
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"metadata.version {level} knows no directories of replicas",
+                f"metadata.version {level} cannot record the directories of replicas",
             )
 
     def forget(self, keys: Iterable[TopicPartition]) -> None:
@@ -176,17 +179,23 @@ class ReplicaMoves:
     # Start and stop
 
     def resume(self) -> None:
-        """Begin anew the moves that the last stop or crash has interrupted."""
+        """Begin the moves anew that the last stop or crash interrupted."""
         interrupted, self._logs.places.interrupted = self._logs.places.interrupted, []
         for key, target in interrupted:
             try:
                 self.alter(key, os.path.abspath(target.path))
             except KafkaError as error:
-                logger.warning("the move of %s to %s is given up: %s", key, target.path, error)
+                logger.warning(
+                    "the interrupted move of %s to %s cannot be resumed: %s. Ask for it again if"
+                    " it is still wanted.",
+                    key,
+                    target.path,
+                    error,
+                )
         self.assign(partition.key for partition in self._partitions)
 
     async def stop(self) -> None:
-        """Leave off; what was copied stays for the next start to find."""
+        """Stop all moves; what was copied stays for the next start."""
         self._is_stopping = True
         for task in self._tasks:
             task.cancel()
@@ -199,7 +208,7 @@ class ReplicaMoves:
     # Moving
 
     def _start(self, key: TopicPartition, running: _Running) -> None:
-        logger.info("%s moves to %s", key, running.move.target.path)
+        logger.info("%s is being moved to %s", key, running.move.target.path)
         self._running[key] = running
         running.task = self._spawn(self._run(key, running))
 
@@ -217,15 +226,25 @@ class ReplicaMoves:
                 running.is_assigned = True
                 await self._assign(key, _Place(running.topic_id, move.target.directory_id))
                 await self._catch_up(move)
-                # No await since the last look: nothing can have been appended.
+                # No await since it caught up: nothing can have been appended.
                 names = move.finish()
                 del self._running[key]
                 await self._sync(move, names)
         except KafkaError as error:
-            logger.error("the move of %s to %s has failed: %s", key, move.target.path, error)
+            logger.error(
+                "the move of %s to %s failed: %s. The replica stays where it is; ask for the move"
+                " again once the cause is mended.",
+                key,
+                move.target.path,
+                error,
+            )
             self._give_up(key, running)
         except Exception:
-            logger.exception("the move of %s to %s has failed", key, move.target.path)
+            logger.exception(
+                "the move of %s to %s failed: the replica stays where it is. Please report this.",
+                key,
+                move.target.path,
+            )
             self._give_up(key, running)
 
     @asynccontextmanager
@@ -251,7 +270,7 @@ class ReplicaMoves:
             await self._keep_pace(job.size)
 
     async def _keep_pace(self, size: float) -> None:
-        """Wait as long as so many bytes may take. The moves share the rate, and it may change."""
+        """Wait so long that copying this many bytes keeps to the rate, which all moves share."""
         while (seconds := size * self._copying / self._bytes_per_second()) > _PACE_S:
             size -= size * _PACE_S / seconds
             await asyncio.sleep(_PACE_S)
@@ -267,13 +286,13 @@ class ReplicaMoves:
         future = self._threads.run(work)
         self._jobs.add(future)
         future.add_done_callback(self._landed)
-        # A thread cannot be interrupted: the one who stops the node waits for it.
+        # A thread cannot be interrupted: ``stop`` waits for it.
         return await asyncio.shield(future)
 
     def _landed(self, future: asyncio.Future[Any]) -> None:
         self._jobs.discard(future)
         if not future.cancelled() and (error := future.exception()) is not None:
-            logger.debug("a copy has ended: %s", error)
+            logger.debug("copying a replica ended with an error: %s", error)
 
     def _give_up(self, key: TopicPartition, running: _Running) -> None:
         if self._running.get(key) is running and not self._is_stopping:
@@ -283,7 +302,7 @@ class ReplicaMoves:
         running = self._running.pop(key)
         if running.task is not None:
             running.task.cancel()
-        logger.info("%s does not move to %s any more", key, running.move.target.path)
+        logger.info("the move of %s to %s is cancelled", key, running.move.target.path)
         running.move.cancel()
         if running.is_assigned:
             self.assign([key], in_doubt=True)
@@ -291,9 +310,10 @@ class ReplicaMoves:
     # Telling the controller
 
     def assign(self, keys: Iterable[TopicPartition], *, in_doubt: bool = False) -> None:
-        """Have the metadata log say where these replicas are, where it says something else.
+        """Tell the controller the directories of these replicas, where the image has others.
 
-        ``in_doubt`` is for replicas of which a request on its way says something else.
+        With ``in_doubt`` it is told in any case, because a request with another directory may still
+        be on its way.
         """
         if not self._knows_directories or self._is_stopping:
             return
@@ -307,7 +327,7 @@ class ReplicaMoves:
         return level is not None and supports_directories(level)
 
     def _place(self, key: TopicPartition) -> _Place | None:
-        """Return where a replica is, unless it is gone or its move tells of the target itself."""
+        """Return where a replica is; None if it is gone, or its move tells the controller."""
         partition, directory = self._partitions.get(*key), self._logs.directory_of(key)
         running = self._running.get(key)
         if partition is None or directory is None:
@@ -324,7 +344,7 @@ class ReplicaMoves:
 
     async def _assign_all(self, keys: Sequence[TopicPartition], *, in_doubt: bool) -> None:
         for start in range(0, len(keys), _ASSIGNMENTS_PER_REQUEST_MAX):
-            # As it is when the request is sent: who moves a replica after that tells so after that.
+            # As of the time the request is sent: a move that ends later sends its own.
             places: dict[TopicPartition, _Place] = {}
             for key in keys[start : start + _ASSIGNMENTS_PER_REQUEST_MAX]:
                 place = self._place(key) if in_doubt or self._is_untold(key) else None
@@ -332,11 +352,13 @@ class ReplicaMoves:
                     places[key] = place
             if not places:
                 continue
-            # What the controller says of single replicas does not matter: those have gone.
+            # Errors of single replicas do not matter: those replicas are gone.
             code = (await self._tell(places)).error_code
             if code:
                 logger.warning(
-                    "the controller was not told in which directories replicas are: %s",
+                    "the controller could not be told the directories of %d replicas: %s. They are"
+                    " reported again at the next start.",
+                    len(places),
                     ErrorCode(code).name,
                 )
                 return
@@ -348,10 +370,10 @@ class ReplicaMoves:
             for topic in directory.topics:
                 codes += [partition.error_code for partition in topic.partitions]
         if failed := [code for code in codes if code]:
-            raise KafkaError(ErrorCode(failed[0]), "the directory could not be assigned")
+            raise KafkaError(ErrorCode(failed[0]), "the controller did not assign the directory")
 
     async def _tell(self, places: _Places) -> AssignReplicasToDirsResponse:
-        """Have the controller note where replicas are."""
+        """Tell the controller the directories of replicas."""
         broker = self._images.image.broker(self._node_id)
         request = AssignReplicasToDirsRequest(
             broker_id=self._node_id,
