@@ -65,7 +65,7 @@ def _checked_messages(entry: LegacyBatch, max_bytes: int) -> list[LegacyBatch]:
     messages = entry.messages(max_bytes)
     if entry.timestamp_type is TimestampType.LOG_APPEND_TIME:
         text = "a producer must not set LogAppendTime"
-        errors = tuple((index, text) for index in range(len(messages)))
+        errors = ((index, text) for index in range(len(messages)))
         raise RecordErrors(ErrorCode.INVALID_TIMESTAMP, errors)
     wrong = []
     for index, message in enumerate(messages):
@@ -75,7 +75,7 @@ def _checked_messages(entry: LegacyBatch, max_bytes: int) -> list[LegacyBatch]:
         elif message is not entry and message.compression is not Codec.NONE:
             wrong.append((index, "a compressed message inside a compressed message"))
     if wrong:
-        raise RecordErrors(ErrorCode.INVALID_RECORD, tuple(wrong))
+        raise RecordErrors(ErrorCode.INVALID_RECORD, wrong)
     return messages
 
 

@@ -113,6 +113,22 @@ def test_one_wrong_timestamp_decides_the_code_and_a_missing_key_comes_before_it(
     assert "key" in texts[2]
 
 
+def test_a_thousand_errors_are_listed_and_a_later_one_still_decides_the_code() -> None:
+    rules = ValidationRules(compacted=True)
+    keyless = [(NOW_MS, None, b"x")] * 1_200
+    with pytest.raises(RecordErrors) as refused:
+        validate_batch(writable(batch_of(*keyless)), rules, NOW_MS)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert [index for index, _ in refused.value.record_errors] == list(range(1_000))
+    assert "1000 or more" in refused.value.args[0]
+    too_late = (NOW_MS + 2 * HOUR_MS, b"k", b"x")
+    with pytest.raises(RecordErrors) as refused:
+        validate_batch(writable(batch_of(*keyless, too_late)), rules, NOW_MS)
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in refused.value.record_errors] == list(range(1_000))
+    assert all("key" in text for _, text in refused.value.record_errors)
+
+
 def test_timestamps_do_not_matter_where_the_broker_sets_them() -> None:
     batch = writable(batch_of((NOW_MS + 2 * HOUR_MS, b"k", b"x")))
     rules = ValidationRules(log_append_time=True, timestamp_before_max_ms=0)

@@ -11,18 +11,23 @@ A batch that claims LogAppendTime gives all its records one timestamp, the heade
 topic with CreateTime that timestamp is accepted, and the batch is then marked as CreateTime; but
 without a timestamp, and in a topic with LogAppendTime, it is refused.
 
-All errors of a batch's records are reported together (KIP-467). Damage in transit has its own code,
-because only then is it worth sending the batch again: so before anything is refused or changed the
-checksum is verified, except for a batch whose base offset or size is refused in any case. If
-nothing is refused or changed, the log verifies the checksum when it appends, and stamps
-LogAppendTime; neither is done twice.
+The errors of a batch's records are reported together (KIP-467). Kafka lists them all, however many
+there are; here the first ``RECORD_ERRORS_MAX`` are, since a few bytes can hold millions of records.
+A producer that leaves out what was refused and sends the rest again is told of the others.
+
+Damage in transit has its own code, because only then is it worth sending the batch again: so before
+anything is refused or changed the checksum is verified, except for a batch whose base offset or
+size is refused in any case. If nothing is refused or changed, the log verifies the checksum when it
+appends, and stamps LogAppendTime; neither is done twice.
 
 One rule is stricter than Kafka 4.2: wrong offset deltas are corrected in uncompressed batches too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.records.batch import (
@@ -40,6 +45,9 @@ from dohle.records.compression.codecs import DECOMPRESSED_BYTES_MAX, Codec
 from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord
 from dohle.records.record import NO_TIMESTAMP, decode_records
 from dohle.records.varint import INT64_MAX
+
+#: So many refused records of a batch are listed.
+RECORD_ERRORS_MAX = 1_000
 
 _ZSTD_VERSION_MIN = 7
 
@@ -62,13 +70,14 @@ class ValidationRules:
 class RecordErrors(KafkaError):
     """Some records are refused, and the batch with them."""
 
-    def __init__(self, code: ErrorCode, record_errors: tuple[tuple[int, str], ...]) -> None:
-        index, text = record_errors[0]
-        super().__init__(
-            code, f"{len(record_errors)} records were refused; the first, record {index}: {text}"
-        )
-        #: For each refused record, its index in the batch and what is wrong with it.
-        self.record_errors = record_errors
+    def __init__(self, code: ErrorCode, record_errors: Iterable[tuple[int, str]]) -> None:
+        listed = tuple(islice(record_errors, RECORD_ERRORS_MAX))
+        index, text = listed[0]
+        number = f"{len(listed)} or more" if len(listed) == RECORD_ERRORS_MAX else len(listed)
+        super().__init__(code, f"{number} records were refused; the first, record {index}: {text}")
+        #: For each refused record, its index in the batch and what is wrong with it: the first
+        #: ``RECORD_ERRORS_MAX``.
+        self.record_errors = listed
 
 
 def produced_batch(records: memoryview | bytes | None, version: int) -> RecordBatch:
@@ -185,9 +194,13 @@ def _refuse_records(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> 
     data = batch.decompressed(rules.decompressed_bytes_max)
     records = decode_records(data, batch.record_count, 0, batch.base_timestamp, claimed)
     for index, record in enumerate(records):
+        # One wrong timestamp decides the code: after that, more errors than are listed say nothing.
+        if len(errors) >= RECORD_ERRORS_MAX and code is ErrorCode.INVALID_TIMESTAMP:
+            break
         timestamp = record.timestamp
         if rules.compacted and record.key is None:
-            errors.append((index, "a record of a compacted topic needs a key"))
+            if len(errors) < RECORD_ERRORS_MAX:
+                errors.append((index, "a record of a compacted topic needs a key"))
         elif rules.log_append_time or timestamp == NO_TIMESTAMP:
             if claimed is not None:
                 code = ErrorCode.INVALID_TIMESTAMP
@@ -196,7 +209,7 @@ def _refuse_records(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> 
             code = ErrorCode.INVALID_TIMESTAMP
             errors.append((index, f"timestamp {timestamp} is not within {earliest} to {latest}"))
     if errors:
-        raise RecordErrors(code, tuple(errors))
+        raise RecordErrors(code, errors)
 
 
 def _rebuilt(batch: RecordBatch, codec: Codec, rules: ValidationRules) -> RecordBatch:

@@ -40,6 +40,7 @@ from dohle.server.net.outcome import CloseConnection
 from dohle.server.partitions.appends import (
     BATCHES,
     Appended,
+    RefusedByLog,
     append,
     check_request,
     is_uncommitted,
@@ -65,6 +66,8 @@ if TYPE_CHECKING:
 #: The lower byte of a batch's attributes.
 _FLAGS_AT = ATTRIBUTES_AT + 1
 _NOTHING_ASKED = Verified({}, {})
+#: So many refused records are listed in an answer, and of each further partition the first one.
+_RECORD_ERRORS_MAX = 10_000
 #: acks
 _ALL = -1
 
@@ -226,16 +229,18 @@ def _append_all(
     verified: Verified | None,
 ) -> Results:
     now_ms = broker.clock.now_ms()
-    return [
-        (
-            topic,
-            [
-                (data, _append(broker, context, request, topic, data, verified, now_ms))
-                for data in topic.partition_data
-            ],
-        )
-        for topic in request.topic_data
-    ]
+    results: Results = []
+    listed = 0
+    for topic in request.topic_data:
+        outcomes = []
+        for data in topic.partition_data:
+            outcome = _append(broker, context, request, topic, data, verified, now_ms)
+            if isinstance(outcome, RefusedByLog) and outcome.record_errors:
+                outcome.list_at_most(max(1, _RECORD_ERRORS_MAX - listed))
+                listed += len(outcome.record_errors)
+            outcomes.append((data, outcome))
+        results.append((topic, outcomes))
+    return results
 
 
 def _refuse_all(request: ProduceRequest, error: KafkaError) -> Results:

@@ -48,6 +48,10 @@ class RefusedByLog(KafkaError):
         self.record_errors = cause.record_errors if isinstance(cause, RecordErrors) else ()
         self.log_start_offset = log_start_offset
 
+    def list_at_most(self, count: int) -> None:
+        """Keep the first errors of single records."""
+        self.record_errors = self.record_errors[:count]
+
 
 #: A partition and what was appended to it. Writing it may still fail.
 Appended = tuple[Partition, AppendInfo]
