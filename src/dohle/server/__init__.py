@@ -1,1 +1,1 @@
-"""The shell: sockets, timers and files around the pure machines."""
+"""The shell: the sockets, timers and files around the pure state machines."""

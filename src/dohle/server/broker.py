@@ -1,7 +1,7 @@
-"""What handlers work with: the image, the partitions here, and the requests that wait.
+"""What handlers work with: the image, the partitions of this broker, and the requests that wait.
 
-Also where a change of the image takes effect (``publish``), and where the appends of a read event
-become one write per partition (``write_appends``).
+This is also where a change of the image takes effect (``publish``), and where the appends of a read
+event become one write per partition (``write_appends``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger("dohle.server")
 
 
 class BrokerServer:
-    """One broker's state, all of it touched on the loop only."""
+    """The state of one broker. All of it is used on the event loop only."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class BrokerServer:
     # Settings
 
     def broker_values(self) -> ConfigValues:
-        """Return the broker settings in force, with what was altered while running."""
+        """Return the broker settings in force, including those altered while running."""
         if self._broker_values is None:
             self._broker_values = effective_broker_config(
                 self.config, self.image.broker_config(self.node_id), self.image.cluster_config()
@@ -124,7 +124,7 @@ class BrokerServer:
     # Changes of the image
 
     def load(self) -> None:
-        """Take in all partitions of the image, at start."""
+        """Open all partitions of the image, at start."""
         self._configure_logs()
         values: dict[TopicName, ConfigValues] = {}
         for topic in self.image.topics.values():
@@ -134,8 +134,8 @@ class BrokerServer:
     async def publish(self, image: ClusterImage, delta: Delta) -> None:
         """Let a change of the image take effect here.
 
-        Making many partitions takes a while: others have their turns in between, and are told
-        NOT_LEADER_OR_FOLLOWER of a partition that is not there yet.
+        Creating many partitions takes a while. Requests are served in between, and get
+        NOT_LEADER_OR_FOLLOWER for a partition that is not created yet.
         """
         for topic in delta.deleted_topics:
             self._forget_topic(topic)
@@ -159,7 +159,7 @@ class BrokerServer:
             for change in changes:
                 topic = image.topic(change.topic)
                 if topic is not None:
-                    # Only what the image has just made is known to be nowhere on our disks.
+                    # Only a partition that is new in the image is known to be on none of the disks.
                     is_new = change.before is None
                     self._add_partition(topic, change.partition, values, is_new=is_new)
                     being_made.discard(TopicPartition(change.topic, change.partition))
@@ -178,7 +178,7 @@ class BrokerServer:
             image.leader,
             image.leader_epoch,
         ):
-            # What was appended in the epoch that ends here is answered as such.
+            # Appends of the epoch that ends here are written and answered in that epoch.
             self.write_appends()
         if self.node_id not in image.replicas:
             if known is not None:
@@ -189,14 +189,19 @@ class BrokerServer:
         try:
             self.partitions.add(key, topic.id, image, values[topic.name], is_new=is_new)
         except KafkaError as error:
-            logger.error("%s cannot be opened: %s", key, error)
+            logger.error(
+                "%s cannot be opened, and is not served: %s. Mend the cause and restart the"
+                " broker.",
+                key,
+                error,
+            )
         if known is not None:
             self._recheck(key)
 
     def _remove_replica(self, partition: Partition, image: PartitionImage) -> None:
-        """Take a replica away that was reassigned to others, as Kafka does: its log is deleted.
+        """Delete the log of a replica that was reassigned to other brokers, as Kafka does.
 
-        Whoever waits for it is told NOT_LEADER_OR_FOLLOWER, and finds it elsewhere.
+        Requests that wait for it get NOT_LEADER_OR_FOLLOWER: their clients look for the new leader.
         """
         self.write_appends()
         self.moves.forget([partition.key])
@@ -204,7 +209,8 @@ class BrokerServer:
             self.partitions.remove(partition, image)
         except KafkaError as error:
             logger.error(
-                "%s is not assigned to this broker any more, but cannot be deleted from disk: %s",
+                "%s is no longer assigned to this broker, but cannot be deleted from disk: %s."
+                " It is set aside as a stray at the next start.",
                 partition.key,
                 error,
             )
@@ -216,13 +222,18 @@ class BrokerServer:
         try:
             self.partitions.remove_topic(topic)
         except KafkaError as error:
-            logger.error("topic %s cannot be deleted from disk: %s", topic.name, error)
+            logger.error(
+                "topic %s was deleted, but cannot be deleted from disk: %s. What is left of it is"
+                " set aside as a stray at the next start.",
+                topic.name,
+                error,
+            )
         for key in keys:
             self._unwritten.pop(key, None)
             self._recheck(key)
 
     def _configure_logs(self) -> None:
-        """Let the broker settings take effect that concern all logs alike."""
+        """Apply the broker settings that concern all logs alike."""
         values = self.broker_values()
         self.logs.set_producer_id_expiration(values.get_int("producer.id.expiration.ms"))
         self.logs.set_transaction_verification(
@@ -237,10 +248,10 @@ class BrokerServer:
                 for partition in partitions.values():
                     partition.configure(values)
 
-    # Appends and those who wait for them
+    # Appends and the requests that wait for them
 
     def note_unwritten(self, partition: Partition) -> None:
-        """Take note that a partition has appends that are not written yet."""
+        """Note that a partition has appends that are not written yet."""
         self._unwritten[partition.key] = partition
 
     def write_appends(self) -> None:
@@ -257,7 +268,7 @@ class BrokerServer:
             delayed.request.recheck()
 
     def expire_delayed_at(self, deadline_ms: int) -> None:
-        """See to it that a request that waits until then is answered then."""
+        """Make sure that a request with this deadline is answered by then."""
         if self._expiry is not None:
             if deadline_ms >= self._expiry_ms:
                 return

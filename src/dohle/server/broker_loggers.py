@@ -1,9 +1,9 @@
 """The loggers of this broker as config resources (KIP-412): their levels, read and altered.
 
-- The loggers are Python's, from ``dohle`` down. ``dohle`` itself goes by the name ``root`` here: a
-  broker may live in another program, whose root logger is not ours to alter.
-- Levels are Kafka's words. TRACE is below DEBUG; FATAL is CRITICAL.
-- Nothing is kept: after a restart all levels are as configured.
+- The loggers are Python's, from ``dohle`` down. ``dohle`` itself is called ``root`` here: a broker
+  may run inside another program, whose root logger must not be altered.
+- Levels have Kafka's names. TRACE is below DEBUG; FATAL is CRITICAL.
+- Nothing is stored: after a restart all levels are as configured.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DYNAMIC_BROKER_LOGGER_CONFIG = 6
 def describe_loggers(
     names: Collection[str] | None = None,
 ) -> tuple[DescribeConfigsResourceResult, ...]:
-    """Return the level that applies to each logger; only of those with these names, if any."""
+    """Return the effective level of each logger, or of those with these names if any are given."""
     return tuple(
         DescribeConfigsResourceResult(
             name=name,
@@ -74,7 +74,9 @@ def _level_name(level: int) -> str:
 def _checked_level(change: AlterableConfig, loggers: dict[str, logging.Logger]) -> int:
     name = change.name
     if change.config_operation not in (Operation.SET, Operation.DELETE):
-        raise _invalid(f"operation {change.config_operation} is not possible with a logger")
+        raise _invalid(
+            f"operation {change.config_operation} is not possible for a logger: use SET or DELETE"
+        )
     if change.config_operation == Operation.SET and change.value is None:
         raise _invalid(f"Null value not supported for : {name}")
     if name not in loggers:

@@ -1,9 +1,9 @@
-"""How the rooms of a broker see the rest of the cluster: an image to read, and a channel to ask by.
+"""How a broker's code sees the rest of the cluster: an image to read, and a channel to ask by.
 
-Nothing here says where the controller is. A broker reads the image it has, which is that of some
-committed offset, and asks for changes by protocol messages; what it asks for is decided upon the
-controller's image, which may be a later one. Whoever sends a message must therefore put into it
-what it knows (epochs, ids), never a function of the image.
+Nothing here depends on where the controller is. A broker reads its own image, which is that of some
+committed offset, and asks for changes by protocol messages. The controller decides by its own
+image, which may be a later one. So a message must contain what its sender knows (epochs, ids),
+never something that is to be looked up in the image.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dohle.protocol.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
 
-#: Called with every new image and what changed in it; the next change waits until it returns.
+#: Called with every new image and what changed in it; it returns before the next change is made.
 ImageListener = Callable[[ClusterImage, Delta], Awaitable[None]]
 
 
@@ -29,17 +29,17 @@ class ImageSource(Protocol):
         """The cluster as of the last committed record that was read."""
 
     def subscribe(self, listener: ImageListener) -> None:
-        """Tell the listener of every change from now on."""
+        """Call the listener with every change from now on."""
 
 
 class ControllerChannel(Protocol):
     """The way to the active controller, in this process or in another."""
 
     async def send(self, request: Request, answer: type[R], version: int | None = None) -> R:
-        """Have the controller decide; return its response once that is committed.
+        """Have the controller decide; return its response once the decision is committed.
 
-        ``version`` is the one the request came in, where a client sent it; else it is the newest.
+        ``version`` is that of the client's request, if a client sent it; by default the newest.
         Requests of one sender are decided in the order in which they were sent. There is always a
-        response: an error of the request as a whole, such as a timeout, is told in it. Once sent,
-        a request is carried out even if nobody waits for the response any more.
+        response: it also reports errors of the request as a whole, such as a timeout. Once sent, a
+        request is carried out even if nobody waits for the response any more.
         """

@@ -24,7 +24,7 @@ TRANSACTION_STATE: Final = TopicName("__transaction_state")
 
 
 class InternalTopics:
-    """Creates them; whoever asks while that is going on waits for the same answer."""
+    """Creates internal topics; requests for a topic that is being created wait for it together."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class InternalTopics:
         self._creating: dict[TopicName, Future[CreateTopicsResponse]] = {}
 
     def has(self, name: TopicName) -> bool:
-        """Tell whether the topic is there, with all that coordinates by it."""
-        # The image has it before its partitions are made.
+        """Tell whether the topic exists, and its coordinators are ready."""
+        # The image has it before its partitions are created.
         return self._images.image.topic(name) is not None and name not in self._creating
 
     async def ensure(self, name: TopicName) -> None:
-        """Return when the topic is there; COORDINATOR_NOT_AVAILABLE if it cannot be."""
+        """Return when the topic exists; COORDINATOR_NOT_AVAILABLE if it cannot be created."""
         if self.has(name):
             return
         future = self._creating.get(name)
@@ -57,7 +57,12 @@ class InternalTopics:
         reply = await future
         result = reply.topics[0]
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            logger.error("%s cannot be created: %s", name, result.error_message)
+            logger.error(
+                "%s cannot be created, so its clients have no coordinator; the next request tries"
+                " again: %s",
+                name,
+                result.error_message,
+            )
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"{name} cannot be created: {result.error_message}",

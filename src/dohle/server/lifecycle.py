@@ -1,9 +1,9 @@
 """The life of this broker as the controller sees it: it registers, is unfenced, and shuts down.
 
-Each step is a request, also where the controller is in the same process. A broker is fenced from
-its registration until it tells by a heartbeat that its image has come as far as that, and that it
-wants to serve. To go, it says so by heartbeats until the controller has taken all leaderships away
-and everybody who is left knows.
+Each step is a request, even if the controller is in the same process. A broker is fenced from its
+registration until its heartbeats show that its image includes the registration, and that it wants
+to be unfenced. To shut down, it says so in its heartbeats until the controller has moved its
+leaderships to other brokers, and these know it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from dohle.server.channel import ControllerChannel, ImageSource
 logger = logging.getLogger("dohle.server")
 
 _UNREGISTERED = -1
-#: Between heartbeats of a broker that waits for something, and for how long it does.
+#: The pause between heartbeats of a broker that waits for the controller, and how many it sends.
 _RETRY_S = 0.05
 _HEARTBEATS_MAX = 1_200
 
 
 class BrokerLifecycle:
-    """Speaks with the controller about this broker itself."""
+    """Tells the controller about the state of this broker."""
 
     def __init__(
         self,
@@ -54,15 +54,16 @@ class BrokerLifecycle:
         self._incarnation_id = incarnation_id
         self._images = images
         self._channel = channel
-        #: The offset at which this life was registered.
+        #: The offset of this registration in the metadata log.
         self.broker_epoch = _UNREGISTERED
 
     async def register(
         self, listeners: Sequence[Listener], log_dirs: Sequence[Uuid], previous_epoch: int
     ) -> None:
-        """Register where clients reach this broker; it is fenced from then on.
+        """Register this broker with the addresses for its clients; it is fenced from then on.
 
-        ``previous_epoch`` is that of the life before if it is known to have ended cleanly, else -1.
+        ``previous_epoch`` is the broker epoch before the restart if the broker is known to have
+        stopped cleanly, else -1.
         """
         request = BrokerRegistrationRequest(
             broker_id=self._config.node_id,
@@ -88,7 +89,7 @@ class BrokerLifecycle:
         self.broker_epoch = reply.broker_epoch
 
     async def unfence(self) -> None:
-        """Return when the controller lets this broker take part."""
+        """Return when the controller has unfenced this broker."""
         for _ in range(_HEARTBEATS_MAX):
             reply = await self._heartbeat()
             if reply.error_code:
@@ -99,15 +100,15 @@ class BrokerLifecycle:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "this broker was not unfenced in time")
 
     async def shut_down(self) -> None:
-        """Return when nobody relies on this broker any more, or that cannot be had."""
+        """Return when no other node relies on this broker any more, or after waiting in vain."""
         if self.broker_epoch == _UNREGISTERED:
             return
         for attempt in range(_HEARTBEATS_MAX):
             reply = await self._heartbeat(want_shut_down=True)
             if reply.error_code:
                 logger.error(
-                    "the controller was not told that this broker stops: %s. It may be taken for "
-                    "alive until it starts again",
+                    "the controller could not be told that this broker stops: %s. Until the broker"
+                    " starts again, the controller may take it for alive.",
                     ErrorCode(reply.error_code).name,
                 )
                 return
@@ -115,7 +116,10 @@ class BrokerLifecycle:
                 return
             if attempt:
                 await sleep(_RETRY_S)
-        logger.error("the controller did not let this broker go in time: it stops nevertheless")
+        logger.error(
+            "the controller did not approve the shutdown of this broker in time: it stops all the"
+            " same"
+        )
 
     async def _heartbeat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(
@@ -129,5 +133,6 @@ class BrokerLifecycle:
 
 def _refused(code: int, what: str) -> KafkaError:
     return KafkaError(
-        ErrorCode(code), f"this broker cannot {what}: the controller says {ErrorCode(code).name}"
+        ErrorCode(code),
+        f"this broker cannot {what}: the controller answered {ErrorCode(code).name}",
     )

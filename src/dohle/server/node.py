@@ -1,9 +1,9 @@
 """Starting and stopping a node: directories, metadata log, partitions, listeners, in this order.
 
-A node is controller and broker in one process and one loop. It takes its directories, replays the
-metadata log, leads its quorum of one, loads the partitions of the image, registers itself with the
-addresses it listens on, and only then accepts connections. A stop goes the other way round and
-leaves the files as a clean stop does.
+A node is controller and broker in one process and on one event loop. It locks its directories,
+replays the metadata log, leads its quorum of one, opens the partitions of the image, registers
+itself with the addresses it listens on, and only then accepts connections. A stop goes the other
+way round, and leaves the files so that the next start needs no recovery.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Node:
         self._dispatcher = Dispatcher(self._loop, self.broker, handlers)
 
     def _refuse_missing_directories(self) -> None:
-        """Do not take the empty folder where a disk is to be mounted for a new directory.
+        """Do not mistake the empty mount point of a missing disk for a new directory.
 
         Logs would begin anew in it, and clients would see offsets go back.
         """
@@ -167,13 +167,13 @@ class Node:
         if self.logs.unformatted and len(missing) > len(self.logs.offline_directories):
             path = self.logs.unformatted[0].path
             raise InvalidMetaProperties(
-                f"{path} has no meta.properties, and the directory {uuid_to_text(missing[0])}, in "
-                "which partitions of this broker are, is missing: mount its disk. To go on without "
+                f"{path} has no meta.properties, and the directory {uuid_to_text(missing[0])}, "
+                "which has partitions of this broker, is missing: mount its disk. To go on without "
                 "what was on it, format the new one (dohle storage format --ignore-formatted)."
             )
 
     def _find_previous_epoch(self) -> int:
-        """Return the epoch of the life before if all directories tell that it ended cleanly."""
+        """Return the last broker epoch if all directories were stopped cleanly in it, else -1."""
         if self.logs.offline_directories:
             return -1
         told = {read_broker_epoch(self._fs, directory.path) for directory in self.logs.directories}
@@ -200,7 +200,7 @@ class Node:
         )
 
     def _set_strays_aside(self) -> None:
-        """Keep, but do not serve, logs that the image does not give to this broker."""
+        """Keep, but do not serve, logs that the image does not assign to this broker."""
         image = self.images.image
         for log in list(self.logs):
             topic = image.topic(log.partition.topic)
@@ -232,7 +232,7 @@ class Node:
             self.listeners.append(bound)
 
     def _advertised(self) -> list[Listener]:
-        """Return where clients reach us; port 0 and an empty host become what was really bound."""
+        """Return the addresses for clients; port 0 and an empty host become what was bound."""
         bound = {listening.listener.name: listening for listening in self.listeners}
         found = []
         for listener in self.config.advertised_listeners:
@@ -256,7 +256,7 @@ class Node:
         """Where clients connect, as ``host:port``, comma-separated."""
         return ",".join(f"{listener.host}:{listener.port}" for listener in self._advertised())
 
-    # Work that recurs
+    # Recurring work
 
     def _maintain_later(self) -> None:
         delay_ms = min(self.logs.next_due_ms() - self._clock.monotonic_ms(), _MAINTENANCE_MS_MAX)
@@ -272,7 +272,10 @@ class Node:
             self._quorum.snapshotter.write_if_due()
         except Exception:
             # Whatever it was: flushes, retention and checkpoints must go on.
-            logger.exception("maintenance failed")
+            logger.exception(
+                "a round of flushes, retention and checkpoints failed; the next one tries again."
+                " Please report this."
+            )
         finally:
             self._maintain_later()
 
@@ -305,7 +308,10 @@ class Node:
             await self._lifecycle.shut_down()
             await self._quorum.stop()
         except KafkaError as error:
-            logger.error("the metadata log could not be closed cleanly: %s", error)
+            logger.error(
+                "the metadata log could not be closed cleanly: %s. The next start recovers it.",
+                error,
+            )
         finally:
             self.controller.stop()
             self._close_logs(self._lifecycle.broker_epoch)

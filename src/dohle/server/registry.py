@@ -34,7 +34,7 @@ from dohle.server.shortcuts.produce import learn_produce
 
 
 def all_handlers(*, two_phase_commit: bool = False) -> dict[ApiKey, Handler]:
-    """Return the handlers of a broker, with KIP-939's version of InitProducerId if told so."""
+    """Return a broker's handlers; ``two_phase_commit`` adds KIP-939's InitProducerId version."""
     handlers = dict(
         [
             serves(ApiKey.PRODUCE, handle_produce, lowest=0, joins=True, learn=learn_produce),

@@ -42,7 +42,7 @@ async def serve(config: BrokerConfig, on_started: Callable[[Node], None]) -> int
         loop.add_signal_handler(number, stopping.set)
     node = Node(config, on_fatal=fatal)
     await node.start()
-    # What is there now lives as long as the node: the collector need not look at it again.
+    # What exists now lives as long as the node: the garbage collector need not scan it again.
     gc.collect()
     gc.freeze()
     on_started(node)
@@ -52,7 +52,7 @@ async def serve(config: BrokerConfig, on_started: Callable[[Node], None]) -> int
 
 
 def raise_descriptor_limit() -> None:
-    """Take all the descriptors we may have: connections and open segments need one each."""
+    """Raise the limit of open files to the hard limit: connections and segments need one each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,1 +1,1 @@
-"""One file per API family. Each opens with what it serves; ``registry`` puts them together."""
+"""One file per API family. Each begins with the APIs it serves; ``registry`` lists the handlers."""

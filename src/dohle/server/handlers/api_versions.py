@@ -1,11 +1,11 @@
 """ApiVersions (18), v0-4.
 
 - Lists exactly the APIs that have a handler, with the versions they serve.
-- The response header is always v0. A version that is not known gets a v0 answer with error 35 that
-  names this API's own range (``unsupported_api_versions``).
-- v3+: the client's software name and version must be of the form Kafka asks for, else 42.
+- The response header is always v0. An unknown version gets a v0 answer with error 35 that has this
+  API's own range (``unsupported_api_versions``).
+- v3+: the client's software name and version must match Kafka's pattern, else 42.
 - v3+: supported and finalized features; below v4 those whose minimum is 0 are left out, since old
-  Java clients refuse them (KAFKA-17492).
+  Java clients fail on them (KAFKA-17492).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def handle_api_versions(
     broker: BrokerServer, context: RequestContext, request: ApiVersionsRequest
 ) -> ApiVersionsResponse:
-    """Tell what this broker serves."""
+    """List the APIs and features that this broker serves."""
     if context.version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
@@ -70,6 +70,6 @@ def _range(key: ApiKey, handler: Handler) -> ApiVersion:
 
 
 def unsupported_api_versions(broker: BrokerServer) -> ApiVersionsResponse:
-    """Answer a version that is not known: in v0, with this API's own range."""
+    """Answer an unknown version: in v0, with this API's own range."""
     own = _range(ApiKey.API_VERSIONS, broker.handlers[ApiKey.API_VERSIONS])
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(own,))

@@ -1,12 +1,12 @@
 """JoinGroup (11) v0-9, SyncGroup (14) v0-5, Heartbeat (12) v0-4 and LeaveGroup (13) v0-5.
 
-What a group does with them is in :mod:`dohle.groups.classic.commands`; here are their refusals.
+How a group handles them is in :mod:`dohle.groups.classic.commands`; here they are checked first.
 
 - No group id: 24.
 - SyncGroup v5 without the protocol's type or name: 23, before anything else.
-- A JoinGroup that is refused names no protocol: null from v7 on, and "" before.
-- A heartbeat to a coordinator that is still loading is answered 0: the member is not lost, and
-  gets a whole session when the group is there.
+- The answer to a refused JoinGroup has no protocol: null from v7 on, and "" before.
+- A heartbeat to a coordinator that is still loading is answered 0: the member is not lost, and its
+  session timeout starts anew when the group is loaded.
 - Leaving a group that does not exist: 25 for every member.
 """
 
@@ -49,7 +49,7 @@ _NO_PROTOCOL = KafkaError(
 def handle_join_group(
     broker: BrokerServer, context: RequestContext, request: JoinGroupRequest
 ) -> Answer | Coroutine[Any, Any, JoinGroupResponse]:
-    """Let a member join a group; the answer comes when its rebalance is through."""
+    """Let a member join a group; the answer comes when the rebalance is complete."""
 
     def refuse(error: KafkaError) -> JoinGroupResponse:
         return JoinGroupResponse(
@@ -77,7 +77,7 @@ def handle_join_group(
 def _unnamed(
     answer: Response | Awaitable[Any] | None,
 ) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
-    """Give an answer a null where the protocol has no name."""
+    """Replace an empty protocol name in an answer by null."""
     if isinstance(answer, Awaitable):
         return _unnamed_later(answer)
     assert isinstance(answer, JoinGroupResponse)
@@ -92,7 +92,7 @@ async def _unnamed_later(answer: Awaitable[Any]) -> JoinGroupResponse:
 def handle_sync_group(
     broker: BrokerServer, context: RequestContext, request: SyncGroupRequest
 ) -> Answer:
-    """Tell a member its assignment; the answer comes when the leader has sent it."""
+    """Return a member's assignment; the answer comes when the group's leader has sent it."""
     if context.version >= _PROTOCOL_VERSION and None in (
         request.protocol_type,
         request.protocol_name,

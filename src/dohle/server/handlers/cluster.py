@@ -1,12 +1,12 @@
 """DescribeCluster (60) v0-2, DescribeQuorum (55) v0-2, UpdateFeatures (57) v0-2.
 
-- DescribeCluster: the brokers that can be reached by the client's listener, and who controls them.
-  v1: endpoints of controllers are asked of controllers, so here 114 (v0: 42). v2: fenced brokers
-  too, if asked. Whoever may connect may do everything, and is told so if they ask.
-- DescribeQuorum: the controller tells how far the voters are. v1 when each was last heard of and
-  caught up, v2 where they listen for each other: nowhere yet.
-  Any partition but that of the metadata log: 3 for every partition of the request.
-- UpdateFeatures: all or nothing, and the error counts for the request as a whole.
+- DescribeCluster: the brokers that have the client's listener, and the controller. v1: a request
+  for the endpoints of controllers must go to a controller, so here it gets 114 (v0: 42). v2: fenced
+  brokers too, if asked for. There are no ACLs: every operation is allowed.
+- DescribeQuorum: the controller describes how far the voters are. v1 adds when each last fetched
+  and was last caught up, v2 the endpoints of the voters: none yet.
+  If any partition other than the metadata log's is asked for, all get 3.
+- UpdateFeatures: all or nothing, with one error for the request as a whole.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 def handle_describe_cluster(
     broker: BrokerServer, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """Tell who the brokers are."""
+    """Describe the brokers of the cluster."""
     response = queries.describe_cluster(
         broker.image,
         request,
@@ -55,7 +55,7 @@ def handle_describe_cluster(
 async def handle_describe_quorum(
     broker: BrokerServer, context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
-    """Tell how the controllers are doing."""
+    """Describe how far each voter of the quorum is."""
     return await broker.channel.send(request, DescribeQuorumResponse, context.version)
 
 

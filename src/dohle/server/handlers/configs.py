@@ -2,15 +2,15 @@
 
 Versions 1-4, 0-2, 0-1 and 0-1.
 
-- Resources: topics, this broker (by its id), all brokers (a broker without a name), this broker's
-  loggers, and groups, of which any name will do. Client metrics have no configs here: describing
-  them gives none.
-- Another broker's id: 42, as only that broker can tell and check its configs. No such topic: 3.
+- Resources: topics, this broker (by its id), all brokers (an empty name), this broker's loggers,
+  and groups, whose names need not exist. Client metrics have no configs here: describing them
+  returns none.
+- Another broker's id: 42, as only that broker can describe and check its configs. No such topic: 3.
 - DescribeConfigs: v1 synonyms, v3 types and documentation, each if asked for. One resource of an
-  unknown type spoils the whole request.
-- The alterations are decided by the controller (``dohle.metadata.configs``), each resource whole or
-  not at all, and take effect before they are answered. Loggers are altered on the spot and only
-  incrementally; they are as before after a restart.
+  unknown type fails the whole request.
+- The controller decides about alterations (``dohle.metadata.configs``): all of a resource's or
+  none. They take effect before they are answered. Loggers are altered at once and only
+  incrementally; a restart resets them.
 - ListConfigResources: v0 client metrics only; v1 the types asked for, or all. Another type: 35.
 """
 
@@ -72,7 +72,7 @@ _AnyResult = legacy.AlterConfigsResourceResponse | incremental.AlterConfigsResou
 def handle_describe_configs(
     broker: BrokerServer, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Tell the configs of resources."""
+    """Describe the configs of resources."""
     unknown = [r.resource_type for r in request.resources if r.resource_type not in _DESCRIBABLE]
     if unknown:
         error = _invalid(f"there are no resources of type {unknown[0]}")
@@ -161,7 +161,7 @@ def _logger_configs(
     broker: BrokerServer, resource: DescribeConfigsResource
 ) -> tuple[DescribeConfigsResourceResult, ...]:
     if not resource.resource_name:
-        raise _invalid("BrokerServer id must not be empty")
+        raise _invalid("Broker id must not be empty")
     _check_broker(broker, resource.resource_name)
     return describe_loggers(resource.configuration_keys)
 
@@ -178,7 +178,7 @@ def _check_broker(broker: BrokerServer, name: str) -> None:
     """Accept the name of this broker only."""
     digits = name[1:] if name[:1] in ("+", "-") else name
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _ID_DIGITS_MAX):
-        raise _invalid(f"BrokerServer id must be an integer, but it is: {name}")
+        raise _invalid(f"Broker id must be an integer, but it is: {name}")
     if int(name) != broker.node_id:
         raise _invalid(f"Unexpected broker id, expected {broker.node_id}, but received {name}")
 
@@ -235,13 +235,13 @@ async def _alter(
     prepare: Callable[[_AnyResource], bool],
     submit: Callable[[tuple[_AnyResource, ...]], Awaitable[list[_AnyResult]]],
 ) -> list[ApiError]:
-    """Let the controller decide about what ``prepare`` neither refuses nor has done itself."""
+    """Let the controller decide about resources that ``prepare`` neither refuses nor alters."""
     done: dict[tuple[int, str], ApiError] = {}
     counts = Counter(map(_key, resources))
     for resource in resources:
         key = _key(resource)
         try:
-            # The controller says what is wrong with a resource that comes twice.
+            # A resource that is named twice is left to the controller, which refuses it.
             if counts[key] == 1 and prepare(resource):
                 done[key] = NO_ERROR
         except KafkaError as error:
@@ -272,7 +272,7 @@ def _check_altered_broker(
 def handle_list_config_resources(
     broker: BrokerServer, context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """Tell which resources have configs."""
+    """List the resources that have configs."""
     listed = _LISTED_SINCE[context.version]
     asked = request.resource_types or listed
     if not set(asked) <= set(listed):

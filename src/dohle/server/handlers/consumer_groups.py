@@ -1,15 +1,15 @@
 """ConsumerGroupHeartbeat (68) v0-1 and ConsumerGroupDescribe (69) v0-1 (KIP-848).
 
-What a group does with them is in :mod:`dohle.groups.consumer.commands`; here is what is wrong
-with a request whatever the group.
+How a group handles them is in :mod:`dohle.groups.consumer.commands`; here are the checks that do
+not depend on the group.
 
 - Without ``consumer`` in ``group.coordinator.rebalance.protocols``, or with ``group.version``
   finalized below 1: 35.
-- Ids that are given must not be blank; from v1 on, and for a member that has joined, the member id
-  must be given. One who joins (epoch 0) tells its rebalance timeout and its subscription, and owns
-  nothing. Only a static member leaves for a while (epoch -2). All else: 42.
-- An assignor that is not offered: 112.
-- ConsumerGroupDescribe: 24 for an empty group id, 69 for what is not a consumer group.
+- Ids must not be blank. The member id is required from v1 on, and of a member that has joined. A
+  member that joins (epoch 0) must send its rebalance timeout and its subscription, and own nothing.
+  Only a static member may leave for a while (epoch -2). Anything else: 42.
+- An unknown assignor: 112.
+- ConsumerGroupDescribe: 24 for an empty group id, 69 for a group that is not a consumer group.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def _described(broker: BrokerServer, group_id: GroupId) -> DescribedGroup:
         _check_enabled(broker)
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
-        # Asked as a command is, so that nothing is shown that is not committed yet.
+        # Run as a command, so that the answer shows only what is committed.
         found: DescribedGroup = await broker.groups.call(
             group_id,
             lambda machine, ticket: Effects().reply(ticket, machine.consumer.describe(group_id)),
@@ -118,27 +118,27 @@ def _check(broker: BrokerServer, request: ConsumerGroupHeartbeatRequest, version
     if epoch == JOIN_EPOCH:
         _check_join(request)
     elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
-        raise _invalid("Only a static member, which tells its InstanceId, leaves for a while.")
+        raise _invalid("Only a static member, which sends its InstanceId, can leave for a while.")
     elif epoch < LEAVE_STATIC_EPOCH:
-        raise _invalid(f"No member has the epoch {epoch}.")
+        raise _invalid(f"MemberEpoch {epoch} is not valid: it must be -2 or greater.")
     if request.server_assignor is None:
         return
     offered = broker.config.get_list("group.consumer.assignors")
     if request.server_assignor not in offered:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"There is no assignor {request.server_assignor}; there are {', '.join(offered)}.",
+            f"There is no assignor {request.server_assignor}; use one of {', '.join(offered)}.",
         )
 
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == _NO_TIMEOUT:
-        raise _invalid("A member that joins has to tell its RebalanceTimeoutMs.")
+        raise _invalid("A member that joins must send its RebalanceTimeoutMs.")
     if request.topic_partitions is None or request.topic_partitions:
-        raise _invalid("A member that joins owns nothing: its TopicPartitions have to be empty.")
+        raise _invalid("A member that joins owns nothing: its TopicPartitions must be empty.")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
         raise _invalid(
-            "A member that joins has to tell its SubscribedTopicNames or its SubscribedTopicRegex."
+            "A member that joins must send its SubscribedTopicNames or its SubscribedTopicRegex."
         )
 
 

@@ -1,11 +1,11 @@
 """DeleteRecords (21), v0-2.
 
-- Everything below an offset goes from the readers' sight at once, by moving the log start; the
-  segments that lie below it go with the next retention check. -1 stands for the high watermark.
-- Below 0 or above the high watermark: 1. Below the log start: no error, nothing changes.
+- The log start offset moves to the given offset, so that readers no longer see the records below
+  it; segments entirely below it are deleted by the next retention check. -1 is the high watermark.
+- Below 0 or above the high watermark: 1. Below the log start offset: no error, nothing changes.
 - A topic that is only compacted: 44. An internal topic: 17.
-- The answer tells the low watermark, the lowest log start of all replicas that are alive. It waits
-  until that is at the offset; ``timeout_ms`` later: 7, with the low watermark of the beginning.
+- The answer has the low watermark: the lowest log start offset of all live replicas. It waits until
+  that has reached the offset; after ``timeout_ms``: 7, with the low watermark before the wait.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NO_LOW_WATERMARK = -1
 
 
 class _Deleted(NamedTuple):
-    """A partition whose log start was moved, and the offset that it was to be moved to."""
+    """A partition whose log start offset was moved, and the offset asked for."""
 
     partition: Partition
     offset: int
@@ -50,14 +50,14 @@ class _Deleted(NamedTuple):
         return self.low_watermark >= self.offset
 
 
-#: What came of each partition of each topic.
+#: The result for each partition of each topic.
 _Results = dict[TopicName, dict[int, _Deleted | KafkaError]]
 
 
 def handle_delete_records(
     broker: BrokerServer, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Coroutine[Any, Any, DeleteRecordsResponse]:
-    """Move log starts; answer when all replicas have followed."""
+    """Move log start offsets; answer when all replicas have followed."""
     results: _Results = {
         topic.name: {
             asked.partition_index: _delete(broker, topic.name, asked) for asked in topic.partitions
@@ -89,7 +89,8 @@ def _delete(
     try:
         if is_internal(topic) and broker.image.partition(topic, asked.partition_index) is not None:
             raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal: its records must stay"
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"{topic} is internal: its records cannot be deleted",
             )
         partition = find_partition(broker, topic, asked.partition_index, NEEDS_LEADER)
         offset = partition.log.high_watermark if asked.offset == -1 else asked.offset

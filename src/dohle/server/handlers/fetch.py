@@ -1,6 +1,6 @@
 """Fetch (1), v0-18.
 
-- v0-1 get message format 0, v2-3 format 1 (down-converted); from v4 on batches go out as they lie
+- v0-1 get message format 0, v2-3 format 1 (down-converted); from v4 on batches are sent as they are
   on disk. v4 isolation level and aborted transactions; v7 sessions; v9 leader epochs; v12 diverging
   epochs; v13 topic ids.
 - Answered at once if there is enough, if anything failed, or if it may not wait; else delayed until

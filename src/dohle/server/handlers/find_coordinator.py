@@ -1,10 +1,10 @@
 """FindCoordinator (10), v0-6.
 
 - Key types: 0 group, 1 transaction (v1+), 2 share partition (v6, ``group:topic-id:partition``).
-  Any other type, or a share partition's key that is none: 42.
-- The coordinator of a key is the leader of its partition of the coordinator's topic. That topic is
-  created by the first who asks; where Kafka answers 15 meanwhile, here the answer waits for it.
-- Nobody leads the partition, or leads it at the listener that was asked: 15. There are no share
+  Any other type, or a malformed key of a share partition: 42.
+- The coordinator of a key is the leader of its partition of the coordinator's topic. The first
+  request creates that topic; Kafka answers 15 meanwhile, here the answer waits for the topic.
+- The partition has no leader, or its leader lacks the client's listener: 15. There are no share
   coordinators yet: 15.
 - v4+ asks for many keys and gets an answer for each; before that there is one key and one answer.
 """
@@ -39,13 +39,13 @@ _SHARE_COORDINATORS = 6
 _NO_NODE = BrokerId(-1)
 _NO_PORT = -1
 _MESSAGES = {
-    ErrorCode.INVALID_REQUEST: "no coordinator is responsible for such a key",
+    ErrorCode.INVALID_REQUEST: "the key or its type is not valid",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator is not available",
 }
 
 
 class KeyType(IntEnum):
-    """For what a coordinator is looked for."""
+    """What the coordinator is to coordinate."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -58,7 +58,7 @@ _TOPICS = {KeyType.GROUP: CONSUMER_OFFSETS, KeyType.TRANSACTION: TRANSACTION_STA
 def handle_find_coordinator(
     broker: BrokerServer, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
-    """Tell who coordinates a group or a transactional id."""
+    """Find the coordinators of groups or transactional ids."""
     topic = _TOPICS.get(KeyType(request.key_type)) if request.key_type in _TOPICS else None
     if topic is None or broker.coordinators.internal_topics.has(topic):
         return _answer(broker, context, request)
@@ -71,8 +71,8 @@ async def _create_and_answer(
     try:
         await broker.coordinators.internal_topics.ensure(_TOPICS[KeyType(request.key_type)])
     except KafkaError as error:
-        # Clients are to try again, whatever the reason.
-        logger.warning("no coordinator can be found: %s", error)
+        # Clients retry, whatever the reason.
+        logger.warning("a coordinator cannot be found, and the client is told to retry: %s", error)
     return _answer(broker, context, request)
 
 
@@ -86,7 +86,7 @@ def _answer(
     only = found[0]
     return FindCoordinatorResponse(
         error_code=only.error_code,
-        # These versions call success by its name.
+        # In these versions success has the message "NONE".
         error_message=only.error_message or ErrorCode.NONE.name,
         node_id=only.node_id,
         host=only.host,

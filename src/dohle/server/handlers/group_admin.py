@@ -1,9 +1,9 @@
 """DescribeGroups (15) v0-6, ListGroups (16) v0-5 and DeleteGroups (42) v0-2.
 
-- DescribeGroups tells of classic groups. Any other is Dead, and from v6 on an error, 69. The empty
-  group id is allowed, as it once was a group like any other.
-- ListGroups tells of the groups that this broker coordinates, of either protocol; v4+ may ask for
-  states, v5+ for types. While a part of them is being loaded: 14.
+- DescribeGroups describes classic groups. Any other group is Dead, and from v6 on an error, 69. The
+  empty group id is allowed, since it once was a valid one.
+- ListGroups lists the groups that this broker coordinates, of either protocol; v4+ may filter by
+  state, v5+ by type. While any of them are being loaded: 14.
 - DeleteGroups: 68 for a group that has members, 69 for one that does not exist. A group that is
   named twice is deleted once.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
 
-#: Read, delete, describe, describe and alter configs, as the bits of their codes.
+#: Read, delete, describe, describe configs and alter configs: one bit each, at its code.
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 
@@ -63,7 +63,7 @@ async def _described(broker: BrokerServer, group_id: GroupId, version: int) -> D
 def handle_list_groups(
     broker: BrokerServer, context: RequestContext, request: ListGroupsRequest
 ) -> ListGroupsResponse:
-    """Tell which groups this broker coordinates."""
+    """List the groups that this broker coordinates."""
     if broker.groups.is_loading:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return ListGroupsResponse(

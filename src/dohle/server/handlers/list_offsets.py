@@ -2,11 +2,11 @@
 
 - -1 latest (bounded by isolation level), -2 earliest, -3 the record with the largest timestamp
   (v7), -4 earliest local (v8), -5 last tiered (v9), -6 first not yet tiered (v11); nothing is
-  tiered, so the last two find nothing. A special value that the version does not know gets 35.
-- A timestamp finds the first record that is not older, offset and timestamp; none is -1/-1, no
-  error.
-- v0 answers with a list of offsets at which segments begin, newest first.
-- The same partition twice gets 42.
+  tiered, so the last two find nothing. A special value that the version does not have: 35.
+- A timestamp finds the offset and timestamp of the first record with this timestamp or a later one.
+  If there is none: -1 for both, without an error.
+- v0 answers with a list of base offsets of segments, newest first.
+- A partition that is named twice: 42.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
-#: Special timestamps and the version that brought them.
+#: Special timestamps and the first version that has them.
 _SINCE = {
     LATEST: 0,
     EARLIEST: 0,
@@ -72,11 +72,11 @@ def handle_list_offsets(
     topics = []
     for topic in request.topics:
         found = []
-        # One that is asked for twice is answered once.
+        # A partition that is named twice is answered once.
         for asked in {each.partition_index: each for each in topic.partitions}.values():
             try:
                 if times[topic.name, asked.partition_index] > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for twice")
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
                 key = TopicPartition(topic.name, asked.partition_index)
                 found.append(
                     _find(broker, context.version, request.replica_id, key, asked, committed)
@@ -101,7 +101,9 @@ def _find(
 ) -> ListOffsetsPartitionResponse:
     timestamp = asked.timestamp
     if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not known")
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not valid in this version"
+        )
     log = find_partition(broker, *key, listing_offsets(replica_id), asked.current_leader_epoch).log
     bound = _bound(log, replica_id, committed)
     if version == 0:
@@ -120,7 +122,7 @@ def _find(
 
 
 def _bound(log: Log, replica_id: int, committed: bool) -> int:
-    """Return how far the asker may see: only consumers are held to what is committed."""
+    """Return the offset up to which the asker may see: only consumers are bounded by commits."""
     if replica_id != _CONSUMER:
         return log.log_end_offset
     return log.last_stable_offset if committed else log.high_watermark
@@ -146,7 +148,7 @@ def _lookup(log: Log, timestamp: int, bound: int) -> TimestampedOffset:
 
 
 def _segment_offsets(log: Log, timestamp: int, bound: int, now_ms: int, count: int) -> list[int]:
-    """Serve v0: where segments that were last written before a time begin, newest first."""
+    """Serve v0: base offsets of the segments last written before a time, newest first."""
     if timestamp == EARLIEST:
         return [log.log_start_offset][:count]
     starts = [
@@ -162,7 +164,7 @@ def _segment_offsets(log: Log, timestamp: int, bound: int, now_ms: int, count: i
 def handle_offset_for_leader_epoch(
     broker: BrokerServer, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Tell where an epoch ended."""
+    """Return the end offset of a leader epoch."""
     return OffsetForLeaderEpochResponse(
         topics=tuple(
             OffsetForLeaderTopicResult(

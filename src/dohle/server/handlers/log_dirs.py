@@ -1,18 +1,18 @@
 """AlterReplicaLogDirs (34), v1-2, and DescribeLogDirs (35), v1-4.
 
-AlterReplicaLogDirs begins to move replicas to another directory of this broker and answers when the
-moves are begun: see ``replica_moves``. Per partition: 57 if the path is none of ``log.dirs``, 56 if
-it, or the replica, is offline, 3 or 9 if there is no such replica here; the directory is then
-remembered for the day when there is. A replica that is there already stays, and a move of it to
-elsewhere ends.
+AlterReplicaLogDirs begins to move replicas to another directory of this broker, and answers when
+the moves have begun: see ``replica_moves``. Per partition: 57 if the path is not in ``log.dirs``,
+56 if the directory or the replica is offline, 3 or 9 if there is no such replica here; the
+directory is then remembered, and used when the replica is created. A replica that is already in the
+directory stays, and a move of it to another one is cancelled.
 
 DescribeLogDirs:
 
 - One result for each entry of ``log.dirs``, with the partitions in it that were asked for; null
   asks for all. A directory that is offline: 56, and nothing about its partitions.
 - The size of a partition is that of its segments, without indexes. A future replica is listed too,
-  with how far it is behind the log that it will replace.
-- v4: how large the volume is, and how much of it can still be used.
+  with its lag behind the log that it will replace.
+- v4: the total and the usable bytes of the volume.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ logger = logging.getLogger("dohle.server")
 def handle_describe_log_dirs(
     broker: BrokerServer, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """Tell what is in the log directories."""
+    """Describe what is in the log directories."""
     asked: set[TopicPartition] | None = None
     if request.topics is not None:
         asked = {

@@ -1,8 +1,8 @@
 """Metadata (3), v0-13, and DescribeTopicPartitions (75), v0.
 
 - A topic that does not exist is created if the client allows it (v4+; older ones always do) and
-  ``auto.create.topics.enable`` is on. It is in the same answer then: the controller is in this
-  process, so there is no need to send the client away with UNKNOWN_TOPIC_OR_PARTITION to ask again.
+  ``auto.create.topics.enable`` is on. It is in the same answer: the controller is in this process,
+  so the client need not be told UNKNOWN_TOPIC_OR_PARTITION and ask again.
 - A request that is wrong as a whole is answered by an error for each of its topics.
 - Everything else is read off the image (``dohle.metadata.queries``).
 """
@@ -36,7 +36,7 @@ from dohle.server.handlers.cluster import CLUSTER_OPERATIONS
 #: The first version whose answer may name a topic by its id alone.
 _NULL_NAMES = 12
 
-#: Read, write, create, delete, alter, describe, describe configs, alter configs, as bits.
+#: Read, write, create, delete, alter, describe, describe configs and alter configs: one bit each.
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 def handle_metadata(
     broker: BrokerServer, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    """Tell about topics, their leaders and the brokers."""
+    """Describe topics, their leaders and the brokers."""
     try:
         answer = _answer(broker, context, request)
     except KafkaError as error:
         return _refused(context, request, error.code)
     allowed = context.version < 4 or request.allow_auto_topic_creation
-    # Internal topics are their coordinators' to make, with settings of their own.
+    # Internal topics are created for their coordinators only, with settings of their own.
     missing = tuple(name for name in answer.missing if not is_internal(name))
     if missing and allowed and broker.broker_values().get_bool("auto.create.topics.enable"):
         return _create_and_answer(broker, context, request, missing)
@@ -100,13 +100,13 @@ async def _create_and_answer(
     topics = tuple(
         CreatableTopic(name=name, num_partitions=-1, replication_factor=-1) for name in names
     )
-    # Whatever is not created is not in the image, and its error is there for the client to see.
+    # A topic that could not be created is not in the image, so the answer has an error for it.
     await broker.channel.send(CreateTopicsRequest(topics=topics), CreateTopicsResponse)
     return _with_operations(request, _answer(broker, context, request).response)
 
 
 def _with_operations(request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:
-    """Tell what the client may do, if it asks (v8+): everything, as there are no ACLs."""
+    """Add the operations that the client may do, if it asks (v8+): all, as there are no ACLs."""
     if request.include_cluster_authorized_operations:
         response = response.replace(cluster_authorized_operations=CLUSTER_OPERATIONS)
     if request.include_topic_authorized_operations:
@@ -123,7 +123,7 @@ def _with_operations(request: MetadataRequest, response: MetadataResponse) -> Me
 def handle_describe_topic_partitions(
     broker: BrokerServer, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Tell about partitions, page by page."""
+    """Describe partitions, page by page."""
     try:
         response = queries.describe_topic_partitions(
             broker.image,
@@ -132,14 +132,14 @@ def handle_describe_topic_partitions(
             partition_limit=broker.config.get_int("max.request.partition.size.limit"),
         )
     except KafkaError as error:
-        # There is no place for an error of the whole request.
+        # The response has no field for an error of the whole request.
         return DescribeTopicPartitionsResponse(
             topics=tuple(
                 DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=error.code)
                 for topic in request.topics
             )
         )
-    # As in Metadata, but whether it asks or not.
+    # As in Metadata, but always.
     topics = tuple(
         topic.replace(topic_authorized_operations=TOPIC_OPERATIONS) for topic in response.topics
     )

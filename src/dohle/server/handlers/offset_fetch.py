@@ -1,13 +1,13 @@
 """OffsetFetch (9), v1-10.
 
-- Up to v7 one group, from v8 on several, each with an answer of its own; every group is asked of
-  its own coordinator. Null topics ask for all (v2+).
-- v1 has no place for an error of the group: each partition has it. v2-7 have one place, v8+ one for
-  each group.
-- v7+ may insist on stable offsets: 88 for a partition with a pending transactional offset.
-- v9+ may name a member, who must still be one.
-- v10+ names topics by their ids. An unknown one: 100. Where all topics were asked for, those that
-  are no more have no id, and are left out.
+- Up to v7 one group, from v8 on several, each with an answer of its own; each group's coordinator
+  is asked. Null topics ask for all (v2+).
+- v1 has no field for an error of the group: each partition gets it. v2-7 have one field, v8+ one
+  for each group.
+- v7+ may require stable offsets: 88 for a partition with a pending transactional offset.
+- v9+ may name a member, which must still be in the group.
+- v10+ names topics by their ids. An unknown id: 100. If all topics were asked for, deleted ones
+  have no id and are left out.
 - A topic that does not exist is not an error: nothing was committed for it.
 """
 
@@ -52,7 +52,7 @@ _NO_MEMBER_EPOCH = -1
 def handle_offset_fetch(
     broker: BrokerServer, context: RequestContext, request: OffsetFetchRequest
 ) -> Answer | Coroutine[Any, Any, OffsetFetchResponse]:
-    """Tell what groups have committed."""
+    """Return the committed offsets of groups."""
     version = context.version
     if version < _BATCHED:
         return _fetch_one(broker, version, request)

@@ -1,13 +1,13 @@
 """OffsetCommit (8) v2-10, TxnOffsetCommit (28) v0-5 and OffsetDelete (47) v0.
 
-- A topic or partition that does not exist: 3, whatever becomes of the others. From OffsetCommit v10
-  on topics have ids; an unknown one: 100.
-- An empty group id: 24, but not for OffsetCommit, which has always taken it.
-- What the coordinator refuses as a whole is the answer for each partition; OffsetDelete has a place
-  for it of its own.
-- TxnOffsetCommit makes sure of the transaction before it writes: from v5 on the partition of
-  ``__consumer_offsets`` is added to it, before that it must have been (KIP-890). Before v2 clients
-  do not know that a coordinator can be loading (14): they are told 15.
+- A topic or partition that does not exist: 3, whatever the result of the others. From OffsetCommit
+  v10 on topics have ids; an unknown id: 100.
+- An empty group id: 24, except for OffsetCommit, which has always allowed it.
+- An error of the coordinator for the whole request is returned for each partition; OffsetDelete has
+  a field of its own for it.
+- TxnOffsetCommit verifies the transaction before it writes: from v5 on it adds the partition of
+  ``__consumer_offsets`` to the transaction; before that it must have been added (KIP-890). Clients
+  before v2 do not know that a coordinator can be loading (14): they get 15.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Told = TypeVar(
 
 
 class _Unknown(NamedTuple):
-    """Partitions of a request that there are none of."""
+    """Partitions of a request that do not exist."""
 
     topic: Any
     partition_indexes: Sequence[int]
@@ -155,7 +155,9 @@ async def _commit_in_transaction(
     _ensure_group_id(request.group_id)
     index = broker.groups.partition_of(request.group_id)
     if index is None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no coordinators yet")
+        raise KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's topic has not been created yet"
+        )
     guard = await broker.txn_verification.verify_offsets_partition(
         index, request.transactional_id, request.producer_id, request.producer_epoch, version
     )
@@ -210,12 +212,12 @@ async def handle_offset_delete(
     return OffsetDeleteResponse(topics=_joined(refused, response.topics))
 
 
-# What they share
+# Shared by all three
 
 
 def _ensure_group_id(group_id: str) -> None:
     if not group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs an id")
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
 
 
 def _look_up(
@@ -223,7 +225,7 @@ def _look_up(
     find: Callable[[Asked], TopicImage | None],
     code: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ) -> tuple[list[Asked], list[_Unknown]]:
-    """Keep the topics and partitions that exist; ``code`` is for topics that do not."""
+    """Separate topics and partitions that exist from those that do not, which get ``code``."""
     known: list[Asked] = []
     unknown: list[_Unknown] = []
     for topic in topics:
@@ -248,13 +250,13 @@ def _look_up(
 
 
 def _joined(refused: Sequence[Told], answered: Sequence[Told]) -> tuple[Told, ...]:
-    """Put answers together: one entry for each topic, what was refused first."""
+    """Merge answers into one entry for each topic; refused partitions come first."""
     if not refused:
         return tuple(answered)
     found: dict[object, Told] = {}
     for topics in (refused, answered):
         for topic in topics:
-            # By its id where the request has it: not all answers know its name then.
+            # By id if the request has ids: then not all answers have the name.
             topic_id = getattr(topic, "topic_id", ZERO_UUID)
             key: object = topic.name if topic_id == ZERO_UUID else topic_id
             earlier = found.get(key)

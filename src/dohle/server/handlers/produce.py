@@ -5,18 +5,18 @@
 - v3 transactional id; v7 zstd; v8 errors of single records; v10 the current leader in errors; v13
   topic ids.
 - The order of checks is Kafka's: request, partition, batch, records, producer state.
-- Transactional records need a transactional id in the request (53), and all of them one producer
-  and epoch (49). If the coordinator has to be asked about the transaction first
-  (``txn_verification``), the request waits; else it is like any other.
+- Transactional records need a transactional id in the request (53), and must all have the same
+  producer id and epoch (49). If the coordinator has to be asked about the transaction first
+  (``transactions.verification``), the request waits; otherwise it is like any other.
 - Most batches pass the fast check (``records.checking.fast_check``); the slow path has the same
   result.
-- The appends of all produce requests of one read event are written together; the answer is made
-  after that, so nothing is acknowledged that was not written.
-- acks=all is answered when the high watermark has passed the records; after ``timeout_ms`` without
-  that: 7, and the records stay in the log. Fewer replicas in sync by then than
-  min.insync.replicas: 20. The leader has changed: 6.
-- acks=0 gets no answer; if anything failed the connection is closed, which is all that such a
-  client can notice.
+- The appends of all produce requests of one read event are written together; answers are made after
+  that, so nothing is acknowledged that was not written.
+- acks=all is answered when the high watermark has passed the records. If that takes longer than
+  ``timeout_ms``: 7, and the records stay in the log. If fewer replicas than min.insync.replicas are
+  in sync by then: 20. If the leader has changed: 6.
+- acks=0 gets no answer; if anything fails the connection is closed, which is all that such a client
+  can notice.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _RECORD_ERRORS_MAX = 10_000
 _ALL = -1
 
 Results = list[tuple[TopicProduceData, list[tuple[PartitionProduceData, Appended | KafkaError]]]]
-#: Makes the answer, when everything is written; or waits for it to be committed.
+#: Makes the answer when everything is written, or waits until it is committed.
 Late = Callable[[], ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None]
 
 
@@ -89,7 +89,7 @@ def _has_transactional(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
-            # The flag's byte alone tells of nearly all.
+            # For nearly all records this byte of the attributes is enough.
             if (
                 records is not None
                 and len(records) > _FLAGS_AT
@@ -110,7 +110,8 @@ def _handle_transactional(
     producers = {(head.producer_id, head.producer_epoch) for _, head in appends}
     if len(producers) > 1:
         error = KafkaError(
-            ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of several producers"
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            "the request has transactional records of several producers",
         )
         return _late(broker, request, _refuse_all(request, error))
     verified = _NOTHING_ASKED
@@ -136,7 +137,7 @@ async def _append_when_verified(
     missing: Mapping[TopicPartition, KafkaError],
 ) -> ProduceResponse | None:
     verified = await broker.txn_verification.finish(transaction, firsts, begun)
-    # What was not here when the coordinator was asked may be by now; it was not asked about.
+    # A partition that was missing when the coordinator was asked may be here now, unverified.
     verified = verified._replace(errors={**missing, **verified.errors})
     answer = _late(broker, request, _append_all(broker, context, request, verified))
     broker.write_appends()
@@ -147,9 +148,9 @@ async def _append_when_verified(
 def _transactional_appends(
     broker: BrokerServer, context: RequestContext, request: ProduceRequest
 ) -> tuple[list[tuple[Partition, TransactionalHead]], dict[TopicPartition, KafkaError]]:
-    """Return what belongs to a transaction and may be written, as far as one can tell by now.
+    """Return the transactional appends that can be written as far as is known now.
 
-    And of what partitions are missing here.
+    Also return the partitions that are missing on this broker.
     """
     found = []
     missing: dict[TopicPartition, KafkaError] = {}
@@ -169,14 +170,14 @@ def _transactional_appends(
                 produced_batch(data.records, context.version)
                 check_request(partition, request.acks, context.client_id)
             except KafkaError:
-                # Said again when it comes to the append.
+                # The append will report it.
                 continue
             found.append((partition, head))
     return found, missing
 
 
 def _late(broker: BrokerServer, request: ProduceRequest, results: Results) -> Late:
-    """Return what makes the answer, when everything is written."""
+    """Return a function that makes the answer when everything is written."""
 
     def answer() -> ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None:
         if request.acks == _ALL and any(
@@ -204,7 +205,7 @@ async def _answer_when_committed(
 
 
 def _response(results: Results, commit_errors: Mapping[int, ErrorCode]) -> ProduceResponse:
-    """Say what became of all; ``commit_errors`` is by the identity of outcomes."""
+    """Make the response; the keys of ``commit_errors`` are the ``id()`` of outcomes."""
     return ProduceResponse(
         responses=tuple(
             TopicProduceResponse(
@@ -287,7 +288,7 @@ def _find(broker: BrokerServer, version: int, topic: TopicProduceData, index: in
     name = _name(broker, version, topic)
     if name is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-    # That its directory is offline is told after what is wrong with the request itself.
+    # An offline directory is reported only after errors in the request itself.
     return broker.partitions.get(name, index) or local_partition(broker, name, index)
 
 

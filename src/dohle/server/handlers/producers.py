@@ -1,6 +1,7 @@
 """DescribeProducers (61), v0.
 
-What a replica's log knows of each producer. Not a topic's name: 17; no such topic or partition: 3.
+Returns what a replica's log knows about each producer. An invalid topic name: 17; no such topic or
+partition: 3.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 def handle_describe_producers(
     broker: BrokerServer, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """Tell who has written to partitions."""
+    """Describe the producers that have written to partitions."""
     return DescribeProducersResponse(
         topics=tuple(
             TopicResponse(

@@ -1,15 +1,15 @@
 """CreateTopics (19) v2-7, DeleteTopics (20) v1-6, CreatePartitions (37) v0-3.
 
-- The controller decides about each topic by itself (``dohle.metadata``), and the answer comes when
-  what it decided is on the disk and has taken effect here: a topic that was answered as created
-  takes records at once.
-- CreateTopics: manual assignments, configs, and with ``validate_only`` everything but the writing.
-  v5 tells the resulting numbers and configs, v7 the topic id.
+- The controller decides about each topic separately (``dohle.metadata``). The answer comes when the
+  decision is on disk and has taken effect here: a topic that was reported as created takes records
+  at once.
+- CreateTopics: manual assignments, configs; ``validate_only`` does everything except the writing.
+  v5 returns the resulting counts and configs, v7 the topic id.
 - DeleteTopics: by name, from v6 also by id. ``delete.topic.enable=false`` refuses: 73, below v3 42.
 - CreatePartitions: the new total, optionally with the assignments of the added ones.
-- A command whose ``timeout_ms`` has passed before its turn came is not carried out: 7 for every
-  topic of the request. So it is with a timeout of 0, as in Kafka.
-- If the metadata log cannot be written, every topic of the request is answered with that error.
+- A command whose ``timeout_ms`` passes before its turn comes is not carried out: 7 for every topic
+  of the request. As in Kafka, that includes a timeout of 0.
+- If the metadata log cannot be written, every topic of the request gets that error.
 """
 
 from __future__ import annotations

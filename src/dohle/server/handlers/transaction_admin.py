@@ -1,10 +1,10 @@
 """DescribeTransactions (65) v0 and ListTransactions (66) v0-2.
 
-- DescribeTransactions: an id that is not known: 105; an empty one: 42.
-- ListTransactions tells of the ids that this broker coordinates; v1+ may ask for transactions that
-  are open for long, v2+ for ids that match an expression as a whole. States that there are not are
-  named in the answer. While a part of the ids is being loaded: 14. An expression that is none: 128,
-  as is one that could only be matched by trying all ways (look-arounds, back-references).
+- DescribeTransactions: an unknown id: 105; an empty one: 42.
+- ListTransactions lists the ids that this broker coordinates; v1+ may ask for transactions that
+  have been open for long, v2+ for ids that a regular expression matches as a whole. Unknown states
+  are named in the answer. While any ids are being loaded: 14. An invalid expression: 128, as is one
+  that could only be matched by backtracking (look-arounds, back-references).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 async def handle_describe_transactions(
     broker: BrokerServer, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Tell how transactional ids are doing."""
+    """Describe the transactions of transactional ids."""
     return DescribeTransactionsResponse(
         transaction_states=tuple(
             [await _described(broker, each) for each in request.transactional_ids]
@@ -54,13 +54,15 @@ async def _described(
 ) -> DescribedTransaction:
     try:
         if not transactional_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         transaction: Transaction | None = await broker.transactions.call(
             transactional_id,
             lambda machine, ticket: Effects().reply(ticket, machine.describe(transactional_id)),
         )
         if transaction is None:
-            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "nobody uses it")
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "no producer uses this transactional id"
+            )
     except KafkaError as error:
         return DescribedTransaction(
             error_code=coordinator_error_code(error), transactional_id=transactional_id
@@ -85,7 +87,7 @@ async def _described(
 def handle_list_transactions(
     broker: BrokerServer, context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """Tell which transactional ids this broker coordinates."""
+    """List the transactional ids that this broker coordinates."""
     if broker.transactions.is_loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     pattern = request.transactional_id_pattern

@@ -1,14 +1,14 @@
 """InitProducerId (22), AddPartitionsToTxn (24), AddOffsetsToTxn (25) and EndTxn (26).
 
-Versions 0-6, 0-5, 0-4 and 0-5. The rules are those of :mod:`dohle.txn`; an old version is told 47
-where newer ones are told 90. An empty transactional id: 42.
+Versions 0-6, 0-5, 0-4 and 0-5. The rules are in :mod:`dohle.txn`; old versions get 47 where newer
+ones get 90. An empty transactional id: 42.
 
-- InitProducerId without a transactional id: a producer id that was never given before, at epoch 0.
-  From v3 on a producer may name the id and epoch it had; only one of the two: 42. No ids to be
-  had, because the metadata log cannot be written: 14, which clients try again.
-- InitProducerId v6 (KIP-939) may ask for transactions without a timeout, and for an open one to be
-  kept. Kafka 4.2 does not promise to keep that version: it is served only where
-  ``transaction.two.phase.commit.enable`` asks for it.
+- InitProducerId without a transactional id: a new producer id, at epoch 0. From v3 on a producer
+  may send the id and epoch it had; only one of the two: 42. If no ids can be allocated, because the
+  metadata log cannot be written: 14, which clients retry.
+- InitProducerId v6 (KIP-939) may ask for transactions without a timeout, and to keep an open one.
+  Kafka 4.2 marks that version as unstable: it is served only if
+  ``transaction.two.phase.commit.enable`` is on.
 - AddPartitionsToTxn up to v3 comes from a producer, for one transaction. From v4 on it comes from a
   broker, for many, each to be joined or only verified. If a partition does not exist (3), or is
   internal and named by a producer (29), the others of that transaction are told 55.
@@ -62,9 +62,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dohle.server")
 
-#: The versions since which clients know PRODUCER_FENCED.
+#: The first versions whose clients know PRODUCER_FENCED.
 _INIT_FENCED, _OTHERS_FENCED = 4, 2
-#: The versions of transactions v2: of AddPartitionsToTxn, sent by brokers, and of EndTxn.
+#: The first versions of transactions v2: of AddPartitionsToTxn, sent by brokers, and of EndTxn.
 _ADD_BATCHED, _END_TV2 = 4, 5
 
 _WithProducerId = Callable[[TransactionCoordinator, Ticket, ProducerId | None], Effects]
@@ -130,7 +130,7 @@ def _not_initialised(code: ErrorCode) -> InitProducerIdResponse:
 async def _call_with_producer_id(
     broker: BrokerServer, transactional_id: TransactionalId, command: _WithProducerId
 ) -> Any:
-    """Run a command that may need a producer id; ids are asked for only then."""
+    """Run a command that may need a producer id; one is allocated only if it does."""
     producer_id: ProducerId | None = None
 
     def run(machine: TransactionCoordinator, ticket: Ticket) -> Effects:
@@ -147,7 +147,7 @@ async def _new_producer_id(broker: BrokerServer) -> ProducerId:
     try:
         return await broker.producer_ids.next()
     except KafkaError as error:
-        logger.warning("there is no producer id to be had: %s", error)
+        logger.warning("no producer id could be allocated; the client is told to retry: %s", error)
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
 
 
@@ -157,7 +157,7 @@ async def _new_producer_id(broker: BrokerServer) -> ProducerId:
 async def handle_add_partitions_to_txn(
     broker: BrokerServer, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Let partitions be part of transactions, or tell whether they are."""
+    """Add partitions to transactions, or verify that they are part of them."""
     if context.version < _ADD_BATCHED:
         asked = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -246,7 +246,7 @@ def _by_topic(codes: _Codes) -> tuple[AddPartitionsToTxnTopicResult, ...]:
 def handle_add_offsets_to_txn(
     broker: BrokerServer, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> Answer | Coroutine[Any, Any, Response]:
-    """Let a group's offsets be part of a transaction."""
+    """Add a group's offsets to a transaction."""
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     if broker.groups.partition_of(request.group_id) is None:
@@ -263,7 +263,7 @@ def handle_add_offsets_to_txn(
 async def _create_and_add_offsets(
     broker: BrokerServer, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    """Have a topic for the offsets first: a producer asks before it looks for the group."""
+    """Create the topic for offsets first: a producer asks before it looks for the coordinator."""
     try:
         await broker.coordinators.internal_topics.ensure(CONSUMER_OFFSETS)
         await broker.transactions.call(
@@ -283,7 +283,9 @@ def _add_offsets(
 ) -> Effects:
     index = broker.groups.partition_of(request.group_id)
     if index is None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no topic for offsets")
+        raise KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, "the topic for offsets has not been created yet"
+        )
     return machine.add_partitions(
         request.transactional_id,
         request.producer_id,
@@ -358,7 +360,7 @@ def _ended(producer: ProducerIdAndEpoch) -> EndTxnResponse:
 
 
 def _responding(effects: Effects, make: Callable[[Any], Response]) -> Effects:
-    """Have the replies of a command be responses."""
+    """Turn the replies of a command into responses."""
     effects.replies = [Reply(ticket, make(answer)) for ticket, answer in effects.replies]
     return effects
 

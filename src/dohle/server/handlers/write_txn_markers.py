@@ -1,15 +1,15 @@
 """WriteTxnMarkers (27), v1-2.
 
-Sent by the coordinator of a transaction to the leaders of its partitions, and by an operator to end
-a transaction that hangs.
+Sent by a transaction's coordinator to the leaders of its partitions, and by an operator to end a
+hanging transaction.
 
-- v2 says by which rules the producer's epoch is compared (KIP-1228); before that it is those that
-  came first.
-- A producer id, epoch or transaction version that is none: 42.
-- A partition that is not here, or not to be used: 3. Not its leader: 6; too few replicas in sync:
+- v2 has the transaction version, which says how the producer's epoch is compared (KIP-1228); before
+  that the rules of version 0 apply.
+- An invalid producer id, epoch or transaction version: 42.
+- A partition that does not exist or cannot be used: 3. Not its leader: 6; too few replicas in sync:
   19; not committed within ``request.timeout.ms``: 7. An older epoch of the producer: 47; of the
   coordinator: 52.
-- ``__consumer_offsets``: the group coordinator writes the marker; if it is not ready that is a 6.
+- ``__consumer_offsets``: the group coordinator writes the marker; if it is not ready: 6.
 - There is one result for each producer id.
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dohle.server.net.dispatch import RequestContext
 
 _Codes = dict[ProducerId, dict[TopicPartition, ErrorCode]]
-#: A marker's producer, where it is and where its log ended then.
+#: A marker's producer, its partition, and the end of the log after the append.
 _Appended = tuple[ProducerId, Partition, int]
 
 
