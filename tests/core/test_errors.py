@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import kio.schema.errors
+import pytest
 
 from dohle.core.errors import ErrorCode, KafkaError
 
@@ -23,3 +24,11 @@ def test_an_error_shows_its_name_and_what_was_wrong() -> None:
     error = KafkaError(ErrorCode.INVALID_CONFIG, "retention.ms must be a number")
     assert str(error) == "INVALID_CONFIG: retention.ms must be a number"
     assert error.code == 40
+
+
+@pytest.mark.parametrize("name", ["x" * 32767, "\N{CROCODILE}" * 8191, "\udcff" * 1000])
+def test_a_message_fits_into_an_answer_whatever_it_quotes(name: str) -> None:
+    (text,) = KafkaError(ErrorCode.INVALID_CONFIG, f"the topic {name} is not allowed").args
+    assert text.startswith("the topic ")
+    assert text.endswith(" is not allowed")
+    assert len(text.encode()) < 32767

@@ -55,7 +55,13 @@ class Closed(Exception):
 class Wire:
     """One TCP connection to the broker."""
 
-    def __init__(self, bootstrap: str, *, receive_buffer_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        receive_buffer_bytes: int | None = None,
+        client_id: str | None = "wire",
+    ) -> None:
         host, _, port = bootstrap.rpartition(":")
         self.socket = socket.socket()
         if receive_buffer_bytes is not None:
@@ -64,6 +70,7 @@ class Wire:
         self.socket.connect((host, int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._next_correlation_id = 0
+        self._client_id = client_id
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +87,7 @@ class Wire:
         """Send a request and return its correlation id."""
         correlation_id = self._next_correlation_id
         self._next_correlation_id += 1
-        self.socket.sendall(frame_of(request, version, correlation_id))
+        self.socket.sendall(frame_of(request, version, correlation_id, self._client_id))
         return correlation_id
 
     def receive_frame(self) -> bytes:
@@ -163,9 +170,11 @@ class Wire:
             found += batches(data.records)
 
 
-def frame_of(request: Request, version: int, correlation_id: int = 0) -> bytes:
+def frame_of(
+    request: Request, version: int, correlation_id: int = 0, client_id: str | None = "wire"
+) -> bytes:
     """Return the whole frame of a request."""
-    return b"".join(encode_request(request, version, correlation_id, "wire"))
+    return b"".join(encode_request(request, version, correlation_id, client_id))
 
 
 def produce_request(

@@ -1,11 +1,13 @@
 """Random messages by Hypothesis: any value that a field can carry in a given version.
 
 ``tame`` draws what the peers understand too: kio turns error codes into an enum and times into
-datetimes, so that not every integer has a meaning for it.
+datetimes, so that not every integer has a meaning for it. ``values`` draws something else
+altogether, by the name and the kind of a field.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -54,52 +56,76 @@ _KNOWN_ERRORS = st.sampled_from([int(code) for code in ErrorCode])
 _TAME_TIMES = st.integers(0, 1 << 31 - 1)
 
 
-def messages(cls: type[Message], version: int, *, tame: bool = False) -> st.SearchStrategy[Message]:
+#: Draws the values of a field: of its name and kind.
+Values = Callable[[str, str], st.SearchStrategy[Any]]
+
+
+def any_values(name: str, kind: str) -> st.SearchStrategy[Any]:
+    """Draw anything."""
+    return PRIMITIVES[kind]
+
+
+def tame_values(name: str, kind: str) -> st.SearchStrategy[Any]:
+    """Draw what peers understand."""
+    if name.endswith("error_code"):
+        return _KNOWN_ERRORS
+    if kind in ("int32", "int64") and ("time" in name or name.endswith("ms")):
+        return _TAME_TIMES
+    return PRIMITIVES[kind]
+
+
+def messages(
+    cls: type[Message], version: int, *, tame: bool = False, values: Values = any_values
+) -> st.SearchStrategy[Message]:
     """Draw a message that the version can carry in full."""
-    return _structs(cls, version, cls.FLEXIBLE.covers(version), tame)
+    flexible = cls.FLEXIBLE.covers(version)
+    return _structs(cls, version, flexible, tame_values if tame else values)
 
 
 @cache
-def _structs(cls: type[Any], version: int, flexible: bool, tame: bool) -> st.SearchStrategy[Any]:
+def _structs(
+    cls: type[Any], version: int, flexible: bool, values: Values
+) -> st.SearchStrategy[Any]:
     fields = {
-        name: _values(name, field, version, flexible, tame)
+        name: _field(name, field, version, flexible, values)
         for name, field in cls.FIELDS.items()
         if field.versions.covers(version)
     }
-    if flexible and not tame:
+    if flexible and values is not tame_values:
         known = {field.tag for field in cls.FIELDS.values()}
         tags = st.sampled_from([tag for tag in (0, 1, 7, 127, 128, 2**31 - 1) if tag not in known])
         unknown = st.dictionaries(tags, st.binary(max_size=3), max_size=2)
         fields["unknown_tags"] = st.one_of(
             st.just(()), unknown.map(lambda tags: tuple(sorted(tags.items())))
         )
-    return st.fixed_dictionaries(fields).map(lambda values: cls(**values))
+    return st.fixed_dictionaries(fields).map(lambda drawn: cls(**drawn))
 
 
-def _values(
-    name: str, field: Field, version: int, flexible: bool, tame: bool
+def _field(
+    name: str, field: Field, version: int, flexible: bool, values: Values
 ) -> st.SearchStrategy[Any]:
     if field.kind == "struct":
-        values = _structs(field.element, version, flexible, tame)
+        drawn = _element(name, field.element, version, flexible, values)
     elif field.kind == "array":
-        values = st.lists(_elements(field.element, version, flexible, tame), max_size=3).map(tuple)
-    elif tame and name.endswith("error_code"):
-        values = _KNOWN_ERRORS
-    elif tame and field.kind in ("int32", "int64") and ("time" in name or name.endswith("ms")):
-        values = _TAME_TIMES
+        element = _element(name, field.element, version, flexible, values)
+        drawn = st.lists(element, max_size=3).map(tuple)
     else:
-        values = PRIMITIVES[field.kind]
+        drawn = values(name, field.kind)
     if field.nullable.covers(version):
-        values = st.one_of(st.none(), values)
+        drawn = st.one_of(st.none(), drawn)
     if field.tag is not None:
-        values = st.one_of(st.just(field.default_value), values)
-    return values
+        drawn = st.one_of(st.just(field.default_value), drawn)
+    return drawn
 
 
-def _elements(
-    element: str | type[Struct] | None, version: int, flexible: bool, tame: bool
+def _element(
+    name: str,
+    element: str | type[Struct] | None,
+    version: int,
+    flexible: bool,
+    values: Values,
 ) -> st.SearchStrategy[Any]:
     if isinstance(element, str):
-        return PRIMITIVES[element]
+        return values(name, element)
     assert element is not None
-    return _structs(element, version, flexible, tame)
+    return _structs(element, version, flexible, values)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dohle.core.texts import encodable
 from dohle.protocol.apis import APIS, ApiKey, find_api
 from dohle.protocol.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
 from dohle.protocol.framing import (
@@ -20,6 +21,10 @@ from dohle.protocol.framing import (
 )
 from dohle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from dohle.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from dohle.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
 from dohle.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from dohle.protocol.messages.header import RequestHeader, ResponseHeader
 from dohle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -171,6 +176,39 @@ def test_a_correlation_id_that_does_not_fit_is_refused(correlation_id: Any) -> N
             encode_request(HeartbeatRequest(), version, correlation_id, "me")
         with pytest.raises(UnencodableMessage, match=r"response header: .* correlation id"):
             encode_response(HeartbeatResponse(), version, correlation_id)
+
+
+def sent_log_dirs(*paths: str, version: int = 4) -> list[str]:
+    results = tuple(DescribeLogDirsResult(log_dir=path) for path in paths)
+    frame = b"".join(encode_response(DescribeLogDirsResponse(results=results), version, 7))
+    _, body = parse_response_header(DescribeLogDirsResponse.API_KEY, version, frame, 4)
+    response, _ = DescribeLogDirsResponse.decode(version, frame, body)
+    return [result.log_dir for result in response.results]
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_texts_of_a_response_that_do_not_fit_are_cut_and_the_others_left_alone(
+    version: int,
+) -> None:
+    long = "\N{CROCODILE}" * 10_000
+    sent = sent_log_dirs("/data", long, "/a\udcff", "x" * 32767, version=version)
+    assert sent[0] == "/data"
+    assert sent[1].startswith("\N{CROCODILE}" * 4000 + "...(2000 more characters)...")
+    assert sent[2] == r"/a\udcff"
+    assert sent[3] == "x" * 32767
+
+
+@given(st.text(st.characters(), max_size=20), st.integers(1, 4000))
+def test_whatever_its_texts_a_response_can_be_sent(text: str, times: int) -> None:
+    (sent,) = sent_log_dirs(text * times)
+    if len((text * times).encode(errors="backslashreplace")) <= 32767:
+        assert sent == encodable(text * times)
+
+
+def test_what_is_wrong_with_a_response_beside_its_texts_is_still_an_error() -> None:
+    wrong = DescribeLogDirsResult(log_dir="x" * 40_000, error_code=1 << 20)
+    with pytest.raises(UnencodableMessage):
+        encode_response(DescribeLogDirsResponse(results=(wrong,)), 4, 7)
 
 
 def test_a_frame_with_records_does_not_copy_them() -> None:

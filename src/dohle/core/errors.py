@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from dohle.core.texts import encodable, shorten
+
 
 class ErrorCode(IntEnum):
     """The codes of Apache Kafka 4.2, by Kafka's names."""
@@ -159,11 +161,18 @@ class ErrorCode(IntEnum):
         return self in _REFRESHES_METADATA
 
 
+#: The longest message: a text of the protocol holds 32767 bytes, and a name in it may have as many.
+MESSAGE_CHARACTERS_MAX = 2000
+
+
 class KafkaError(Exception):
-    """An error with a code of Kafka's error table."""
+    """An error with a code of Kafka's error table.
+
+    The message may quote a client, who gets it as an answer: it always fits into one.
+    """
 
     def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
+        super().__init__(encodable(shorten(message, MESSAGE_CHARACTERS_MAX)))
         self.code = code
 
     def __str__(self) -> str:

@@ -26,3 +26,8 @@ def printable(text: str) -> str:
     return "".join(
         one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
     )
+
+
+def encodable(text: str) -> str:
+    r"""Return the text with lone surrogates, which UTF-8 does not have, as ``\udc80``."""
+    return text.encode(errors="backslashreplace").decode()

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Set
 
 from dohle.coordination.effects import Effects, Ticket, TransactionalProducer
-from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.errors import MESSAGE_CHARACTERS_MAX, ErrorCode, KafkaError
 from dohle.core.ids import GroupId
+from dohle.core.texts import shorten
 from dohle.groups.classic.commands import ClassicGroups
 from dohle.groups.classic.group import ClassicGroup, ClassicState
 from dohle.groups.consumer.commands import ConsumerGroups
@@ -106,7 +107,7 @@ class GroupCoordinator:
             what = "not found" if group is None else "is not a classic group"
             missing = missing.replace(
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=f"Group {group_id} {what}.",
+                error_message=shorten(f"Group {group_id} {what}.", MESSAGE_CHARACTERS_MAX),
             )
         return Effects().reply(ticket, missing)
 

@@ -36,7 +36,7 @@ from dohle.protocol.messages import incremental_alter_configs as incremental
 from dohle.protocol.messages.records.cluster_metadata import ClearElrRecord, ConfigRecord
 
 #: A longer value would not fit the requests that read it back.
-VALUE_LENGTH_MAX = 32767
+VALUE_BYTES_MAX = 32767
 
 _TABLES: Mapping[int, Mapping[str, ConfigKey]] = {
     ResourceType.TOPIC: TOPIC_CONFIGS,
@@ -287,10 +287,10 @@ def _check_broker(image: ClusterImage, name: str, context: ControllerContext) ->
 
 def _check_lengths(configs: Mapping[str, str]) -> None:
     for name, value in configs.items():
-        if len(value) > VALUE_LENGTH_MAX:
+        if len(value.encode()) > VALUE_BYTES_MAX:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
-                f"The value of {name} is longer than the maximum of {VALUE_LENGTH_MAX}.",
+                f"The value of {name} is longer than the maximum of {VALUE_BYTES_MAX} bytes.",
             )
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from dohle.protocol.apis import find_api
 from dohle.protocol.codec.unsigned_varint import STRING_BYTES_MAX, read_unknown_tags
 from dohle.protocol.errors import MalformedMessage, UnencodableMessage
+from dohle.protocol.fitting_texts import with_fitting_texts
 from dohle.protocol.schema import Buffer, Records, Request, Response
 
 _SIZE = struct.Struct(">i")
@@ -121,8 +122,11 @@ def _encode_client_id(client_id: str | None) -> bytes:
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[Records]:
-    """Return the chunks of a frame that holds the response."""
-    chunks = response.encode_chunks(version)
+    """Return the chunks of a frame that holds the response, with texts cut that do not fit."""
+    try:
+        chunks = response.encode_chunks(version)
+    except UnencodableMessage:
+        chunks = with_fitting_texts(response).encode_chunks(version)
     tags = b"\0" if find_api(response.API_KEY).response_header_version(version) else b""
     size = 4 + len(tags) + sum(map(len, chunks))
     try:

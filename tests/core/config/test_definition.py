@@ -13,7 +13,8 @@ from dohle.core.config.definition import (
     OneOf,
     Range,
 )
-from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.errors import MESSAGE_CHARACTERS_MAX, ErrorCode, KafkaError
+from dohle.core.texts import shorten
 
 
 def _key(
@@ -81,7 +82,8 @@ def test_a_text_is_read_as_java_reads_it(type_: ConfigType, text: str, value: Co
 def test_a_text_of_another_type_is_refused_with_its_name(
     type_: ConfigType, text: str, reason: str
 ) -> None:
-    assert _refusal(_key(type_), text) == f"Invalid value {text} for configuration x.y: {reason}"
+    expected = f"Invalid value {text} for configuration x.y: {reason}"
+    assert _refusal(_key(type_), text) == shorten(expected, MESSAGE_CHARACTERS_MAX)
 
 
 @pytest.mark.parametrize(

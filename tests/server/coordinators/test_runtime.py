@@ -104,6 +104,18 @@ def test_what_the_log_refuses_changes_nothing_and_is_undone(tmp_path: Path) -> N
     run_on_node(tmp_path, scenario, configs={"max.message.bytes": "20000"})
 
 
+def test_what_no_record_can_hold_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        runtime = runtime_on(node)
+        machine = await loaded(runtime)
+        with pytest.raises(KafkaError, match="cannot be recorded: OffsetCommitValue"):
+            await runtime.call("k", lambda m, t: m.count("a", t, size=40_000))
+        assert machine.counts == {}
+        assert await runtime.call("k", lambda m, t: m.count("a", t)) == 1
+
+    run_on_node(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("max_message_bytes", ["1048588", "5000"])
 def test_records_that_need_not_be_atomic_are_written_in_parts(
     tmp_path: Path, max_message_bytes: str

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 import pytest
 
-from dohle.core.errors import ErrorCode
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName
 from dohle.core.uuid import random_uuid
+from dohle.metadata.decision import VersionedRecord
 from dohle.protocol.apis import find_api
 from dohle.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -23,6 +24,7 @@ from dohle.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from dohle.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from dohle.protocol.messages.records.cluster_metadata import ConfigRecord
 from dohle.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -68,6 +70,21 @@ def test_every_request_is_answered_at_every_version_also_by_a_controller_that_ha
         node.controller.stop()
         for version in versions:
             assert type(await channel.send(request_type(), answer, version)) is answer
+
+    on_node(tmp_path, scenario)
+
+
+def test_a_change_that_no_record_can_hold_is_refused_and_does_not_end_the_node(
+    tmp_path: Path,
+) -> None:
+    async def scenario(node: Node, _: Wire) -> None:
+        end_offset = node.controller.quorum.next_offset
+        record = ConfigRecord(resource_type=2, resource_name="t", name="n", value="x" * 40_000)
+        with pytest.raises(KafkaError, match="cannot be recorded: ConfigRecord"):
+            await node.controller.write([VersionedRecord(record, 0)])
+        assert node.controller.quorum.next_offset == end_offset
+        ids = ProducerIds(node.images, node.controller, node.config.node_id)
+        assert await ids.next() == 0
 
     on_node(tmp_path, scenario)
 

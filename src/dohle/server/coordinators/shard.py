@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from dohle.coordination.effects import EncodedRecord, Machine, Reply, TransactionalProducer
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.seams import Clock
+from dohle.protocol.errors import UnencodableMessage
 from dohle.protocol.record_framing import (
     CoordinatorRecord,
     encode_coordinator_key,
@@ -332,12 +333,16 @@ class Shard(Generic[M]):
 
 
 def _encoded(record: CoordinatorRecord) -> EncodedRecord:
-    key = encode_coordinator_key(record.key)
-    if record.value is None:
-        return key, None
-    if record.value_version is None:
+    if record.value is not None and record.value_version is None:
         raise ValueError(f"{type(record.value).__name__} without a version")
-    return key, encode_coordinator_value(record.value, record.value_version)
+    try:
+        key = encode_coordinator_key(record.key)
+        if record.value is None or record.value_version is None:
+            return key, None
+        return key, encode_coordinator_value(record.value, record.value_version)
+    except UnencodableMessage as error:
+        text = f"the change cannot be recorded: {error}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text) from error
 
 
 def _parts(records: Sequence[CoordinatorRecord], bytes_max: int) -> list[list[CoordinatorRecord]]:

@@ -24,6 +24,7 @@ from dohle.protocol.schema import Request, Response
 from dohle.server.channel import ImageSource
 from dohle.server.quorum.commands import COMMANDS, Command, Turn
 from dohle.server.quorum.describe import describe_quorum
+from dohle.server.quorum.metadata_log import UnrecordableChange
 from dohle.server.quorum.quorum import Quorum
 
 logger = logging.getLogger("dohle.server")
@@ -149,6 +150,8 @@ class Controller:
     async def _commit(self, records: Sequence[VersionedRecord]) -> None:
         try:
             await self.quorum.append(records)
+        except UnrecordableChange:
+            raise
         except Exception as error:
             # It is not known what is on the disk, or whether it can be replayed. Only a restart
             # from there can tell, and until then nothing may be decided on top of it.

@@ -12,10 +12,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from dohle.core.config.static import BrokerConfig
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition
 from dohle.core.seams import Clock
 from dohle.core.uuid import METADATA_TOPIC_ID
 from dohle.metadata.decision import VersionedRecord
+from dohle.protocol.errors import UnencodableMessage
 from dohle.protocol.messages.records.control import (
     LeaderChangeMessage,
     LeaderChangeMessageVoter,
@@ -35,6 +37,13 @@ from dohle.storage.producers.state import AppendOrigin
 logger = logging.getLogger("dohle.server")
 
 METADATA_PARTITION = TopicPartition(TopicName(CLUSTER_METADATA_TOPIC), 0)
+
+
+class UnrecordableChange(KafkaError):
+    """A change that the metadata log cannot hold; nothing was written."""
+
+    def __init__(self, reason: UnencodableMessage) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, f"the change cannot be recorded: {reason}")
 
 
 class CorruptMetadataLog(Exception):
@@ -88,11 +97,17 @@ class MetadataLog:
     # Writing
 
     def append(self, records: Sequence[VersionedRecord], epoch: int) -> MetadataBatch:
-        """Append the records of one command as one batch."""
+        """Append the records of one command as one batch.
+
+        Raises UnrecordableChange, and writes nothing, if one of them holds what no record can.
+        """
         builder = BatchBuilder(partition_leader_epoch=epoch)
         now_ms = self._clock.now_ms()
-        for record, version in records:
-            builder.append(now_ms, None, encode_metadata_record(record, version))
+        try:
+            for record, version in records:
+                builder.append(now_ms, None, encode_metadata_record(record, version))
+        except UnencodableMessage as error:
+            raise UnrecordableChange(error) from error
         return self._append(builder.build(), epoch, [record for record, _ in records])
 
     def append_leader_change(

@@ -53,7 +53,8 @@ class Quorum(Protocol):
     async def append(self, records: Sequence[VersionedRecord]) -> None:
         """Append records as one batch; return when they are committed and in this node's image.
 
-        After an exception it is not known whether they were written: only a restart can tell.
+        After an exception it is not known whether they were written: only a restart can tell. But
+        after UnrecordableChange nothing was.
         """
 
     def progress(self) -> QuorumProgress:
