@@ -111,10 +111,11 @@ def api_versions_frame() -> bytes:
 def call(sock: socket.socket, request: bytes) -> bytes:
     """Send one request and return its answer, with its size."""
     sock.sendall(request)
-    return _answer(sock)
+    return receive(sock)
 
 
-def _answer(sock: socket.socket) -> bytes:
+def receive(sock: socket.socket) -> bytes:
+    """Return the next answer, with its size."""
     head = sock.recv(4, socket.MSG_WAITALL)
     if len(head) < 4:
         raise ConnectionError("the broker has closed the connection")
@@ -191,7 +192,7 @@ def pour(sock: socket.socket, load: Load, answer_size: int, wake_bytes: int = 1)
     sender.start()
     try:
         drop(sock, (load.requests - 1) * answer_size, wake_bytes)
-        return _answer(sock)
+        return receive(sock)
     except OSError:
         sock.shutdown(socket.SHUT_RDWR)
         raise
@@ -209,7 +210,7 @@ def pour_first(sock: socket.socket, load: Load, answer_size: int) -> bytes:
     for block in load.blocks:
         sock.sendall(block)
     drop(sock, (load.requests - 1) * answer_size)
-    return _answer(sock)
+    return receive(sock)
 
 
 def drop(sock: socket.socket, size: int, wake_bytes: int = 1) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from bench.broker import commits, growth, loads, raw, throughput
+from bench.broker import commits, growth, loads, raw, throughput, waiting
 from bench.processes import touch_memory
 from bench.report import Row
 
@@ -23,5 +23,5 @@ def run(quick: bool = False) -> list[Row]:
     # SIGTERM cleans up as an error does: it ends the child processes and removes the folders.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     touch_memory(_MEMORY_BYTES // 4 if quick else _MEMORY_BYTES)
-    parts = (throughput, raw, commits, loads, growth)
+    parts = (throughput, raw, commits, loads, waiting, growth)
     return [row for part in parts for row in part.rows(quick)]

@@ -15,30 +15,30 @@ def requests(delayed: list[Delayed[str, str]]) -> list[str]:
     return [one.request for one in delayed]
 
 
-def test_a_request_is_handed_out_when_enough_has_come_over_all_its_keys() -> None:
+def take_out(purgatory: Purgatory[str, str], key: str) -> list[str]:
+    found = purgatory.watching(key)
+    assert all(purgatory.cancel(one) for one in found)
+    return requests(found)
+
+
+def test_a_request_is_found_by_each_of_its_keys_until_it_is_taken_out() -> None:
     purgatory = Purgatory[str, str]()
-    purgatory.watch("fetch", ["a", "b"], 500, needed=100)
-    assert requests(purgatory.progress("a", 60)) == []
-    assert requests(purgatory.progress("other", 60)) == []
-    assert requests(purgatory.progress("b", 39)) == []
-    assert requests(purgatory.progress("a", 1)) == ["fetch"]
-    assert requests(purgatory.progress("a", 1000)) == []
+    delayed = purgatory.watch("fetch", ["a", "b"], 500)
+    assert purgatory.watching("a") == purgatory.watching("b") == purgatory.watching("a")
+    assert requests(purgatory.watching("a")) == ["fetch"]
+    assert purgatory.watching("other") == []
+    assert purgatory.cancel(delayed)
+    assert purgatory.watching("a") == purgatory.watching("b") == []
     assert len(purgatory) == 0
 
 
-def test_any_progress_is_enough_unless_more_is_needed() -> None:
+def test_of_those_that_watch_a_key_the_oldest_comes_first() -> None:
     purgatory = Purgatory[str, str]()
-    purgatory.watch("produce", ["a"], 500)
-    assert requests(purgatory.progress("a", 1)) == ["produce"]
-
-
-def test_a_change_of_a_key_hands_out_all_that_watch_it_the_oldest_first() -> None:
-    purgatory = Purgatory[str, str]()
-    purgatory.watch("first", ["a", "b"], 500, needed=10_000)
-    purgatory.watch("second", ["a"], 100, needed=10_000)
-    purgatory.watch("third", ["b"], 500, needed=10_000)
-    assert requests(purgatory.progress("a")) == ["first", "second"]
-    assert requests(purgatory.progress("b")) == ["third"]
+    purgatory.watch("first", ["a", "b"], 500)
+    purgatory.watch("second", ["a"], 100)
+    purgatory.watch("third", ["b"], 500)
+    assert take_out(purgatory, "a") == ["first", "second"]
+    assert take_out(purgatory, "b") == ["third"]
 
 
 def test_requests_expire_in_the_order_of_their_deadlines() -> None:
@@ -49,7 +49,7 @@ def test_requests_expire_in_the_order_of_their_deadlines() -> None:
     assert requests(purgatory.expire(9)) == []
     assert requests(purgatory.expire(20)) == ["early", "also early", "middle"]
     assert purgatory.next_deadline_ms() == 30
-    assert requests(purgatory.progress("a", 1)) == ["late"]
+    assert take_out(purgatory, "a") == ["late"]
     assert purgatory.next_deadline_ms() is None
     assert purgatory.expire(1000) == []
 
@@ -62,9 +62,9 @@ def test_a_request_that_watches_nothing_still_expires() -> None:
 
 def test_a_key_named_twice_counts_once() -> None:
     purgatory = Purgatory[str, str]()
-    purgatory.watch("fetch", ["a", "a"], 5, needed=2)
-    assert purgatory.progress("a", 1) == []
-    assert requests(purgatory.progress("a", 1)) == ["fetch"]
+    purgatory.watch("fetch", ["a", "a"], 5)
+    assert take_out(purgatory, "a") == ["fetch"]
+    assert purgatory.watched_count == len(purgatory) == 0
 
 
 def test_cancelling_takes_a_request_out_of_everything_once() -> None:
@@ -76,21 +76,11 @@ def test_cancelling_takes_a_request_out_of_everything_once() -> None:
     assert purgatory.expire(100) == []
 
 
-def test_a_request_can_be_parked_again_with_its_old_deadline() -> None:
-    purgatory = Purgatory[str, str]()
-    delayed = purgatory.watch("fetch", ["a"], 500, needed=5)
-    assert purgatory.progress("a", 9) == [delayed]
-    again = purgatory.watch(delayed.request, delayed.keys, delayed.deadline_ms, needed=3)
-    assert purgatory.progress("a", 2) == []
-    assert purgatory.expire(500) == [again]
-
-
 def test_what_is_remembered_of_requests_that_went_early_is_bounded() -> None:
     purgatory = Purgatory[int, int]()
     purgatory.watch(-1, [-1], 10_000_000)
     for number in range(10_000):
-        purgatory.watch(number, [number % 7], 1_000_000 + number)
-        assert len(purgatory.progress(number % 7, 1)) == 1
+        purgatory.cancel(purgatory.watch(number, [number % 7], 1_000_000 + number))
     assert purgatory.watched_count == len(purgatory) == 1
     assert len(purgatory._deadlines) < 200
 
@@ -102,12 +92,11 @@ class Plain:
     number: int
     keys: set[int]
     deadline_ms: int
-    missing: int
 
 
 actions = st.lists(
     st.tuples(
-        st.sampled_from(["park", "park", "progress", "change", "expire", "cancel"]),
+        st.sampled_from(["delay", "delay", "change", "expire", "cancel"]),
         st.integers(0, 4),
         st.integers(0, 30),
     ),
@@ -127,19 +116,14 @@ def test_requests_come_out_as_from_a_plain_list(
     for number, (action, key, amount) in enumerate(actions):
         due: list[Plain] = []
         found: list[Delayed[int, int]] = []
-        if action == "park":
+        if action == "delay":
             keys = {rng.randrange(5) for _ in range(amount % 4)}
-            plain = Plain(number, keys, now_ms + amount, rng.randrange(1, 40))
+            plain = Plain(number, keys, now_ms + amount)
             model.append(plain)
-            delayed[number] = purgatory.watch(number, keys, plain.deadline_ms, needed=plain.missing)
-        elif action == "progress":
-            for plain in model:
-                plain.missing -= amount if key in plain.keys else 0
-            due = [plain for plain in model if key in plain.keys and plain.missing <= 0]
-            found = purgatory.progress(key, amount)
+            delayed[number] = purgatory.watch(number, keys, plain.deadline_ms)
         elif action == "change":
             due = [plain for plain in model if key in plain.keys]
-            found = purgatory.progress(key)
+            found = [one for one in purgatory.watching(key) if purgatory.cancel(one)]
         elif action == "expire":
             now_ms += amount
             due = [plain for plain in model if plain.deadline_ms <= now_ms]

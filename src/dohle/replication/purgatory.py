@@ -1,12 +1,10 @@
-"""Requests that wait: long polls for records, writes for their replicas.
+"""Requests that wait, such as a long poll for records.
 
-A request is delayed with the keys it watches (partitions, mostly), how much it still needs and a
-deadline. Whoever moves something forward says so with :meth:`Purgatory.progress` and gets back
-those that may now have enough. Giving a request back takes it out of everything, so each is handed
-out once and nothing of it is left behind; one that finds that it must still wait is delayed again.
-
-Whether a request really has what it waits for is not decided here: amounts are a hint that spares
-looking at requests that cannot have it yet.
+A request is delayed with the keys it watches (partitions, mostly) and a deadline. Whoever moves
+something forward asks who is :meth:`~Purgatory.watching` it, and looks whether that is enough for
+them; who has enough is taken out by :meth:`~Purgatory.cancel`, and so are those whose deadline has
+come. That takes a request out of everything: it is done once, and nothing of it is left behind.
+Until then nothing is moved, however often it is looked at and whatever number of keys it has.
 """
 
 from __future__ import annotations
@@ -26,14 +24,12 @@ _STALE_MIN = 64
 class Delayed(Generic[K, R]):
     """A request while it waits."""
 
-    __slots__ = ("deadline_ms", "is_waiting", "keys", "missing", "request")
+    __slots__ = ("deadline_ms", "is_waiting", "keys", "request")
 
-    def __init__(self, request: R, keys: tuple[K, ...], deadline_ms: int, missing: int) -> None:
+    def __init__(self, request: R, keys: tuple[K, ...], deadline_ms: int) -> None:
         self.request = request
         self.keys = keys
         self.deadline_ms = deadline_ms
-        #: What has to come before it is worth looking at the request again.
-        self.missing = missing
         self.is_waiting = True
 
 
@@ -60,11 +56,9 @@ class Purgatory(Generic[K, R]):
         self._drop_stale_deadlines()
         return self._deadlines[0][0] if self._deadlines else None
 
-    def watch(
-        self, request: R, keys: Iterable[K], deadline_ms: int, *, needed: int = 1
-    ) -> Delayed[K, R]:
-        """Let a request wait for ``needed`` of whatever the keys' progress is counted in."""
-        delayed = Delayed[K, R](request, tuple(dict.fromkeys(keys)), deadline_ms, needed)
+    def watch(self, request: R, keys: Iterable[K], deadline_ms: int) -> Delayed[K, R]:
+        """Let a request wait for what happens to its keys."""
+        delayed = Delayed[K, R](request, tuple(dict.fromkeys(keys)), deadline_ms)
         watchers = self._watchers
         for key in delayed.keys:
             found = watchers.get(key)
@@ -76,25 +70,10 @@ class Purgatory(Generic[K, R]):
         heappush(self._deadlines, (deadline_ms, next(self._numbers), delayed))
         return delayed
 
-    def progress(self, key: K, amount: int | None = None) -> list[Delayed[K, R]]:
-        """Take out the requests that may have enough now, the longest waiting first.
-
-        Without an amount they are all those that watch the key: its leader has changed, or it is
-        gone.
-        """
+    def watching(self, key: K) -> list[Delayed[K, R]]:
+        """Return the requests that watch a key, the longest waiting first."""
         watchers = self._watchers.get(key)
-        if watchers is None:
-            return []
-        due: list[Delayed[K, R]] = []
-        for delayed in watchers:
-            if amount is not None:
-                delayed.missing -= amount
-                if delayed.missing > 0:
-                    continue
-            due.append(delayed)
-        for delayed in due:
-            self._take_out(delayed)
-        return due
+        return [] if watchers is None else list(watchers)
 
     def expire(self, now_ms: int) -> list[Delayed[K, R]]:
         """Take out the requests whose deadline has come, the earliest first."""

@@ -64,7 +64,7 @@ class BrokerServer:
         self.images = images
         self.channel = channel
         self.handlers = handlers
-        self.commits = Commits(loop, host.clock, self._recheck)
+        self.commits = Commits(loop, host.clock, self.recheck)
         self.partitions = Partitions(config.node_id, logs, self.commits)
         self.moves = ReplicaMoves(
             logs,
@@ -196,7 +196,7 @@ class BrokerServer:
                 error,
             )
         if known is not None:
-            self._recheck(key)
+            self.recheck(key)
 
     def _remove_replica(self, partition: Partition, image: PartitionImage) -> None:
         """Delete the log of a replica that was reassigned to other brokers, as Kafka does.
@@ -214,7 +214,7 @@ class BrokerServer:
                 partition.key,
                 error,
             )
-        self._recheck(partition.key)
+        self.recheck(partition.key)
 
     def _forget_topic(self, topic: TopicImage) -> None:
         keys = [TopicPartition(topic.name, index) for index in topic.partitions]
@@ -230,7 +230,7 @@ class BrokerServer:
             )
         for key in keys:
             self._unwritten.pop(key, None)
-            self._recheck(key)
+            self.recheck(key)
 
     def _configure_logs(self) -> None:
         """Apply the broker settings that concern all logs alike."""
@@ -261,11 +261,13 @@ class BrokerServer:
         unwritten, self._unwritten = self._unwritten, {}
         self.commits.write(unwritten.values())
 
-    def _recheck(self, key: TopicPartition) -> None:
+    def recheck(self, key: TopicPartition) -> None:
+        """Let the fetches that wait at a partition look at it: it has more, or has changed."""
         if not len(self.purgatory):
             return
-        for delayed in self.purgatory.progress(key):
-            delayed.request.recheck()
+        for delayed in self.purgatory.watching(key):
+            if delayed.is_waiting:
+                delayed.request.recheck(key)
 
     def expire_delayed_at(self, deadline_ms: int) -> None:
         """Make sure that a request with this deadline is answered by then."""
@@ -280,7 +282,7 @@ class BrokerServer:
     def _expire_delayed(self) -> None:
         self._expiry = None
         for delayed in self.purgatory.expire(self.clock.monotonic_ms()):
-            delayed.request.expire()
+            delayed.request.answer()
         following = self.purgatory.next_deadline_ms()
         if following is not None:
             self.expire_delayed_at(following)

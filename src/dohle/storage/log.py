@@ -101,6 +101,8 @@ class Log:
         self.high_watermark = log_start_offset
         # A segment, an offset in it, the generation of the files, and the position of the offset.
         self._known_end: tuple[LogSegment, int, int, int] | None = None
+        # The same of the offset at which those stand who were last told what they could read.
+        self._known_start: tuple[LogSegment, int, int, int] | None = None
         self.log_end_offset = log_end_offset
         self.flushing = FlushState(recovery_point)
         self._start_flush_timer()
@@ -401,6 +403,48 @@ class Log:
         # If nothing stands there yet, something may stand there soon.
         self._known_end = None if head is None else (segment, bound, self.files.generation, end)
         return end
+
+    def readable_bytes(self, start_offset: int, isolation: Isolation, at_most: int) -> int | None:
+        """Tell how much there is to read from an offset on, by positions: nothing is read.
+
+        None if it is no use to wait for more: what follows is in a later segment, and a read ends
+        with its segment; or the offset is above all that the reader may see, or gone.
+        """
+        self.disk.ensure_online()
+        bound = self._upper_bound(isolation)
+        if start_offset == bound:
+            return 0
+        segment = self.segments.floor(start_offset)
+        if (
+            not self.log_start_offset <= start_offset < bound
+            or segment is None
+            or segment is not self.segments.floor(bound)
+        ):
+            return None
+        if at_most <= 1:
+            return at_most
+        try:
+            start = self._start_position(segment, start_offset)
+            end = segment.size
+            if bound != self.log_end_offset:
+                end = self._visible_end(segment, bound)
+        except OSError as error:
+            raise self.disk.failed(f"reading {self.partition}", error) from error
+        return min(max(0, end - start), at_most)
+
+    def _start_position(self, segment: LogSegment, offset: int) -> int:
+        """Return where the batch begins that holds an offset, which is below what can be seen.
+
+        Whoever waits is mostly at the same offset as the others, and asks again with each append.
+        """
+        known, generation = self._known_start, self.files.generation
+        if known is not None and known[0] is segment and known[1:3] == (offset, generation):
+            return known[3]
+        head = segment.reader.find(offset)
+        if head is None:
+            return segment.size
+        self._known_start = segment, offset, generation, head.position
+        return head.position
 
     def aborted_transactions(self, start_offset: int, upper: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in ``[start_offset, upper)``."""

@@ -35,4 +35,7 @@ def handle_fetch(
     reader.read()
     if reader.is_enough or request.max_wait_ms <= 0:
         return reader.response()
-    return DelayedFetch(broker, reader, now_ms + request.max_wait_ms).future
+    partitions = reader.wait()
+    if partitions is None:
+        return reader.response()
+    return DelayedFetch(broker, reader, partitions, now_ms + request.max_wait_ms).future

@@ -9,7 +9,7 @@ the fetch is answered without waiting.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, ProducerId, TopicPartition
@@ -70,8 +70,15 @@ def isolation_of(request: FetchRequest) -> Isolation:
     return Isolation.HIGH_WATERMARK
 
 
+class Waiting(NamedTuple):
+    """A partition at which a fetch waits, and how much it has for it."""
+
+    part: SessionPartition
+    size: int
+
+
 class FetchReader:
-    """One fetch request being served; ``read`` may be called again until there is enough."""
+    """One fetch request being served: read at once, or once it has waited for long enough."""
 
     def __init__(
         self, broker: BrokerServer, request: FetchRequest, version: int, context: FetchContext
@@ -81,32 +88,37 @@ class FetchReader:
         self._context = context
         self._partitions: Sequence[SessionPartition] = list(context.partitions)
         self._max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
-        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self.min_bytes = min(request.min_bytes, self._max_bytes)
         self._isolation = isolation_of(request)
         self._asker = fetching(fetching_replica(request), version)
         self._replica_epoch = request.replica_state.replica_epoch
-        self._results: list[tuple[SessionPartition, PartitionData]] = []
+        # A partition of which there is nothing to read stands here itself, and is told of when it
+        # is known that there will be an answer.
+        self._results: list[tuple[SessionPartition, PartitionData | Partition]] = []
         self._bytes = 0
         self._at_once = False
         self._has_read = False
 
     @property
-    def keys(self) -> list[TopicPartition]:
-        """The partitions that are asked for and known."""
-        return [
-            TopicPartition(part.topic, part.partition)
-            for part in self._partitions
-            if part.topic is not None
-        ]
-
-    @property
     def is_enough(self) -> bool:
-        """Tell whether to answer without waiting."""
-        return self._at_once or not self._partitions or self._bytes >= self._min_bytes
+        """Tell whether to answer without waiting, after what was read."""
+        return self._at_once or not self._partitions or self._bytes >= self.min_bytes
 
     def response(self) -> FetchResponse:
-        """Return the answer with what was read last."""
-        reply = self._context.finish(self._results, self._broker.clock.monotonic_ms())
+        """Return the answer with what was read."""
+        results, self._results = self._results, []
+        nothing = FetchData(
+            aborted_transactions=[] if self._isolation is Isolation.TXN_COMMITTED else None
+        )
+        reply = self._context.finish(
+            [
+                (part, found)
+                if isinstance(found, PartitionData)
+                else (part, self._data(found, part, nothing, _NO_EPOCH))
+                for part, found in results
+            ],
+            self._broker.clock.monotonic_ms(),
+        )
         return FetchResponse(
             error_code=reply.error,
             session_id=reply.session_id,
@@ -117,14 +129,20 @@ class FetchReader:
         """Read every partition as far as the limits allow; unknown partitions come last."""
         self._results, self._bytes, self._at_once = [], 0, False
         left = self._max_bytes
-        missing: list[tuple[SessionPartition, PartitionData]] = []
-        # A session may have very many partitions, few of which have anything new.
-        may_be_quiet = self._asker.follower is None and isinstance(
-            self._context, IncrementalFetchContext
-        )
+        missing: list[tuple[SessionPartition, PartitionData | Partition]] = []
+        is_incremental = isinstance(self._context, IncrementalFetchContext)
         for part in self._partitions:
             try:
-                if may_be_quiet and self._is_quiet(part):
+                partition = self._at_end(part)
+                if partition is not None:
+                    # A request may have very many, of which few have anything new.
+                    log = partition.log
+                    if (
+                        not is_incremental
+                        or part.high_watermark != log.high_watermark
+                        or part.log_start_offset != log.log_start_offset
+                    ):
+                        self._results.append((part, partition))
                     continue
                 result, size = self._read_partition(part, left)
             except KafkaError as error:
@@ -140,29 +158,73 @@ class FetchReader:
         self._results += missing
         self._has_read = True
 
-    def _is_quiet(self, part: SessionPartition) -> bool:
-        """Tell whether a consumer has read a partition to its end, and nothing in it is new.
+    # Waiting
 
-        ``_read_partition`` and ``may_omit`` would come to the same result, but take longer.
+    def wait(self) -> dict[TopicPartition, Waiting] | None:
+        """Forget what was read, and return what there is to wait for at each partition.
+
+        None, and nothing is forgotten, if the fetch is not to wait.
+        """
+        found: dict[TopicPartition, Waiting] = {}
+        size = 0
+        for part in self._partitions:
+            partition = self._at_end(part)
+            known: int | None = 0
+            if partition is None:
+                known = self.readable_bytes(part)
+                partition = part.local
+            if known is None or partition is None:
+                return None
+            found[partition.key] = Waiting(part, known)
+            size += known
+        if size >= self.min_bytes:
+            return None
+        self._results = []
+        return found
+
+    def readable_bytes(self, part: SessionPartition) -> int | None:
+        """Tell how many bytes a partition has for this fetch, without reading it.
+
+        As in Kafka no more than ``partition_max_bytes`` count, even if a first batch is larger.
+        None if the fetch must be answered at once: for an error, a diverging epoch, or because
+        waiting does not bring more.
+        """
+        asked = part.request
+        try:
+            partition = self._find(part)
+            epoch, offset = asked.last_fetched_epoch, asked.fetch_offset
+            if self._diverging_epoch(partition, epoch, offset) is not None:
+                return None
+            limit = min(asked.partition_max_bytes, self.min_bytes)
+            return partition.log.readable_bytes(offset, self._isolation, limit)
+        except KafkaError:
+            return None
+
+    def _at_end(self, part: SessionPartition) -> Partition | None:
+        """Return a partition if a consumer has read it to its end and nothing else is to be told.
+
+        ``_read_partition`` would come to the same result, but take longer.
         """
         partition: Partition | None = part.local
         if partition is None or partition.is_gone:
             partition = part.local = self._look_up(part)
             if partition is None:
-                return False
+                return None
         log, asked = partition.log, part.request
-        high_watermark = log.high_watermark
         if (
-            asked.fetch_offset != high_watermark
-            or part.high_watermark != high_watermark
-            or part.log_start_offset != log.log_start_offset
+            asked.fetch_offset != log.high_watermark
             or asked.last_fetched_epoch >= 0
             or asked.current_leader_epoch not in (-1, partition.image.leader_epoch)
             or (self._asker.needs_leader and not partition.is_led)
+            or self._asker.follower is not None
+            or log.disk.failure is not None
+            or (
+                self._isolation is Isolation.TXN_COMMITTED
+                and log.last_stable_offset != log.high_watermark
+            )
         ):
-            return False
-        log.disk.ensure_online()
-        return True
+            return None
+        return partition
 
     def _look_up(self, part: SessionPartition) -> Partition | None:
         partitions = self._broker.partitions
@@ -181,7 +243,9 @@ class FetchReader:
                 local.log.disk.ensure_online()
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, "the log has another topic id")
         epoch = part.request.current_leader_epoch
-        return find_partition(self._broker, part.topic, part.partition, self._asker, epoch)
+        found = find_partition(self._broker, part.topic, part.partition, self._asker, epoch)
+        part.local = found
+        return found
 
     def _read_partition(
         self, part: SessionPartition, left: int
@@ -202,9 +266,6 @@ class FetchReader:
             part, log.high_watermark, log.log_start_offset
         ):
             answer = self._data(partition, part, found, _NO_EPOCH)
-        if found.slice is not None and found.slice.base_offset < log.segments.active.base_offset:
-            # What follows is in a later segment: waiting would not make this answer longer.
-            self._at_once = True
         follower = self._asker.follower
         if follower is not None and not self._has_read:
             self._note_follower(partition, part, follower)
