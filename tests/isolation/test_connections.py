@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, suppress
+
 import pytest
 
 from dohle.protocol.messages.api_versions import ApiVersionsRequest
+from dohle.protocol.messages.metadata import MetadataRequest
 from tests.interop.wire import Wire, frame_of
 from tests.isolation.harness import assert_harmless
+
+MANY = 40
 
 pytestmark = [pytest.mark.isolation, pytest.mark.timeout(300)]
 
@@ -34,3 +39,28 @@ def test_small_requests_as_fast_as_they_can_be_sent() -> None:
         return sent
 
     assert_harmless(attack)
+
+
+def test_clients_that_never_read_their_answers() -> None:
+    frames = memoryview(frame_of(MetadataRequest(topics=None), 12) * 200_000)
+
+    def prepare(bootstrap: str) -> None:
+        with Wire(bootstrap) as wire:
+            wire.create_topic("wide", 200)
+
+    def attack(bootstrap: str) -> int:
+        with ExitStack() as stack:
+            wires = [stack.enter_context(Wire(bootstrap)) for _ in range(MANY)]
+            return sum(send_all_it_takes(wire, frames) for wire in wires)
+
+    assert_harmless(attack, prepare=prepare)
+
+
+def send_all_it_takes(wire: Wire, data: memoryview) -> int:
+    """Send until the broker reads no more; return how much it took."""
+    sent = 0
+    wire.socket.settimeout(0.05)
+    with suppress(TimeoutError):
+        while sent < len(data):
+            sent += wire.socket.send(data[sent:])
+    return sent

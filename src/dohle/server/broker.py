@@ -25,7 +25,7 @@ from dohle.replication.purgatory import Purgatory
 from dohle.server.channel import ControllerChannel, ImageSource
 from dohle.server.coordinators.setup import Coordinators
 from dohle.server.net.dispatch import Handler
-from dohle.server.net.slices import Slices
+from dohle.server.net.turns import Slices, Turns
 from dohle.server.partitions.commits import Commits
 from dohle.server.partitions.delayed_fetch import DelayedFetch
 from dohle.server.partitions.partitions import Partition, Partitions
@@ -57,6 +57,7 @@ class BrokerServer:
         self.config = config
         self.node_id = config.node_id
         self.cluster_id = cluster_id
+        self.turns = Turns(loop, config.get_int("queued.max.requests"))
         self.host = host
         self.clock = host.clock
         self.rng = host.rng
@@ -153,7 +154,7 @@ class BrokerServer:
     async def _take_in(self, image: ClusterImage, changes: Sequence[PartitionChange]) -> None:
         values: dict[TopicName, ConfigValues] = {}
         new = [TopicPartition(each.topic, each.partition) for each in changes if not each.before]
-        being_made, slices = self.partitions.being_made, Slices(self.loop)
+        being_made, slices = self.partitions.being_made, Slices(self.turns)
         being_made.update(new)
         try:
             for change in changes:

@@ -27,6 +27,7 @@ from dohle.server.host import NodeHost, SystemNodeHost
 from dohle.server.lifecycle import BrokerLifecycle
 from dohle.server.net.dispatch import Dispatcher
 from dohle.server.net.listener import ConnectionLimits, ListeningSocket
+from dohle.server.net.request_memory import RequestMemory
 from dohle.server.partitions.partitions import log_config
 from dohle.server.quorum.server import ControllerServer
 from dohle.server.registry import all_handlers
@@ -212,6 +213,8 @@ class Node:
 
     def _bind(self) -> None:
         limits = ConnectionLimits(self.broker.broker_values, self._host.open_files_max)
+        memory_size = self.config.get_int("queued.max.request.bytes")
+        memory = RequestMemory(memory_size) if memory_size > 0 else None
         for listener in self.config.broker_listeners:
             try:
                 bound = ListeningSocket(
@@ -219,6 +222,8 @@ class Node:
                     self._host,
                     listener,
                     self._dispatcher,
+                    self.broker.turns,
+                    memory,
                     limits,
                     backlog=self.config.get_int("socket.listen.backlog.size"),
                     request_bytes_max=self.config.get_int("socket.request.max.bytes"),

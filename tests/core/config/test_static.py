@@ -214,6 +214,7 @@ def test_all_wrong_values_are_told_at_once() -> None:
             "log.retention.minutes must be unlimited (-1) or, greater than or equal to 1, "
             "and it is 0",
         ),
+        ({"queued.max.request.bytes": "1000"}, "queued.max.request.bytes must be greater than or"),
         ({"max.connections.per.ip": "0"}, "max.connections.per.ip can be set to zero only if"),
         ({"process.roles": "broker"}, "process.roles=broker is not supported yet"),
         ({"process.roles": "controller"}, "process.roles=controller is not supported yet"),

@@ -120,6 +120,8 @@ offsets.topic.segment.bytes                                 INT     104857600   
 process.roles                                   LIST    null        [broker, controller]
 producer.id.expiration.check.interval.ms        INT     600000      [1,...]
 producer.id.expiration.ms                       INT     86400000    [1,...]
+queued.max.request.bytes                        LONG    -1
+queued.max.requests                             INT     500         [1,...]
 replica.alter.log.dirs.io.max.bytes.per.second LONG 9223372036854775807 [1,...]
 replica.high.watermark.checkpoint.interval.ms   LONG    5000
 request.timeout.ms                              INT     30000       [1,...]

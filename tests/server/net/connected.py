@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from dohle.server.net.connection import Connection, Service
+from dohle.server.net.request_memory import RequestMemory
+from dohle.server.net.turns import Turns
 
 TIMEOUT_S = 20
 REQUEST_BYTES_MAX = 100 << 20
@@ -33,7 +35,9 @@ class Peer:
 
 
 def connected(
-    scenario: Callable[[ServiceT, Connection, Peer], Awaitable[None]], service: ServiceT
+    scenario: Callable[[ServiceT, Connection, Peer], Awaitable[None]],
+    service: ServiceT,
+    memory: RequestMemory | None = None,
 ) -> None:
     async def run() -> None:
         ours, theirs = _tcp_pair()
@@ -41,6 +45,8 @@ def connected(
             asyncio.get_running_loop(),
             ours,
             service,
+            Turns(asyncio.get_running_loop()),
+            memory,
             listener="L",
             peer="test",
             request_bytes_max=REQUEST_BYTES_MAX,

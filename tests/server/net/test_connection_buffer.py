@@ -12,7 +12,8 @@ import pytest
 
 from dohle.server.net.connection import Connection
 from dohle.server.net.outcome import Frame
-from dohle.server.net.receive_buffer import BUFFER_BYTES, BUFFER_BYTES_AT_FIRST
+from dohle.server.net.receive_buffer import BUFFER_BYTES, BUFFER_BYTES_AT_FIRST, BUFFER_BYTES_KEPT
+from dohle.server.net.request_memory import RequestMemory
 from tests.server.faults import until
 from tests.server.net.connected import Peer, connected, framed, turns
 
@@ -163,3 +164,60 @@ def test_a_client_that_sends_no_more_gets_the_answers_of_all_but_a_last_one_that
         assert service.waiting[0][1].cancelled()
 
     connected(scenario, EchoService())
+
+
+# Memory for large requests
+
+
+def nobody() -> None:
+    """Nobody waits."""
+
+
+LARGE = BUFFER_BYTES_KEPT + 1
+
+
+def test_a_large_request_is_received_when_there_is_memory_for_it() -> None:
+    memory = RequestMemory(LARGE)
+    assert memory.take(LARGE, nobody)
+
+    async def scenario(service: EchoService, connection: Connection, peer: Peer) -> None:
+        small, large = payloads([100, LARGE])
+        peer.writer.write(framed(small) + framed(large))
+        # What is small needs none of it.
+        assert await peer.answer() == small
+        await turns(20)
+        assert service.handled == 1
+        memory.give(LARGE)
+        assert await peer.answer() == large
+        await until(lambda: memory.left == LARGE)
+
+    connected(scenario, EchoService(), memory)
+
+
+def test_a_large_request_has_its_memory_until_it_is_answered() -> None:
+    memory = RequestMemory(LARGE)
+
+    async def scenario(service: EchoService, connection: Connection, peer: Peer) -> None:
+        for _ in range(3):
+            peer.writer.write(framed(b"wait" + bytes(LARGE - 4)))
+            await until(lambda: bool(service.waiting))
+            assert memory.left == 0
+            service.answer()
+            await peer.answer()
+            assert memory.left == LARGE
+
+    connected(scenario, EchoService(), memory)
+
+
+@pytest.mark.parametrize("arrived", [100_000, LARGE])
+def test_a_client_that_leaves_gives_its_memory_back(arrived: int) -> None:
+    memory = RequestMemory(LARGE)
+
+    async def scenario(service: EchoService, connection: Connection, peer: Peer) -> None:
+        peer.writer.write(framed(b"wait" + bytes(LARGE - 4))[:arrived])
+        await until(lambda: memory.left == 0)
+        peer.writer.close()
+        await until(lambda: connection.is_closed)
+        assert memory.left == LARGE
+
+    connected(scenario, EchoService(), memory)

@@ -105,6 +105,21 @@ _NETWORK: Final = (
         ListOf(),
     ),
     ConfigKey(
+        "queued.max.request.bytes",
+        _LONG,
+        -1,
+        "How many bytes of requests above 2 MiB may be in the broker at the same time; further "
+        "ones are not received until some are handled. -1 sets no limit; else it must be at least "
+        "socket.request.max.bytes.",
+    ),
+    ConfigKey(
+        "queued.max.requests",
+        _INT,
+        500,
+        "How many received requests may wait to be handled; from then on no more are received.",
+        Range(1),
+    ),
+    ConfigKey(
         "socket.listen.backlog.size",
         _INT,
         50,

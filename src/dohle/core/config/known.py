@@ -110,8 +110,6 @@ KNOWN_WITHOUT_EFFECT: Final = frozenset(
         "num.replica.fetchers",
         "principal.builder.class",
         "producer.purgatory.purge.interval.requests",
-        "queued.max.request.bytes",
-        "queued.max.requests",
         "quota.window.num",
         "quota.window.size.seconds",
         "remote.fetch.max.wait.ms",

@@ -306,6 +306,12 @@ def _check_numbers(values: Mapping[str, ConfigValue]) -> None:
         value = values.get(name)
         if isinstance(value, int) and value < least:
             raise _refusal(f"{name} must be greater than or equal to {least}, and it is {value}")
+    pool, largest = values.get("queued.max.request.bytes"), values.get("socket.request.max.bytes")
+    if isinstance(pool, int) and isinstance(largest, int) and 0 < pool < largest:
+        raise _refusal(
+            "queued.max.request.bytes must be greater than or equal to socket.request.max.bytes "
+            f"({largest}), or -1 for no limit, and it is {pool}"
+        )
     times = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
     deciding = next((name for name in times if values.get(name) is not None), None)
     if deciding is not None and values[deciding] == 0:

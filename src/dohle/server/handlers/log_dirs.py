@@ -39,7 +39,7 @@ from dohle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from dohle.server.net.dispatch import Handler, serves
-from dohle.server.net.slices import Slices
+from dohle.server.net.turns import Slices
 from dohle.storage.directory.directory import LogDirectory
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ async def handle_alter_replica_log_dirs(
         for index in topic.partitions
     }
     results: defaultdict[TopicName, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
-    slices = Slices(broker.loop)
+    slices = Slices(broker.turns)
     for key, path in wanted.items():
         # Each makes a folder.
         await slices.give_way()

@@ -14,8 +14,9 @@
   buffer is in use until then.
 - If many clients send at the same time, their appends are written together too: see
   ``GroupCommit``. Until then a connection does not read into its buffer, which holds the records.
-- At most ``FRAMES_PER_EVENT`` frames are handled, and replies of about ``REPLY_BYTES_PER_EVENT``
-  gathered, before they are sent and other connections are served.
+- At most ``FRAMES_PER_EVENT`` frames are handled, for about ``SLICE_S``, and replies of about
+  ``REPLY_BYTES_PER_EVENT`` gathered, before they are sent and other connections are served: see
+  ``Turns``.
 - Record batches go from file to socket by ``sendfile``; what precedes them is sent with MSG_MORE.
 """
 
@@ -33,7 +34,9 @@ from dohle.core.host import StreamSocket
 from dohle.protocol.errors import MalformedMessage
 from dohle.server.net.outcome import Chunk, CloseConnection, FileRecords, Frame, LateFrame
 from dohle.server.net.receive_buffer import ReceiveBuffer
-from dohle.server.net.reply_queue import ReplyQueue, frame_size, joined
+from dohle.server.net.reply_queue import ReplyQueue, frame_size, joined, memory_size
+from dohle.server.net.request_memory import RequestMemory
+from dohle.server.net.turns import SLICE_S, Turns, Usage
 
 if TYPE_CHECKING:
     from dohle.server.net.shortcut import Shortcut
@@ -43,7 +46,10 @@ logger = logging.getLogger("dohle.server")
 _REQUEST_FAILED = "a request from %s failed: its connection is closed. Please report this."
 
 FRAMES_PER_EVENT = 256
+#: Of replies that are sent from files, and of those that are in memory: a client that does not read
+#: them keeps no more of it.
 REPLY_BYTES_PER_EVENT = 8 * 1024 * 1024
+REPLY_MEMORY_PER_EVENT = 256 * 1024
 
 _SENDFILE_BYTES_MAX = 4 * 1024 * 1024
 # A plain number: members of an enum are slow to look up and to combine.
@@ -80,7 +86,7 @@ class State(Enum):
 
     #: They are handled as they arrive.
     READY = "ready"
-    #: Some are left for the next turn of the loop, so that other connections are served.
+    #: Some are left, and wait until other connections are served.
     RESUMING = "resuming"
     #: The appends of those that were handled are not written yet: the frames are in use.
     UNSETTLED = "unsettled"
@@ -113,6 +119,8 @@ class Connection:
         loop: AbstractEventLoop,
         sock: StreamSocket,
         service: Service,
+        turns: Turns,
+        memory: RequestMemory | None = None,
         *,
         listener: str,
         peer: str,
@@ -129,6 +137,11 @@ class Connection:
         self._socket = sock
         self._fd = sock.fileno()
         self._service = service
+        self._turns = turns
+        self._usage = Usage(self.last_active)
+        self._memory = memory
+        #: What was taken out of the memory for large requests.
+        self._reserved = 0
         self._on_closed = on_closed
         self._buffer = ReceiveBuffer(request_bytes_max)
         self._state = _READY
@@ -168,6 +181,12 @@ class Connection:
         state = self._state
         if state is _UNSETTLED:
             return
+        if self._turns.is_full:
+            self._read_no_more()
+            self._turns.call_when_not_full(self._read_more)
+            return
+        if self._memory is not None and not self._may_receive(self._memory):
+            return
         buffer = self._buffer
         room = buffer.room(in_use=state is _AWAITING, may_grow=not self._is_blocked)
         if room is None:
@@ -186,7 +205,24 @@ class Connection:
         buffer.received(count)
         self.last_active = self._loop.time()
         if state is _READY and not self._is_blocked:
-            self._process()
+            self._process_in_turn()
+
+    def _may_receive(self, memory: RequestMemory) -> bool:
+        """Reserve memory for a large request before it is received, or read no more."""
+        size = 0 if self._reserved else self._buffer.large_frame_size
+        if size:
+            if not memory.take(size, self._read_more):
+                self._read_no_more()
+                return False
+            self._reserved = size
+        return True
+
+    def _release(self) -> None:
+        """Give back the memory of a large request that was handled."""
+        reserved = self._reserved
+        if self._memory is not None and self._buffer.large_frame_size != reserved:
+            self._reserved = 0
+            self._memory.give(reserved)
 
     def _on_end(self) -> None:
         """The client sends no more: serve what it has sent, then close.
@@ -208,26 +244,49 @@ class Connection:
         if self._state is _READY or (self._state is _AWAITING and not self._buffer):
             self.close()
 
+    def _process_in_turn(self) -> None:
+        """Handle the frames that have arrived, now or when others have had their turn."""
+        if self._turns.is_crowded:
+            self._state = _RESUMING
+            self._wait_for_turn()
+        else:
+            self._process()
+
+    def _wait_for_turn(self) -> None:
+        self._turns.wait(self._usage.used_s, self._resume)
+
     def _process(self) -> None:
         """Handle the frames that have arrived, until one has to wait or others must be served."""
         service, replies = self._service, self.replies
-        next_frame, handle = self._buffer.next_frame, service.handle
-        handled = reply_bytes = 0
+        next_frame, handle, time = self._buffer.next_frame, service.handle, self._turns.time
+        handled = reply_bytes = reply_memory = 0
         following, has_late = _RESUMING, False
         if replies.is_full:
             self._state = _FULL
             return
+        begun = now = time()
+        end = begun + SLICE_S
         try:
-            while handled < FRAMES_PER_EVENT and reply_bytes < REPLY_BYTES_PER_EVENT:
+            while (
+                now < end
+                and handled < FRAMES_PER_EVENT
+                and reply_bytes < REPLY_BYTES_PER_EVENT
+                and reply_memory < REPLY_MEMORY_PER_EVENT
+            ):
                 if (frame := next_frame()) is None:
                     following = _READY
                     break
                 handled += 1
                 reply = handle(frame, self)
+                now = time()
                 if isinstance(reply, list):
                     if reply:
                         replies.add(reply)
-                        reply_bytes += frame_size(reply)
+                        if len(reply) == 1:
+                            reply_memory += len(reply[0])
+                        else:
+                            reply_bytes += frame_size(reply)
+                            reply_memory += memory_size(reply)
                 elif reply is None:
                     self._buffer.put_back(frame)
                     following = _HELD
@@ -246,6 +305,8 @@ class Connection:
             logger.exception(_REQUEST_FAILED, self.peer)
             replies.end("a request failed")
             has_late, following = False, _ENDING
+        self._usage.add(begun, now)
+        self._turns.spend(now - begun)
         if has_late and service.may_settle_later(self):
             self._state, self._following = _UNSETTLED, following
         else:
@@ -284,9 +345,11 @@ class Connection:
         elif following is _AWAITING and self._awaited is not None:
             self._awaited.add_done_callback(self._on_answer)
         elif following is _RESUMING:
-            self._loop.call_soon(self._resume)
+            self._wait_for_turn()
         self._send_replies()
         self._buffer.shrink()
+        if self._reserved and following is not _AWAITING:
+            self._release()
 
     def _handle_no_more(self) -> None:
         """Handle no further frame: the connection is closed when the replies are sent."""
@@ -315,20 +378,22 @@ class Connection:
             self.replies.end("a request failed")
             following = _ENDING
         self._state = following
+        if self._reserved:
+            self._release()
         self._send_replies()
         self._go_on()
 
     def _resume(self) -> None:
         if self._state is _RESUMING:
             self._state = _READY
-            self._go_on()
+            self._go_on(in_turn=True)
 
-    def _go_on(self) -> None:
+    def _go_on(self, *, in_turn: bool = False) -> None:
         """Handle what waits in the buffer, and read on."""
         if self._state is not _READY or self._is_blocked:
             return
         if self._buffer:
-            self._process()
+            self._process() if in_turn else self._process_in_turn()
         if not self._has_ended:
             self._read_more()
         else:
@@ -367,7 +432,7 @@ class Connection:
             self._state is _FULL and replies.has_room
         ):
             self._state = _RESUMING
-            self._loop.call_soon(self._resume)
+            self._wait_for_turn()
 
     def _close_if_ended(self) -> None:
         """Close a connection that is ending, once the last reply is sent."""
@@ -437,4 +502,7 @@ class Connection:
         self.replies.drop()
         self._out.clear()
         self._socket.close()
+        if self._memory is not None:
+            self._memory.give(self._reserved)
+            self._reserved = 0
         self._on_closed(self)

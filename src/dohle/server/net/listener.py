@@ -13,6 +13,8 @@ from dohle.core.config.definition import ConfigValues
 from dohle.core.config.listeners import Listener
 from dohle.core.host import Host, StreamSocket
 from dohle.server.net.connection import Connection, Service
+from dohle.server.net.request_memory import RequestMemory
+from dohle.server.net.turns import Turns
 
 logger = logging.getLogger("dohle.server")
 
@@ -65,6 +67,8 @@ class ListeningSocket:
         host: Host,
         listener: Listener,
         service: Service,
+        turns: Turns,
+        memory: RequestMemory | None,
         limits: ConnectionLimits,
         *,
         backlog: int,
@@ -76,6 +80,8 @@ class ListeningSocket:
         self.connections: dict[Connection, None] = {}
         self._loop = loop
         self._service = service
+        self._turns = turns
+        self._memory = memory
         self._limits = limits
         self._request_bytes_max = request_bytes_max
         self._idle_s_max = idle_ms_max / 1000
@@ -137,6 +143,8 @@ class ListeningSocket:
             self._loop,
             sock,
             self._service,
+            self._turns,
+            self._memory,
             listener=self.listener.name,
             peer=f"{host}:{port}",
             request_bytes_max=self._request_bytes_max,

@@ -87,6 +87,15 @@ class ReceiveBuffer:
         self._start = end
         return self._view[start:end]
 
+    @property
+    def large_frame_size(self) -> int:
+        """The size of a frame that is being received; 0 if a buffer that may be kept holds it."""
+        held = self._end - self._start
+        if held < _SIZE.size:
+            return 0
+        size: int = _unpack_size(self._view, self._start)[0]
+        return size if size > BUFFER_BYTES_KEPT and held < _SIZE.size + size else 0
+
     def put_back(self, frame: memoryview) -> None:
         """Put back the frame that was taken last: it is the next again."""
         self._start -= _SIZE.size + len(frame)

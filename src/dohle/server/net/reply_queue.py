@@ -212,6 +212,11 @@ def frame_size(frame: Frame) -> int:
     return len(frame[0]) if len(frame) == 1 else sum(map(len, frame))
 
 
+def memory_size(frame: Frame) -> int:
+    """Return how many bytes of a frame are in memory."""
+    return sum(len(chunk) for chunk in frame if not isinstance(chunk, FileRecords))
+
+
 def joined(frames: Iterable[Frame]) -> list[Chunk]:
     """Return the chunks of frames, joined into pieces that are worth a system call."""
     found: list[Chunk] = []

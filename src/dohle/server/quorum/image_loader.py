@@ -15,7 +15,7 @@ from dohle.metadata.replay import apply
 from dohle.protocol.schema import MetadataRecord
 from dohle.records.batch import CorruptBatch
 from dohle.server.channel import ImageListener
-from dohle.server.net.slices import Slices
+from dohle.server.net.turns import Slices, Turns
 from dohle.server.quorum.metadata_log import CorruptMetadataLog, MetadataBatch, MetadataLog
 from dohle.server.quorum.snapshots import SnapshotId, list_snapshots, read_batches, snapshot_path
 from dohle.storage.files import FileSystem
@@ -41,7 +41,7 @@ class ImageLoader:
         """Read the snapshot and the log from the disk, letting other tasks run in between."""
         offset = self._log.log.log_start_offset
         snapshots = list_snapshots(self._fs, self._log.folder)
-        slices = Slices(self._loop)
+        slices = Slices(Turns(self._loop))
         if snapshots:
             await self._load_snapshot(snapshots[-1], slices)
             offset = max(offset, snapshots[-1].end_offset)

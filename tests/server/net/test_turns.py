@@ -1,0 +1,177 @@
+"""Sharing the loop: slices, crowded turns, and who goes first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from dohle.server.net.turns import SLICE_S, STAND_BACK, TURN_S, Slices, Turns
+
+
+class StoppedLoop(asyncio.SelectorEventLoop):
+    """A loop whose time passes when it is told to."""
+
+    now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+    def work(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def run(scenario: Callable[[StoppedLoop, Turns], Coroutine[Any, Any, None]]) -> None:
+    loop = StoppedLoop()
+    try:
+        loop.run_until_complete(scenario(loop, Turns(loop)))
+    finally:
+        loop.close()
+
+
+async def turn_of_the_loop() -> None:
+    await asyncio.sleep(0)
+
+
+def test_a_turn_is_crowded_from_some_milliseconds_on_and_the_next_is_not() -> None:
+    async def scenario(loop: StoppedLoop, turns: Turns) -> None:
+        seen = []
+        for _ in range(2):
+            turns.spend(TURN_S / 2)
+            seen.append(turns.is_crowded)
+        await turn_of_the_loop()
+        seen.append(turns.is_crowded)
+        turns.spend(TURN_S / 2)
+        seen.append(turns.is_crowded)
+        assert seen == [False, True, False, False]
+
+    run(scenario)
+
+
+def test_who_has_used_the_loop_stands_back_for_who_has_not() -> None:
+    async def scenario(loop: StoppedLoop, turns: Turns) -> None:
+        order: list[str] = []
+        turns.wait(0.010, lambda: order.append("heavy"))
+        turns.wait(0.0, lambda: order.append("first"))
+        turns.wait(0.0, lambda: order.append("second"))
+        await turn_of_the_loop()
+        assert order == ["first", "second", "heavy"]
+        assert not len(turns)
+
+    run(scenario)
+
+
+def test_nobody_stands_back_for_ever() -> None:
+    async def scenario(loop: StoppedLoop, turns: Turns) -> None:
+        order: list[str] = []
+        turns.wait(0.010, lambda: order.append("heavy"))
+        loop.work(STAND_BACK * 0.010 + 0.001)
+        turns.wait(0.0, lambda: order.append("light, but later"))
+        await turn_of_the_loop()
+        assert order == ["heavy", "light, but later"]
+
+    run(scenario)
+
+
+def test_one_turn_of_the_loop_serves_the_queue_for_some_milliseconds_only() -> None:
+    async def scenario(loop: StoppedLoop, turns: Turns) -> None:
+        done: list[int] = []
+
+        def long(number: int) -> None:
+            loop.work(TURN_S * 0.6)
+            done.append(number)
+
+        for number in range(5):
+            turns.wait(0.0, partial(long, number))
+        counts = []
+        for _ in range(3):
+            await turn_of_the_loop()
+            counts.append(len(done))
+        assert counts == [2, 4, 5]
+
+    run(scenario)
+
+
+def test_what_fails_in_its_turn_does_not_stop_the_others() -> None:
+    async def scenario(loop: StoppedLoop, turns: Turns) -> None:
+        done: list[str] = []
+
+        def fail() -> None:
+            raise RuntimeError("nobody thought of this")
+
+        turns.wait(0.0, fail)
+        turns.wait(0.0, lambda: done.append("the other"))
+        await turn_of_the_loop()
+        assert done == ["the other"]
+
+    run(scenario)
+
+
+def test_slices_of_several_tasks_have_a_turn_of_the_loop_each() -> None:
+    async def scenario(loop: StoppedLoop, turns: Turns) -> None:
+        trace: list[str] = []
+
+        async def work(name: str) -> None:
+            slices = Slices(turns)
+            for _ in range(2):
+                loop.work(SLICE_S)
+                trace.append(name)
+                await slices.give_way()
+
+        async def watch() -> None:
+            for _ in range(12):
+                trace.append("|")
+                await turn_of_the_loop()
+
+        await asyncio.gather(watch(), work("a"), work("b"), work("c"))
+        held = [len(each) for each in "".join(trace).split("|")]
+        assert sum(held) == 6
+        # All begin at the same time; from then on, no turn of the loop has two slices.
+        assert max(held[2:]) == 1
+
+    run(scenario)
+
+
+def test_work_that_is_short_does_not_give_way() -> None:
+    async def scenario(loop: StoppedLoop, turns: Turns) -> None:
+        others: list[str] = []
+        loop.call_soon(lambda: others.append("others had a turn"))
+        slices = Slices(turns)
+        for _ in range(100):
+            loop.work(SLICE_S / 200)
+            await slices.give_way()
+        assert not others
+
+    run(scenario)
+
+
+def test_a_task_that_is_cancelled_while_it_waits_leaves_its_turn_to_the_next() -> None:
+    async def scenario(loop: StoppedLoop, turns: Turns) -> None:
+        async def wait() -> None:
+            await turns.turn(0.0)
+
+        gone, stays = asyncio.create_task(wait()), asyncio.create_task(wait())
+        await turn_of_the_loop()
+        gone.cancel()
+        await stays
+        assert gone.cancelled() or await asyncio.wait([gone])
+
+    run(scenario)
+
+
+def test_a_full_queue_is_told_and_those_that_wait_for_room_are_called() -> None:
+    async def scenario(loop: StoppedLoop, turns: Turns) -> None:
+        limited = Turns(loop, 2)
+        called: list[str] = []
+        limited.wait(0.0, lambda: loop.work(TURN_S))
+        states = [limited.is_full]
+        limited.wait(0.0, lambda: loop.work(TURN_S))
+        states.append(limited.is_full)
+        limited.call_when_not_full(lambda: called.append("there is room"))
+        assert not called
+        await turn_of_the_loop()
+        assert called == ["there is room"]
+        assert [*states, limited.is_full] == [False, True, False]
+
+    run(scenario)
