@@ -2,8 +2,9 @@
 
 Each resource of a request is altered completely or not at all, and has its own result. The old API
 replaces all configs of a resource; the incremental one (KIP-339) sets, deletes, and appends to or
-removes from lists. Topics and groups accept the configs of their tables; brokers, and the cluster
-default, whose name is "", accept what can be changed while a broker runs. A group need not exist.
+removes from lists. Topics, groups and client metrics accept the configs of their tables; brokers,
+and the cluster default, whose name is "", all but what only a restart can change. A group or a
+subscription to client metrics need not exist.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from enum import IntEnum
 from typing import TypeVar
 
 from dohle.core.config.broker import BROKER_CONFIGS
+from dohle.core.config.client_metrics import (
+    CLIENT_METRICS_CONFIGS,
+    validate_client_metrics_overrides,
+)
 from dohle.core.config.definition import ConfigKey, ConfigType
+from dohle.core.config.dynamic import validate_broker_overrides
 from dohle.core.config.group import GROUP_CONFIGS, validate_group_overrides
-from dohle.core.config.static import validate_broker_overrides
-from dohle.core.config.topic import TOPIC_CONFIGS, validate_topic_overrides
+from dohle.core.config.topic import TOPIC_CONFIGS
+from dohle.core.config.topic_rules import validate_topic_overrides
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
 from dohle.metadata.context import MIN_INSYNC_REPLICAS, ControllerContext
@@ -41,6 +47,7 @@ VALUE_BYTES_MAX = 32767
 _TABLES: Mapping[int, Mapping[str, ConfigKey]] = {
     ResourceType.TOPIC: TOPIC_CONFIGS,
     ResourceType.BROKER: BROKER_CONFIGS,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
     ResourceType.GROUP: GROUP_CONFIGS,
 }
 
@@ -134,11 +141,11 @@ def incrementally_altered_response(
 
 
 def new_topic_config_records(
-    image: ClusterImage, name: TopicName, configs: Mapping[str, str]
+    image: ClusterImage, name: TopicName, configs: Mapping[str, str], context: ControllerContext
 ) -> list[VersionedRecord]:
     """Return the records of a new topic's configs; INVALID_CONFIG if one is not allowed."""
     _check_lengths(configs)
-    validate_topic_overrides(configs)
+    validate_topic_overrides(configs, context.config)
     resource = ConfigResource(ResourceType.TOPIC, name)
     return _records(image, resource, {}, configs, configs)
 
@@ -217,14 +224,22 @@ def _altered(
     checked = {name: after[name] for name in after if name in table or name in names}
     if target.type == ResourceType.TOPIC:
         _check_topic(image, target.name)
-        validate_topic_overrides(checked)
+        validate_topic_overrides(checked, context.config, image.config(target))
     elif target.type == ResourceType.GROUP:
         if not target.name:
             raise _invalid_request("A group has a name: there is no default for all groups.")
         validate_group_overrides(checked, context.config)
+    elif target.type == ResourceType.CLIENT_METRICS:
+        validate_client_metrics_overrides(target.name, checked)
     else:
         _check_broker(image, target.name, context)
-        validate_broker_overrides(checked, cluster_wide=not target.name)
+        validate_broker_overrides(
+            checked,
+            context.config,
+            image.broker_config(int(target.name) if target.name else context.node_id),
+            image.cluster_config(),
+            cluster_wide=not target.name,
+        )
     return _records(image, target, image.config(target), after, names)
 
 

@@ -195,6 +195,10 @@ class ClusterImage:
         """Return the overrides of a group."""
         return self.config(ConfigResource(ResourceType.GROUP, group_id))
 
+    def client_metrics_config(self, name: str) -> Mapping[str, str]:
+        """Return the overrides of a subscription to client metrics."""
+        return self.config(ConfigResource(ResourceType.CLIENT_METRICS, name))
+
     def broker_config(self, broker_id: int) -> Mapping[str, str]:
         """Return the dynamic configs of one broker."""
         return self.config(ConfigResource(ResourceType.BROKER, str(broker_id)))

@@ -87,7 +87,9 @@ class _Creation:
         try:
             self._check_name(topic.name)
             configs = _configs_of(topic)
-            config_records = new_topic_config_records(self._image, topic.name, configs)
+            config_records = new_topic_config_records(
+                self._image, topic.name, configs, self._context
+            )
             partitions = self._assigned(topic) if topic.assignments else self._placed(topic)
         except KafkaError as error:
             return _refusal(topic.name, ApiError.of(error))

@@ -23,6 +23,7 @@ from dohle.protocol.apis import ApiKey
 from dohle.replication.fetch_sessions import FetchSessionCache
 from dohle.replication.purgatory import Purgatory
 from dohle.server.channel import ControllerChannel, ImageSource
+from dohle.server.config_effects import ConfigEffects
 from dohle.server.coordinators.setup import Coordinators
 from dohle.server.net.dispatch import Handler
 from dohle.server.net.turns import Slices, Turns
@@ -87,6 +88,7 @@ class BrokerServer:
         self.groups = self.coordinators.groups
         self.transactions = self.coordinators.transactions
         self.txn_verification = TxnVerification(self, LocalCoordinators(self))
+        self._config_effects = ConfigEffects()
         self._broker_values: ConfigValues | None = None
         self._unwritten: dict[TopicPartition, Partition] = {}
         self._expiry: TimerHandle | None = None
@@ -126,6 +128,7 @@ class BrokerServer:
 
     def load(self) -> None:
         """Open all partitions of the image, at start."""
+        self._config_effects.started(self.config, self.image)
         self._configure_logs()
         values: dict[TopicName, ConfigValues] = {}
         for topic in self.image.topics.values():
@@ -141,6 +144,7 @@ class BrokerServer:
         for topic in delta.deleted_topics:
             self._forget_topic(topic)
         await self._take_in(image, delta.changed_partitions)
+        self._config_effects.changed(delta.changed_configs)
         for change in delta.changed_configs:
             resource = change.resource
             if resource.type == ResourceType.TOPIC:

@@ -12,11 +12,30 @@ def values(command: Command, *arguments: str) -> dict[str, object]:
 def test_only_what_was_set_is_shown_unless_all_is_asked_for(command: Command) -> None:
     command.out("topic", "create", "set", "--config", "retention.ms=1000")
     head, row = command.out("config", "describe", "topic", "set").splitlines()
-    assert head.split() == ["name", "value", "source", "isReadOnly"]
-    assert row.split() == ["retention.ms", "1000", "DYNAMIC_TOPIC_CONFIG", "false"]
+    assert head.split() == ["name", "value", "source", "isReadOnly", "hasEffect"]
+    assert row.split() == ["retention.ms", "1000", "DYNAMIC_TOPIC_CONFIG", "false", "true"]
     everything = values(command, "topic", "set", "--all")
     assert everything["retention.ms"] == "1000"
     assert everything["cleanup.policy"] == "delete"
+
+
+def test_what_has_no_effect_says_so_and_why(command: Command) -> None:
+    given = ("--config", "cleanup.policy=compact", "--config", "min.cleanable.dirty.ratio=0.1")
+    command.out("topic", "create", "compacted", *given)
+    lines = command.out("config", "describe", "topic", "compacted").splitlines()
+    assert [line.split()[-1] for line in lines[1:3]] == ["false", "false"]
+    assert [line for line in lines if line.startswith("no effect, because")] == [
+        "no effect, because there is no log cleaner yet, so 'compact' leaves every record where "
+        "it is: cleanup.policy",
+        "no effect, because there is no log cleaner yet: min.cleanable.dirty.ratio",
+    ]
+    effects = {
+        row["name"]: row["hasEffect"]
+        for row in command.json("config", "describe", "topic", "compacted", "--all")
+    }
+    assert not effects["cleanup.policy"]
+    assert not effects["delete.retention.ms"]
+    assert effects["retention.ms"]
 
 
 def test_configs_are_set_deleted_appended_and_subtracted(command: Command) -> None:

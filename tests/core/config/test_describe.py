@@ -49,11 +49,13 @@ def _broker_config(
 
 def test_a_topic_is_described_with_all_its_configs() -> None:
     described = describe_topic({}, _broker(), {}, {})
-    assert [one.name for one in described] == list(TOPIC_CONFIGS)
+    listed = [name for name, key in TOPIC_CONFIGS.items() if not key.is_internal]
+    assert [one.name for one in described] == listed
     for one in described:
         key = TOPIC_CONFIGS[one.name]
         assert (one.value, one.type) == (key.default_text, key.type)
-        assert one.documentation == key.doc
+        assert one.documentation.endswith(key.doc)
+        assert one.documentation.startswith("No effect in dohle: ") == bool(key.no_effect)
         assert one.is_default
         assert not one.read_only
         assert not one.is_sensitive
@@ -121,6 +123,33 @@ def test_a_broker_is_described_with_all_its_configs_but_the_internal_ones() -> N
 def test_an_internal_config_is_shown_when_it_is_set() -> None:
     described = _broker_config("log.initial.task.delay.ms", {"log.initial.task.delay.ms": "1"})
     assert (described.value, described.source) == ("1", _STATIC)
+
+
+def test_what_is_given_and_not_known_is_listed_without_its_value_as_in_kafka() -> None:
+    described = _broker_config("colour", {"colour": "red"})
+    assert (described.value, described.source) == (None, _STATIC)
+    assert described.is_sensitive
+    assert described.type is ConfigType.UNKNOWN
+    (described,) = describe_cluster_default({"colour": "red"})
+    assert (described.name, described.value) == ("colour", None)
+
+
+def test_a_config_of_one_listener_is_told_as_what_it_is() -> None:
+    name = "listener.name.internal.max.connections"
+    described = _broker_config(name, {name: "5"})
+    assert (described.type, described.synonyms[0].value) == (ConfigType.INT, "5")
+
+
+def test_passwords_are_told_by_name_alone() -> None:
+    described = _broker_config("ssl.key.password", {"ssl.key.password": "secret"})
+    assert (described.value, described.is_sensitive) == (None, True)
+    assert [one.value for one in described.synonyms] == [None]
+
+
+def test_a_policy_that_compacts_says_that_nothing_is_compacted() -> None:
+    assert "No effect" not in _topic_config("cleanup.policy").documentation
+    compacted = _topic_config("cleanup.policy", {"cleanup.policy": "compact"})
+    assert compacted.documentation.startswith("No effect in dohle: there is no log cleaner yet")
 
 
 def test_a_broker_config_names_every_level_that_gives_it() -> None:

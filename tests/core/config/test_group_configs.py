@@ -70,9 +70,44 @@ def test_what_is_not_given_counts_as_the_broker_has_it() -> None:
 
 def test_a_group_without_configs_has_what_its_broker_has() -> None:
     config = broker(group_consumer_heartbeat_interval_ms="6000")
-    session, heartbeat = describe_group({SESSION: "50000"}, config)
+    described = {one.name: one for one in describe_group({SESSION: "50000"}, config)}
+    session, heartbeat = described[SESSION], described[HEARTBEAT]
     assert (session.name, session.value) == (SESSION, "50000")
     assert session.source is ConfigSource.GROUP_CONFIG
     assert (heartbeat.name, heartbeat.value) == (HEARTBEAT, "6000")
     assert heartbeat.source is ConfigSource.DEFAULT_CONFIG
     assert [one.name for one in describe_group({}, config, [HEARTBEAT])] == [HEARTBEAT]
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        {"share.auto.offset.reset": "earliest"},
+        {"share.auto.offset.reset": "by_duration:P1DT2H3M4.5S"},
+        {"share.record.lock.duration.ms": "15000"},
+        {"share.isolation.level": "read_committed"},
+        {"streams.num.standby.replicas": "2"},
+        {"streams.initial.rebalance.delay.ms": "0"},
+    ],
+)
+def test_configs_of_groups_that_are_not_served_are_kept(pairs: dict[str, str]) -> None:
+    validate_group_overrides(pairs, broker())
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        {"share.auto.offset.reset": "Earliest"},
+        {"share.auto.offset.reset": "by_duration:P"},
+        {"share.auto.offset.reset": "by_duration:-PT1S"},
+        {"share.record.lock.duration.ms": "14999"},
+        {"share.isolation.level": "none"},
+        {"share.heartbeat.interval.ms": "4999"},
+        {"streams.num.standby.replicas": "3"},
+        {"streams.session.timeout.ms": "60001"},
+    ],
+)
+def test_configs_of_groups_that_are_not_served_are_checked(pairs: dict[str, str]) -> None:
+    with pytest.raises(KafkaError) as caught:
+        validate_group_overrides(pairs, broker())
+    assert caught.value.code is ErrorCode.INVALID_CONFIG

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dohle.core.config.broker import BROKER_CONFIGS
-from dohle.core.config.known import KNOWN_WITHOUT_EFFECT
+from dohle.core.config.dynamic import validate_broker_overrides
 from dohle.core.config.listeners import Listener, SecurityProtocol
 from dohle.core.config.static import (
     SINGLE_NODE,
@@ -13,7 +13,6 @@ from dohle.core.config.static import (
     Notice,
     NoticeLevel,
     effective_broker_config,
-    validate_broker_overrides,
 )
 from dohle.core.errors import ErrorCode, KafkaError
 
@@ -53,8 +52,8 @@ def _config(pairs: dict[str, str]) -> BrokerConfig:
     return config
 
 
-def _notice(name: str) -> Notice:
-    _, notices = BrokerConfig.from_properties({**SINGLE_NODE, name: "x"})
+def _notice(name: str, text: str = "x") -> Notice:
+    _, notices = BrokerConfig.from_properties({**SINGLE_NODE, name: text})
     assert [notice.key for notice in notices] == [name]
     return notices[0]
 
@@ -67,9 +66,13 @@ def _refusal(pairs: dict[str, str]) -> str:
     return message
 
 
-def _bad_request(pairs: dict[str, str]) -> str:
+def _alter(pairs: dict[str, str], *, cluster_wide: bool = False) -> None:
+    validate_broker_overrides(pairs, _config({}), {}, {}, cluster_wide=cluster_wide)
+
+
+def _bad_request(pairs: dict[str, str], *, cluster_wide: bool = False) -> str:
     with pytest.raises(KafkaError) as caught:
-        validate_broker_overrides(pairs, cluster_wide=False)
+        _alter(pairs, cluster_wide=cluster_wide)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
     message: str = caught.value.args[0]
     return message
@@ -90,7 +93,10 @@ def test_the_file_that_comes_with_kafka_is_taken_as_it_is() -> None:
     assert config.log_dirs == ("/tmp/kraft-combined-logs",)
     assert config.metadata_log_dir == "/tmp/kraft-combined-logs"
     assert {notice.level for notice in notices} == {NoticeLevel.INFO}
-    assert {notice.key for notice in notices} == _STOCK.keys() & KNOWN_WITHOUT_EFFECT
+    assert {notice.key for notice in notices} == {
+        name for name in _STOCK if BROKER_CONFIGS[name].no_effect
+    }
+    assert len(notices) == 6
 
 
 def test_a_node_that_is_alone_needs_little() -> None:
@@ -137,8 +143,22 @@ def test_broker_id_is_another_name_of_node_id() -> None:
 
 
 def test_what_does_nothing_here_is_told() -> None:
-    assert _notice("num.io.threads") == Notice(
-        NoticeLevel.INFO, "num.io.threads", "num.io.threads has no effect in dohle"
+    assert _notice("max.connection.creation.rate", "3") == Notice(
+        NoticeLevel.INFO,
+        "max.connection.creation.rate",
+        "max.connection.creation.rate has no effect in dohle: this limit is not enforced yet",
+    )
+
+
+def test_compaction_as_the_policy_of_all_topics_is_a_warning() -> None:
+    notice = _notice("log.cleanup.policy", "compact")
+    assert notice.level is NoticeLevel.WARNING
+    assert "there is no log cleaner yet" in notice.message
+
+
+def test_what_does_nothing_is_checked_all_the_same() -> None:
+    assert _refusal({**SINGLE_NODE, "num.io.threads": "0"}) == (
+        "Invalid value 0 for configuration num.io.threads: Value must be at least 1"
     )
 
 
@@ -259,9 +279,24 @@ def test_dynamic_configs_are_laid_over_the_static_ones() -> None:
 
 def test_what_a_running_broker_can_follow_may_be_altered() -> None:
     for cluster_wide in (False, True):
-        validate_broker_overrides({"max.connections": "3"}, cluster_wide=cluster_wide)
-        validate_broker_overrides({"log.retention.ms": "-1"}, cluster_wide=cluster_wide)
-        validate_broker_overrides({}, cluster_wide=cluster_wide)
+        _alter({"max.connections": "3"}, cluster_wide=cluster_wide)
+        _alter({"log.retention.ms": "-1"}, cluster_wide=cluster_wide)
+        _alter({}, cluster_wide=cluster_wide)
+
+
+def test_what_has_no_effect_or_is_not_known_may_be_altered_too() -> None:
+    for cluster_wide in (False, True):
+        _alter({"log.cleaner.backoff.ms": "3", "colour": "2"}, cluster_wide=cluster_wide)
+        _alter({"num.io.threads": "16", "max.connection.creation.rate": "5"})
+    _alter({"listener.name.internal.ssl.keystore.location": "/keys"})
+
+
+def test_what_is_of_one_broker_cannot_be_altered_for_all() -> None:
+    name = "listener.name.internal.ssl.keystore.location"
+    assert _bad_request({name: "/keys"}, cluster_wide=True) == (
+        f"Cannot update these configs at default cluster level, broker id must be specified: "
+        f"Set({name})"
+    )
 
 
 @pytest.mark.parametrize(
@@ -272,10 +307,29 @@ def test_what_a_running_broker_can_follow_may_be_altered() -> None:
             "Cannot update these configs dynamically: Set(node.id, log.dirs)",
         ),
         (
-            {"num.io.threads": "2"},
-            "Cannot update this config dynamically: num.io.threads has no effect in dohle",
+            {"num.io.threads": "3"},
+            "Dynamic thread count update validation failed for num.io.threads=3, value should be "
+            "at least half the current value 8",
         ),
-        ({"colour": "2"}, "Cannot update this config dynamically: colour is not known"),
+        (
+            {"num.io.threads": "17"},
+            "Dynamic thread count update validation failed for num.io.threads=17, value should "
+            "not be greater than double the current value 8",
+        ),
+        (
+            {"ssl.keystore.location": "/keys"},
+            "These security configs can be dynamically updated only per-listener using the "
+            "listener prefix: Set(ssl.keystore.location)",
+        ),
+        (
+            {"log.local.retention.ms": "-1"},
+            "Invalid value -1 for configuration log.local.retention.ms: Value must not be -1 as "
+            "log.retention.ms value is set as 604800000.",
+        ),
+        (
+            {"listener.name.internal.max.connections": "x"},
+            "Invalid value x for configuration max.connections: Not a number of type INT",
+        ),
         (
             {"max.connections": "x"},
             "Invalid value x for configuration max.connections: Not a number of type INT",

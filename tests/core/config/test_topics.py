@@ -8,11 +8,8 @@ from hypothesis import strategies as st
 
 from dohle.core.config.definition import ConfigValue
 from dohle.core.config.static import SINGLE_NODE, BrokerConfig
-from dohle.core.config.topic import (
-    TOPIC_CONFIGS,
-    effective_topic_config,
-    validate_topic_overrides,
-)
+from dohle.core.config.topic import TOPIC_CONFIGS, effective_topic_config
+from dohle.core.config.topic_rules import validate_topic_overrides
 from dohle.core.errors import ErrorCode, KafkaError
 
 
@@ -88,7 +85,7 @@ def test_a_dynamic_value_of_a_config_that_cannot_be_altered_is_passed_over() -> 
 
 
 def test_overrides_that_only_kafka_knows_are_passed_over() -> None:
-    values = effective_topic_config({"delete.retention.ms": "1"}, _broker())
+    values = effective_topic_config({"of.another.release": "1"}, _broker())
     assert values == effective_topic_config({}, _broker())
 
 
@@ -98,9 +95,65 @@ def test_an_override_with_a_broken_value_is_refused() -> None:
 
 
 def test_overrides_are_valid_if_every_name_and_value_is() -> None:
-    validate_topic_overrides({})
-    validate_topic_overrides({"cleanup.policy": "compact,delete", "retention.ms": "-1"})
-    validate_topic_overrides({"cleanup.policy": ""})
+    validate_topic_overrides({}, _broker())
+    validate_topic_overrides({"cleanup.policy": "compact,delete", "retention.ms": "-1"}, _broker())
+    validate_topic_overrides({"cleanup.policy": ""}, _broker())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("delete.retention.ms", "5"),
+        ("min.cleanable.dirty.ratio", "0.01"),
+        ("unclean.leader.election.enable", "true"),
+        ("leader.replication.throttled.replicas", "*"),
+        ("follower.replication.throttled.replicas", "0:1, 12:3"),
+        ("leader.replication.throttled.replicas", ""),
+        ("local.retention.ms", "1000"),
+        ("remote.storage.enable", "false"),
+        ("remote.log.copy.disable", "true"),
+        ("internal.segment.bytes", "14"),
+    ],
+)
+def test_what_has_no_effect_yet_is_accepted(name: str, text: str) -> None:
+    validate_topic_overrides({name: text}, _broker())
+
+
+def test_remote_storage_is_for_a_broker_that_was_told_to_have_it() -> None:
+    tiers = _broker({"remote.log.storage.system.enable": "true"})
+    on = {"remote.storage.enable": "true"}
+    validate_topic_overrides(on, tiers)
+    validate_topic_overrides({**on, "retention.ms": "-1", "local.retention.ms": "-1"}, tiers)
+    off = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
+    validate_topic_overrides(off, tiers, before=on)
+    for pairs, before, reason in (
+        (
+            {**on, "cleanup.policy": "compact"},
+            {},
+            "only supports topics with cleanup.policy=delete",
+        ),
+        ({**on, "local.retention.ms": "-1"}, {}, "Value must not be -1 as retention.ms value"),
+        (
+            {**on, "retention.bytes": "5", "local.retention.bytes": "6"},
+            {},
+            "Value must not be more than retention.bytes property value: 5",
+        ),
+        (
+            {**on, "remote.log.copy.disable": "true", "local.retention.ms": "5"},
+            {},
+            "must be set to the identical value",
+        ),
+        ({}, on, "It is invalid to disable remote storage without deleting remote data"),
+    ):
+        with pytest.raises(KafkaError, match=reason):
+            validate_topic_overrides(pairs, tiers, before)
+
+
+def test_the_least_and_the_most_time_until_compaction_count_the_broker_too() -> None:
+    broker = _broker({"log.cleaner.max.compaction.lag.ms": "10"})
+    validate_topic_overrides({"min.compaction.lag.ms": "10"}, broker)
+    with pytest.raises(KafkaError, match=r"min.compaction.lag.ms \(11\) > .*lag.ms \(10\)"):
+        validate_topic_overrides({"min.compaction.lag.ms": "11"}, broker)
 
 
 @pytest.mark.parametrize(
@@ -121,11 +174,27 @@ def test_overrides_are_valid_if_every_name_and_value_is() -> None:
             {"cleanup.policy": "delete,delete"},
             "Configuration 'cleanup.policy' values must not be duplicated.",
         ),
+        (
+            {"min.cleanable.dirty.ratio": "1.5"},
+            "Invalid value 1.5 for configuration min.cleanable.dirty.ratio: "
+            "Value must be no more than 1",
+        ),
+        (
+            {"leader.replication.throttled.replicas": "0:1,x"},
+            "Invalid value [0:1, x] for configuration leader.replication.throttled.replicas: "
+            "leader.replication.throttled.replicas must be the literal '*' or a list of replicas "
+            "in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+        ),
+        (
+            {"remote.storage.enable": "true"},
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured "
+            "with remote log storage.",
+        ),
     ],
 )
 def test_overrides_are_refused_for_a_name_or_a_value(pairs: dict[str, str], message: str) -> None:
     with pytest.raises(KafkaError) as caught:
-        validate_topic_overrides(pairs)
+        validate_topic_overrides(pairs, _broker())
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert caught.value.args == (message,)
 
@@ -133,7 +202,7 @@ def test_overrides_are_refused_for_a_name_or_a_value(pairs: dict[str, str], mess
 @given(st.dictionaries(st.sampled_from(sorted(TOPIC_CONFIGS)), st.text("0123456789-,adelt")))
 def test_overrides_that_are_valid_take_effect(pairs: dict[str, str]) -> None:
     try:
-        validate_topic_overrides(pairs)
+        validate_topic_overrides(pairs, _broker())
     except KafkaError:
         return
     values = effective_topic_config(pairs, _broker())

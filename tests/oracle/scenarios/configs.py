@@ -100,6 +100,149 @@ async def of_a_broker(run: Run) -> None:
             )
 
 
+#: What says how the broker was started, and not what it is.
+_OF_THE_START = {
+    "advertised.listeners",
+    "controller.listener.names",
+    "controller.quorum.voters",
+    "listener.security.protocol.map",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "share.coordinator.state.topic.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+}
+
+
+async def of_a_broker_in_full(run: Run) -> None:
+    """All configs of the broker, with their types, defaults and synonyms."""
+    client = await run.client()
+
+    def shown(response: Any) -> Any:
+        (result,) = response.results
+        configs = tuple(each for each in result.configs if each.name not in _OF_THE_START)
+        return response.replace(results=(result.replace(configs=configs),))
+
+    await client.send(
+        *("DescribeConfigs", 4),
+        show=shown,
+        resources=[_resource(BROKER, "1", configuration_keys=None)],
+        include_synonyms=True,
+    )
+
+
+async def values_of_topics(run: Run) -> None:
+    """What a topic may be told, whether it has an effect or not."""
+    client = await run.client()
+    topic = await run.topic(internal_segment_bytes="1000000")
+    resource = _resource(TOPIC, topic.name)
+    for name, value in (
+        ("delete.retention.ms", "5"),
+        ("delete.retention.ms", "-1"),
+        ("min.cleanable.dirty.ratio", "0.001"),
+        ("min.cleanable.dirty.ratio", "1e-9"),
+        ("min.cleanable.dirty.ratio", "2"),
+        ("min.cleanable.dirty.ratio", "half"),
+        ("unclean.leader.election.enable", "TRUE"),
+        ("unclean.leader.election.enable", "yes"),
+        ("leader.replication.throttled.replicas", "*"),
+        ("leader.replication.throttled.replicas", "0:1,1:2"),
+        ("follower.replication.throttled.replicas", "0:1, 1:2"),
+        ("follower.replication.throttled.replicas", ""),
+        ("follower.replication.throttled.replicas", "0-1"),
+        ("follower.replication.throttled.replicas", "*,0:1"),
+        ("local.retention.ms", "1000"),
+        ("local.retention.ms", "-1"),
+        ("local.retention.ms", "-3"),
+        ("local.retention.bytes", "1000"),
+        ("max.compaction.lag.ms", "10"),
+        ("min.compaction.lag.ms", "11"),
+        ("min.compaction.lag.ms", "9"),
+        ("max.compaction.lag.ms", "0"),
+        ("remote.storage.enable", "true"),
+        ("remote.storage.enable", "false"),
+        ("remote.log.copy.disable", "true"),
+        ("remote.log.delete.on.disable", "true"),
+        ("internal.segment.bytes", "2000000"),
+        ("message.format.version", "3.0"),
+        ("message.downconversion.enable", "true"),
+    ):
+        await _alter(client, f"{name}={value}", resource, (name, SET, value))
+    await client.until(
+        *("DescribeConfigs", 4, _has("2000000")),
+        note="after all",
+        resources=[{**resource, "configuration_keys": None}],
+        include_synonyms=True,
+    )
+
+
+async def of_client_metrics(run: Run) -> None:
+    """Subscriptions to client metrics."""
+    client = await run.client()
+    resource = _resource(CLIENT_METRICS, run.name("subscription"))
+    for version in versions_of("DescribeConfigs"):
+        shown = {**resource, "configuration_keys": None}
+        await _describe(client, version, "before", shown, include_synonyms=True)
+    for name, value in (
+        ("interval.ms", "1000"),
+        ("interval.ms", "99"),
+        ("interval.ms", "x"),
+        ("metrics", "org.apache.kafka.producer.,org.apache.kafka.consumer."),
+        ("match", "client_id=a.*"),
+        ("match", "client_id"),
+        ("match", "colour=red"),
+        ("no.such", "1"),
+    ):
+        await _alter(client, f"{name}={value}", resource, (name, SET, value))
+    await client.until(
+        *("DescribeConfigs", 4, _has("client_id=a.*")),
+        note="after",
+        resources=[{**resource, "configuration_keys": None}],
+        include_synonyms=True,
+    )
+    await _describe(client, 4, "no name", _resource(CLIENT_METRICS, "", configuration_keys=None))
+    await _alter(client, "no name", _resource(CLIENT_METRICS, ""), ("interval.ms", SET, "1000"))
+    both = [("interval.ms", DELETE, None), ("metrics", DELETE, None), ("match", DELETE, None)]
+    await _alter(client, "back", resource, *both)
+
+
+async def without_effect_on_one_node(run: Run) -> None:
+    """Dynamic configs of brokers that one node need not follow, and names that nobody knows."""
+    client = await run.client()
+    for broker in ("1", ""):
+        resource = _resource(BROKER, broker)
+        for name, value in (
+            ("log.cleaner.threads", "2"),
+            ("log.cleaner.threads", "5"),
+            ("log.cleaner.backoff.ms", "16000"),
+            ("num.io.threads", "9"),
+            ("num.io.threads", "100"),
+            ("num.network.threads", "4"),
+            ("background.threads", "x"),
+            ("leader.replication.throttled.rate", "1000"),
+            ("log.cleaner.min.cleanable.ratio", "0.7"),
+            ("log.local.retention.ms", "-1"),
+            ("unclean.leader.election.enable", "false"),
+            ("ssl.keystore.location", "/none"),
+            ("sasl.enabled.mechanisms", "PLAIN"),
+            ("queued.max.requests", "100"),
+            ("max.connection.creation.rate", "1000000"),
+            ("no.such", "1"),
+        ):
+            where = f"broker '{broker}': {name}={value}"
+            await _alter(client, where, resource, (name, SET, value), validate_only=True)
+        kept = [("leader.replication.throttled.rate", "1000"), ("no.such", "red")]
+        kept += [("log.cleaner.min.cleanable.ratio", "0.7")]
+        await _alter(client, f"'{broker}': set", resource, *((n, SET, v) for n, v in kept))
+        await client.until(
+            *("DescribeConfigs", 4, _has("0.7")),
+            note=f"broker '{broker}'",
+            resources=[{**resource, "configuration_keys": [name for name, _ in kept]}],
+            include_synonyms=True,
+        )
+        await _alter(client, f"'{broker}': back", resource, *((n, DELETE, None) for n, _ in kept))
+
+
 async def altering(run: Run) -> None:
     """IncrementalAlterConfigs: operations, values, and what is refused."""
     client = await run.client()
@@ -196,6 +339,11 @@ async def of_groups(run: Run) -> None:
         resources=[{**resource, "configuration_keys": [timeout]}],
         include_synonyms=True,
     )
+    await _describe(client, 4, "all", {**resource, "configuration_keys": None})
+    await _alter(client, "share group", resource, ("share.isolation.level", SET, "read_committed"))
+    await _alter(client, "odd level", resource, ("share.isolation.level", SET, "none"))
+    await _alter(client, "odd reset", resource, ("share.auto.offset.reset", SET, "none"))
+    await _alter(client, "standbys", resource, ("streams.num.standby.replicas", SET, "3"))
     await _alter(client, "too short", resource, (timeout, SET, "1"))
     await _alter(client, "unknown", resource, ("no.such", SET, "1"))
     await _alter(client, "no group", _resource(GROUP, ""), (timeout, SET, "4000"))

@@ -129,7 +129,7 @@ def test_a_brokers_configs_tell_where_they_come_from(tmp_path: Path) -> None:
         (LOGGER, "", ErrorCode.INVALID_REQUEST),
         (LOGGER, "2", ErrorCode.INVALID_REQUEST),
         (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
-        (ResourceType.CLIENT_METRICS, "m", ErrorCode.NONE),
+        (ResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_each_resource_has_its_own_error(
@@ -418,3 +418,45 @@ def test_producers_are_forgotten_by_the_time_that_was_altered(tmp_path: Path) ->
         assert 9 not in log.producer_state.producers
 
     on_node(tmp_path, scenario)
+
+
+def _lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.name == "dohle.server.configs"]
+
+
+def test_what_has_no_effect_is_accepted_and_told_once_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "dohle.server.configs")
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        caplog.clear()
+        for name in ("t", "u"):
+            await create_topic(wire, name)
+            change = ("delete.retention.ms", Operation.SET, "5")
+            assert (await _alter(wire, TOPIC, name, change))[0] is ErrorCode.NONE
+        assert _lines(caplog) == [
+            "No effect in dohle: delete.retention.ms, because there is no log cleaner yet"
+        ]
+
+    on_node(tmp_path, scenario)
+
+
+def test_compaction_is_warned_of_for_each_topic_and_again_after_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def compact(node: Node, wire: Wire) -> None:
+        caplog.clear()
+        for name in ("t", "u"):
+            await create_topic(wire, name)
+            change = ("cleanup.policy", Operation.SET, "compact")
+            assert (await _alter(wire, TOPIC, name, change))[0] is ErrorCode.NONE
+            assert _lines(caplog)[-1].endswith(f"these topics only grow: {name}")
+        caplog.clear()
+
+    async def look(node: Node, wire: Wire) -> None:
+        (line,) = _lines(caplog)
+        assert line.endswith("these topics only grow: t, u")
+
+    on_node(tmp_path, compact)
+    on_node(tmp_path, look)

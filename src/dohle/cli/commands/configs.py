@@ -1,4 +1,8 @@
-"""``dohle config``: describe and alter the configs of topics and brokers."""
+"""``dohle config``: describe and alter the configs of topics and brokers.
+
+Which configs do nothing on a broker of dohle's is for that broker to say: its documentation of a
+config begins with that.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,8 @@ if TYPE_CHECKING:
 
 _DESCRIBE = """\
 Show the configs that were set: for the topic, for the broker, for all brokers,
-or in the broker's file. With --all also those with their default.
+or in the broker's file. With --all also those with their default. What has no
+effect is marked, and the reason is below the table.
 """
 _DESCRIBE_EXAMPLES = """\
 examples:
@@ -98,7 +103,7 @@ def _run_describe(args: argparse.Namespace) -> int:
         from dohle.client import Admin
 
         results = await Admin(cluster).describe_configs(
-            [resource], include_synonyms=args.synonyms, include_documentation=args.docs
+            [resource], include_synonyms=args.synonyms, include_documentation=True
         )
         entries = sorted(results.one(), key=lambda entry: entry.name)
         _print_entries(args, [one for one in entries if args.all or not one.is_default])
@@ -116,9 +121,28 @@ def _print_entries(args: argparse.Namespace, entries: list[ConfigEntry]) -> None
         return
     rows = [_to_row(args, entry) for entry in entries]
     print_table(rows, if_empty="nothing is set; --all shows the defaults")
+    for reason, names in _without_effect(entries).items():
+        print(f"\nno effect, because {reason}: {', '.join(names)}")
     if args.docs:
         for entry in entries:
             print(f"\n{entry.name}: {entry.documentation or 'no documentation'}")
+
+
+def _without_effect(entries: list[ConfigEntry]) -> dict[str, list[str]]:
+    """Return the configs that do nothing, by the reason."""
+    found: dict[str, list[str]] = {}
+    for entry in entries:
+        reason = _no_effect(entry)
+        if reason:
+            found.setdefault(reason, []).append(entry.name)
+    return found
+
+
+def _no_effect(entry: ConfigEntry) -> str:
+    from dohle.core.config.definition import NO_EFFECT
+
+    beginning, _, rest = (entry.documentation or "").partition(": ")
+    return rest.partition(". ")[0].removesuffix(".") if beginning == NO_EFFECT else ""
 
 
 def _to_row(args: argparse.Namespace, entry: ConfigEntry) -> dict[str, object]:
@@ -127,6 +151,7 @@ def _to_row(args: argparse.Namespace, entry: ConfigEntry) -> dict[str, object]:
         "value": "(hidden)" if entry.is_sensitive else entry.value,
         "source": entry.source.name,
         "isReadOnly": entry.is_read_only,
+        "hasEffect": not _no_effect(entry),
     }
     if args.synonyms:
         row["synonyms"] = ", ".join(
@@ -143,6 +168,7 @@ def _to_json(args: argparse.Namespace, entry: ConfigEntry) -> dict[str, object]:
         "type": entry.type.name,
         "isReadOnly": entry.is_read_only,
         "isSensitive": entry.is_sensitive,
+        "hasEffect": not _no_effect(entry),
     }
     if args.synonyms:
         fields["synonyms"] = [

@@ -1,4 +1,4 @@
-"""The broker configs that have an effect; the rest of Kafka's are in ``config.known``.
+"""The broker configs: those that have an effect, and Kafka's others from ``config.known``.
 
 The broker's default for a topic config copies the topic's row under the broker's name. A row
 without a default and without "If not set" in its text is a required option.
@@ -12,6 +12,7 @@ from typing import Final
 
 from dohle.core.config.coordinator import COORDINATOR_CONFIGS
 from dohle.core.config.definition import ConfigKey, ConfigType, ListOf, Range, UpdateMode
+from dohle.core.config.known import CONFIGS_WITHOUT_EFFECT
 from dohle.core.config.topic import TOPIC_CONFIGS
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
@@ -22,7 +23,22 @@ _MIB: Final = 1 << 20
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 24 * 60 * _MINUTE_MS
 
+#: Kafka has no place for these in a properties file, and lists them only if they are set.
+DYNAMIC_ONLY: Final = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+
 _IDENTITY: Final = (
+    ConfigKey(
+        "broker.id",
+        _INT,
+        -1,
+        "The name of node.id from before KRaft. If both are given, they must be the same.",
+    ),
     ConfigKey(
         "broker.rack",
         _STRING,
@@ -361,7 +377,8 @@ _DYNAMIC: Final = (
         _LONG_MAX,
         "How many bytes per second are copied when replicas move between data directories.",
         Range(1),
-        UpdateMode.PER_BROKER,
+        UpdateMode.CLUSTER_WIDE,
+        is_internal=True,
     ),
 )
 
@@ -393,13 +410,17 @@ def _default_of_topics(topic_key: ConfigKey) -> ConfigKey:
         # Its default is that of the last synonym, and like Kafka it has no limits.
         default, limits = None, None
         doc = f"{doc} If not set, {others[0]} is used."
-    return ConfigKey(name, topic_key.type, default, doc, limits, UpdateMode.CLUSTER_WIDE)
+    return ConfigKey(
+        *(name, topic_key.type, default, doc, limits, UpdateMode.CLUSTER_WIDE),
+        no_effect=topic_key.no_effect,
+    )
 
 
 def _table() -> dict[str, ConfigKey]:
     keys = [*_IDENTITY, *_NETWORK, *_REQUESTS, *_LOGS, *_METADATA_LOG, *_DYNAMIC, *_INTERNAL]
     keys += COORDINATOR_CONFIGS
-    keys += map(_default_of_topics, TOPIC_CONFIGS.values())
+    keys += CONFIGS_WITHOUT_EFFECT
+    keys += (_default_of_topics(key) for key in TOPIC_CONFIGS.values() if key.synonyms)
     return {key.name: key for key in sorted(keys, key=lambda key: key.name)}
 
 

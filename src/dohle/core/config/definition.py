@@ -2,8 +2,9 @@
 
 The tables (:mod:`dohle.core.config.topic`, :mod:`dohle.core.config.broker`) consist of
 :class:`ConfigKey` rows; the parser of ``server.properties``, AlterConfigs, DescribeConfigs and the
-command line's help all read them. An option without effect is in no table. Values are parsed as
-Kafka parses them, and a refused value is INVALID_CONFIG with Kafka's message, which tools match.
+command line's help all read them. A config of Kafka that does nothing here yet has a row too, which
+says so: whoever mentions it is not refused. Values are parsed as Kafka parses them, and a refused
+value is INVALID_CONFIG with Kafka's message, which tools match.
 
 Every start reads the tables, even that of a command that ends at once. That is why values are named
 tuples and plain classes here: a dataclass takes most of a millisecond to create.
@@ -16,6 +17,9 @@ from enum import Enum, IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from dohle.core.errors import ErrorCode, KafkaError
+
+#: How the documentation of a config begins that does nothing here.
+NO_EFFECT: Final = "No effect in dohle"
 
 #: A parsed value; a list is a tuple of strings, and None means not set.
 ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
@@ -49,7 +53,7 @@ class Range:
 
     __slots__ = ("also", "high", "low")
 
-    def __init__(self, low: int, high: int | None = None, *, also: int | None = None) -> None:
+    def __init__(self, low: float, high: float | None = None, *, also: int | None = None) -> None:
         self.low = low
         self.high = high
         self.also = also
@@ -83,10 +87,11 @@ class OneOf:
 
     def check(self, name: str, value: ConfigValue) -> None:
         """Raise INVALID_CONFIG for any other word."""
-        word = value.lower() if self.ignore_case and isinstance(value, str) else value
-        if word not in self.words:
-            words = ", ".join(self.words)
-            raise invalid_value(name, value, f"String must be one of: {words}")
+        words = self.words
+        if self.ignore_case and isinstance(value, str):
+            value, words = value.lower(), tuple(map(str.lower, words))
+        if value not in words:
+            raise invalid_value(name, value, f"String must be one of: {', '.join(self.words)}")
 
     def __str__(self) -> str:
         return f"[{', '.join(self.words)}]"
@@ -121,8 +126,42 @@ class ListOf:
         return str(OneOf(self.words)) if self.words else ""
 
 
+class ReplicaList:
+    """Replicas, as ``partition:broker,...``, or ``*`` for all."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: ConfigValue) -> None:
+        """Raise INVALID_CONFIG for an item of another form."""
+        assert isinstance(value, tuple)
+        if value != ("*",) and not all(map(_is_replica, value)):
+            raise invalid_value(
+                name,
+                value,
+                f"{name} must be the literal '*' or a list of replicas in the following format: "
+                f"{self}",
+            )
+
+    def __str__(self) -> str:
+        return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+
+class NotEmpty:
+    """A text of at least one character."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: ConfigValue) -> None:
+        """Raise INVALID_CONFIG for an empty text."""
+        if not value:
+            raise invalid_value(name, value, "String must be non-empty")
+
+    def __str__(self) -> str:
+        return "non-empty string"
+
+
 #: The limits of a value beyond its type: ``check`` raises INVALID_CONFIG, ``str`` describes them.
-Validator: TypeAlias = Range | OneOf | ListOf
+Validator: TypeAlias = Range | OneOf | ListOf | ReplicaList | NotEmpty
 
 
 class ConfigKey(NamedTuple):
@@ -139,6 +178,8 @@ class ConfigKey(NamedTuple):
     is_internal: bool = False
     #: For a topic config: the broker configs that supply it when the topic does not, in order.
     synonyms: tuple[str, ...] = ()
+    #: Why it does nothing here; "" if it does what Kafka's does.
+    no_effect: str = ""
 
     def parse(self, text: str) -> ConfigValue:
         """Parse a text as Java does, and check the value."""
@@ -156,6 +197,8 @@ class ConfigKey(NamedTuple):
                 return "true" if value else "false"
             case tuple():
                 return ",".join(value)
+            case float():
+                return java_double(value)
             case _:
                 return str(value)
 
@@ -209,6 +252,25 @@ def invalid_value(name: str, value: ConfigValue, reason: str) -> KafkaError:
         case _:
             shown = str(value)
     return _refusal(f"Invalid value {shown} for configuration {name}: {reason}")
+
+
+def java_double(value: float) -> str:
+    """Return a number as Java's Double.toString writes it: 1.0E7 is the least with an exponent."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    digits = repr(value).partition("e")[0].replace(".", "").strip("-0")
+    mantissa, _, exponent = f"{value:.{max(len(digits) - 1, 1)}e}".partition("e")
+    return f"{mantissa}E{int(exponent)}"
+
+
+def _is_replica(item: str) -> bool:
+    """Tell whether it is ``partition:broker``; as in Kafka, an empty item is none and all right."""
+    partition, colon, broker = item.partition(":")
+    return not item or (colon == ":" and _is_number(partition) and _is_number(broker))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _refusal(message: str) -> KafkaError:

@@ -1,4 +1,4 @@
-"""What DescribeConfigs reports of a topic, a broker, the cluster-wide broker defaults and a group.
+"""What DescribeConfigs reports of topics, brokers, all brokers, groups and client metrics.
 
 For each config: its value, where the value comes from, and its synonyms: the other names and levels
 that can set it, in order of precedence. The lists match Kafka's exactly: a level that sets the
@@ -12,10 +12,12 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from dohle.core.config.broker import BROKER_CONFIGS
+from dohle.core.config.broker import BROKER_CONFIGS, DYNAMIC_ONLY
+from dohle.core.config.client_metrics import CLIENT_METRICS_CONFIGS
 from dohle.core.config.definition import ConfigKey, ConfigType, ConfigValue, UpdateMode
+from dohle.core.config.effect import documentation
 from dohle.core.config.group import GROUP_CONFIGS, effective_group_config
-from dohle.core.config.static import BrokerConfig, effective_broker_config
+from dohle.core.config.static import BrokerConfig, base_name, effective_broker_config
 from dohle.core.config.topic import TOPIC_CONFIGS, effective_topic_config
 
 
@@ -28,6 +30,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    CLIENT_METRICS_CONFIG = 7
     GROUP_CONFIG = 8
 
 
@@ -68,7 +71,11 @@ def describe_topic(
     values = effective_topic_config(overrides, broker, dynamic_broker, dynamic_default)
     described = []
     for key in _selected(TOPIC_CONFIGS.values(), names):
-        synonyms = _synonyms(key.synonyms[0], broker, dynamic_broker, dynamic_default)
+        if key.is_internal and key.name not in overrides:
+            continue
+        synonyms = []
+        if key.synonyms:
+            synonyms = _synonyms(key.synonyms[0], broker, dynamic_broker, dynamic_default)
         if key.name in overrides:
             text = key.format(values[key.name])
             synonyms.insert(0, ConfigSynonym(key.name, text, ConfigSource.TOPIC_CONFIG))
@@ -85,11 +92,14 @@ def describe_broker(
     """Describe a broker; only these configs if ``names`` are given."""
     values = effective_broker_config(broker, dynamic_broker, dynamic_default)
     described = []
-    for key in _selected(BROKER_CONFIGS.values(), names):
-        if not key.is_internal or broker.is_set(key.name):
-            synonyms = _synonyms(key.name, broker, dynamic_broker, dynamic_default)
-            read_only = key.update_mode is UpdateMode.READ_ONLY
-            described.append(_described(key, values[key.name], synonyms, read_only=read_only))
+    given = {**broker.texts, **dynamic_default, **dynamic_broker}
+    keys = [key for key in BROKER_CONFIGS.values() if not key.is_internal or key.name in given]
+    keys += (_unknown(name) for name in given if name not in BROKER_CONFIGS)
+    for key in _selected(keys, names):
+        synonyms = _synonyms(key.name, broker, dynamic_broker, dynamic_default)
+        described.append(
+            _described(key, values.get(key.name), synonyms, read_only=_is_read_only(key))
+        )
     return described
 
 
@@ -98,13 +108,12 @@ def describe_cluster_default(
 ) -> list[DescribedConfig]:
     """Describe the defaults set for all brokers: the broker resource without a name."""
     described = []
-    for key in _selected(BROKER_CONFIGS.values(), names):
-        if key.name in dynamic_default:
-            text = dynamic_default[key.name]
-            source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-            synonyms = [ConfigSynonym(key.name, text, source)]
-            read_only = key.update_mode is UpdateMode.READ_ONLY
-            described.append(_described(key, text, synonyms, read_only=read_only))
+    keys = [BROKER_CONFIGS.get(name) or _unknown(name) for name in sorted(dynamic_default)]
+    for key in _selected(keys, names):
+        text = dynamic_default[key.name]
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        synonyms = [ConfigSynonym(key.name, text, source)]
+        described.append(_described(key, text, synonyms, read_only=_is_read_only(key)))
     return described
 
 
@@ -120,6 +129,35 @@ def describe_group(
         synonyms = [ConfigSynonym(key.name, key.format(values[key.name]), source)]
         described.append(_described(key, values[key.name], synonyms, read_only=False))
     return described
+
+
+def describe_client_metrics(
+    overrides: Mapping[str, str], names: Collection[str] | None = None
+) -> list[DescribedConfig]:
+    """Describe a subscription to client metrics with these overrides."""
+    described = []
+    for key in _selected(CLIENT_METRICS_CONFIGS.values(), names):
+        is_set = key.name in overrides
+        value = key.parse(overrides[key.name]) if is_set else key.default
+        source = ConfigSource.CLIENT_METRICS_CONFIG
+        synonyms = [ConfigSynonym(key.name, key.format(value), source)] if is_set else []
+        described.append(_described(key, value, synonyms, read_only=False))
+    return described
+
+
+def _unknown(name: str) -> ConfigKey:
+    """Return what is known of an unknown config of a broker: as in Kafka, its value is hidden."""
+    of_all = BROKER_CONFIGS.get(base_name(name))
+    if of_all is not None:
+        return of_all._replace(name=name, no_effect="listeners have no configs of their own yet")
+    return ConfigKey(
+        *(name, ConfigType.UNKNOWN, None, ""), is_sensitive=True, no_effect="it is not known"
+    )
+
+
+def _is_read_only(key: ConfigKey) -> bool:
+    # As in Kafka, also what can be altered, but is not among the configs of a properties file.
+    return key.update_mode is UpdateMode.READ_ONLY or key.name in DYNAMIC_ONLY
 
 
 def _selected(keys: Iterable[ConfigKey], names: Collection[str] | None) -> list[ConfigKey]:
@@ -138,7 +176,7 @@ def _described(
         read_only=read_only,
         is_sensitive=key.is_sensitive,
         type=key.type,
-        documentation=key.doc,
+        documentation=documentation(key, value),
         synonyms=tuple(synonyms),
     )
 
@@ -166,6 +204,8 @@ def _synonyms(
 
 
 def _default_text(name: str) -> str | None:
+    if name in DYNAMIC_ONLY or name not in BROKER_CONFIGS:
+        return None
     return BROKER_CONFIGS[name].default_text
 
 

@@ -1,10 +1,10 @@
 """The static configuration of a node: ``server.properties``, parsed and checked as a whole.
 
-A file written for Apache Kafka works as it is. A name that Kafka knows but has no effect here gives
-a notice, an unknown name a warning with the nearest known one, and a value that is not allowed an
-error. Beyond Kafka's own checks, a node refuses what it cannot do yet: being one of several
-controllers, being only a broker or only a controller, and any security protocol but PLAINTEXT. A
-single node needs neither a controller listener nor the configs of the quorum.
+A file written for Apache Kafka works as it is. What has no effect here gives a notice, an unknown
+name a warning with the nearest known one, and a value that is not allowed an error. Beyond Kafka's
+own checks, a node refuses what it cannot do yet: being one of several controllers, being only a
+broker or only a controller, and any security protocol but PLAINTEXT. A single node needs neither a
+controller listener nor the configs of the quorum.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from dohle.core.config.broker import BROKER_CONFIGS
 from dohle.core.config.definition import ConfigValue, ConfigValues, UpdateMode
-from dohle.core.config.known import KNOWN_WITHOUT_EFFECT
+from dohle.core.config.effect import no_effect
 from dohle.core.config.listeners import (
     NON_ROUTABLE_HOST,
     Listener,
@@ -80,7 +80,7 @@ class BrokerConfig:
 
     #: Every config of the table: the given value, or the default.
     values: ConfigValues
-    #: The given texts, unparsed.
+    #: The given texts, unparsed; those of unknown names too, as in Kafka.
     texts: Mapping[str, str]
     #: All listeners, including the controller's.
     listeners: tuple[Listener, ...]
@@ -112,9 +112,8 @@ class BrokerConfig:
                     f'Missing required configuration "{name}" which has no default value. '
                     f"{BROKER_CONFIGS[name].doc}"
                 )
-        texts = {name: text for name, text in pairs.items() if name in BROKER_CONFIGS}
-        config = _checked(values, texts)
-        return config, [_notice(name) for name in pairs if name not in BROKER_CONFIGS]
+        config = _checked(values, pairs)
+        return config, [notice for name in pairs for notice in _notices(name, values)]
 
     def __getitem__(self, name: str) -> ConfigValue:
         return self.values[name]
@@ -205,72 +204,58 @@ def effective_broker_config(
     return values
 
 
-def validate_broker_overrides(pairs: Mapping[str, str], *, cluster_wide: bool) -> None:
-    """Refuse dynamic configs of a broker, or of all brokers, that could not be applied.
-
-    Kafka's code for this is INVALID_REQUEST, not INVALID_CONFIG. Kafka stores unknown names; here
-    they are refused, since nothing would ever read them.
-    """
-    for name in pairs:
-        if name not in BROKER_CONFIGS:
-            effect = "has no effect in dohle" if _is_known(name) else "is not known"
-            raise _bad_request(f"Cannot update this config dynamically: {name} {effect}")
-    modes = {name: BROKER_CONFIGS[name].update_mode for name in pairs}
-    fixed = [name for name, mode in modes.items() if mode is UpdateMode.READ_ONLY]
-    if fixed:
-        raise _bad_request(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
-    try:
-        values = {name: BROKER_CONFIGS[name].parse(text) for name, text in pairs.items()}
-        _check_numbers(values)
-    except KafkaError as error:
-        raise _bad_request(error.args[0]) from None
-    local = [name for name, mode in modes.items() if mode is UpdateMode.PER_BROKER]
-    if cluster_wide and local:
-        raise _bad_request(
-            "Cannot update these configs at default cluster level, broker id must be specified: "
-            f"Set({', '.join(local)})"
-        )
-
-
 def _with_node_id(pairs: Mapping[str, str]) -> Mapping[str, str]:
-    """Accept ``broker.id``, the name from before KRaft, as ``node.id``."""
-    if "broker.id" not in pairs:
+    """Accept ``broker.id``, the name from before KRaft, as ``node.id``; either names both."""
+    given = [pairs[name] for name in ("node.id", "broker.id") if name in pairs]
+    if not given:
         return pairs
-    rest = {name: text for name, text in pairs.items() if name != "broker.id"}
-    broker_id = pairs["broker.id"]
-    if rest.setdefault("node.id", broker_id).strip() != broker_id.strip():
+    if given[0].strip() != given[-1].strip():
         raise _refusal("You must set `node.id` to the same value as `broker.id`.")
-    return rest
+    return {**pairs, "node.id": given[0], "broker.id": given[0]}
 
 
-def _notice(name: str) -> Notice:
-    if name in _PROTECTING:
-        message = (
-            f"{name} has no effect in dohle: every client may do everything; do not expose "
-            "this node to clients you do not trust"
-        )
-        return Notice(NoticeLevel.WARNING, name, message)
+def _notices(name: str, values: ConfigValues) -> list[Notice]:
+    """Return what the operator should know about a config that was given, if anything."""
+    key = BROKER_CONFIGS.get(name)
+    if key is not None:
+        reason = no_effect(key, values[name])
+        if not reason:
+            return []
+        message = f"{name} has no effect in dohle: {reason}"
+        if name in _PROTECTING:
+            message += "; do not expose this node to clients you do not trust"
+            return [Notice(NoticeLevel.WARNING, name, message)]
+        level = NoticeLevel.INFO if key.no_effect else NoticeLevel.WARNING
+        return [Notice(level, name, message)]
     if _is_known(name):
-        return Notice(NoticeLevel.INFO, name, f"{name} has no effect in dohle")
+        return [Notice(NoticeLevel.INFO, name, f"{name} has no effect in dohle")]
     import difflib  # costs milliseconds, and names are rarely unknown
 
-    known = (*BROKER_CONFIGS, *KNOWN_WITHOUT_EFFECT)
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=_SIMILARITY_MIN)
+    nearest = difflib.get_close_matches(name, BROKER_CONFIGS, n=1, cutoff=_SIMILARITY_MIN)
     hint = f", did you mean {nearest[0]}?" if nearest else ""
-    return Notice(NoticeLevel.WARNING, name, f"{name} is not a known configuration{hint}")
+    return [Notice(NoticeLevel.WARNING, name, f"{name} is not a known configuration{hint}")]
+
+
+def base_name(name: str) -> str:
+    """Return the config that ``listener.name.<listener>.<config>`` sets for one listener.
+
+    A SASL mechanism may come before the config. Any other name stands for itself.
+    """
+    if name.startswith(_LISTENER_PREFIX):
+        _, _, rest = name.removeprefix(_LISTENER_PREFIX).partition(".")
+        _, _, after_mechanism = rest.partition(".")
+        for base in (rest, after_mechanism):
+            if base in BROKER_CONFIGS:
+                return base
+    return name
 
 
 def _is_known(name: str) -> bool:
-    if name.startswith(_LISTENER_PREFIX):
-        # listener.name.<listener>.<config>, or with a SASL mechanism before the config.
-        _, _, rest = name.removeprefix(_LISTENER_PREFIX).partition(".")
-        _, _, after_mechanism = rest.partition(".")
-        return any(base in BROKER_CONFIGS or _is_known(base) for base in (rest, after_mechanism))
-    return name in KNOWN_WITHOUT_EFFECT or name.startswith(_PLUGIN_PREFIXES)
+    return base_name(name) in BROKER_CONFIGS or name.startswith(_PLUGIN_PREFIXES)
 
 
 def _checked(values: ConfigValues, texts: Mapping[str, str]) -> BrokerConfig:
-    _check_numbers(values)
+    check_numbers(values)
     _check_consumer_groups(values)
     _check_quorum(values)
     protocols = _protocols(values, explicit="listener.security.protocol.map" in texts)
@@ -300,7 +285,7 @@ def _checked(values: ConfigValues, texts: Mapping[str, str]) -> BrokerConfig:
     return config
 
 
-def _check_numbers(values: Mapping[str, ConfigValue]) -> None:
+def check_numbers(values: Mapping[str, ConfigValue]) -> None:
     """Run Kafka's checks that go beyond the limits in the table."""
     for name, least in _LEAST.items():
         value = values.get(name)
@@ -322,6 +307,12 @@ def _check_numbers(values: Mapping[str, ConfigValue]) -> None:
         raise _refusal(
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "
             "property is set, and that has no effect in dohle."
+        )
+    low, high = (values.get(f"log.cleaner.{which}.compaction.lag.ms") for which in ("min", "max"))
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        raise _refusal(
+            "conflict topic config setting log.cleaner.min.compaction.lag.ms "
+            f"({low}) > log.cleaner.max.compaction.lag.ms ({high})"
         )
 
 
@@ -426,7 +417,3 @@ def _check_listeners(config: BrokerConfig) -> None:
 
 def _refusal(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_CONFIG, message)
-
-
-def _bad_request(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)

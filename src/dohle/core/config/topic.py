@@ -3,6 +3,7 @@
 A topic's own value takes precedence over the broker's dynamic one, the cluster-wide dynamic
 default, the value in ``server.properties`` and the default. Some broker configs set the same thing
 in another unit (``log.retention.hours``): the first one set in the order of ``synonyms`` is used.
+What has no effect yet is accepted and told like the rest (:mod:`dohle.core.config.effect`).
 """
 
 from __future__ import annotations
@@ -19,19 +20,23 @@ from dohle.core.config.definition import (
     ListOf,
     OneOf,
     Range,
+    ReplicaList,
     UpdateMode,
     Validator,
 )
-from dohle.core.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from dohle.core.config.static import BrokerConfig
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
-_LONG, _LIST = ConfigType.LONG, ConfigType.LIST
+_LONG, _LIST, _DOUBLE = ConfigType.LONG, ConfigType.LIST, ConfigType.DOUBLE
 _LONG_MAX: Final = 2**63 - 1
 _WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
 _MIB: Final = 1 << 20
+#: Why configs do nothing here yet.
+NO_CLEANER: Final = "there is no log cleaner yet"
+NO_TIERS: Final = "there is no tiered storage yet"
+_NO_THROTTLE: Final = "replication is not throttled yet"
 
 
 def _key(
@@ -41,8 +46,13 @@ def _key(
     limits: Validator | None,
     synonyms: tuple[str, ...],
     doc: str,
+    no_effect: str = "",
 ) -> ConfigKey:
-    return ConfigKey(name, type_, default, doc, limits, UpdateMode.CLUSTER_WIDE, synonyms=synonyms)
+    return ConfigKey(
+        *(name, type_, default, doc, limits, UpdateMode.CLUSTER_WIDE),
+        synonyms=synonyms,
+        no_effect=no_effect,
+    )
 
 
 _KEYS: Final = (
@@ -89,6 +99,15 @@ _KEYS: Final = (
         "The zstd compression level when compression.type is 'zstd'.",
     ),
     _key(
+        "delete.retention.ms",
+        _LONG,
+        24 * 60 * 60 * 1000,
+        Range(0),
+        ("log.cleaner.delete.retention.ms",),
+        "How long compaction keeps the marks of deleted keys, so that consumers can see them.",
+        NO_CLEANER,
+    ),
+    _key(
         "file.delete.delay.ms",
         _LONG,
         60_000,
@@ -116,6 +135,15 @@ _KEYS: Final = (
         "operating system decides.",
     ),
     _key(
+        "follower.replication.throttled.replicas",
+        _LIST,
+        (),
+        ReplicaList(),
+        (),
+        "The replicas whose fetching is throttled, as partition:broker,...; * means all.",
+        _NO_THROTTLE,
+    ),
+    _key(
         "index.interval.bytes",
         _INT,
         4096,
@@ -123,6 +151,53 @@ _KEYS: Final = (
         ("log.index.interval.bytes",),
         "How many bytes of records lie between two entries of the offset index: a larger value "
         "makes the index smaller and finding an offset slower.",
+    ),
+    ConfigKey(
+        "internal.segment.bytes",
+        _INT,
+        None,
+        "In place of segment.bytes, without its lower limit. If not set, segment.bytes is used.",
+        None,
+        UpdateMode.CLUSTER_WIDE,
+        is_internal=True,
+    ),
+    _key(
+        "leader.replication.throttled.replicas",
+        _LIST,
+        (),
+        ReplicaList(),
+        (),
+        "The replicas to whose followers less is sent, as partition:broker,...; * means all.",
+        _NO_THROTTLE,
+    ),
+    _key(
+        "local.retention.bytes",
+        _LONG,
+        -2,
+        Range(-2),
+        ("log.local.retention.bytes",),
+        "How much of a partition is kept here after it was copied to remote storage; -2 means "
+        "as much as retention.bytes says.",
+        NO_TIERS,
+    ),
+    _key(
+        "local.retention.ms",
+        _LONG,
+        -2,
+        Range(-2),
+        ("log.local.retention.ms",),
+        "How long records are kept here after they were copied to remote storage; -2 means as "
+        "long as retention.ms says.",
+        NO_TIERS,
+    ),
+    _key(
+        "max.compaction.lag.ms",
+        _LONG,
+        _LONG_MAX,
+        Range(1),
+        ("log.cleaner.max.compaction.lag.ms",),
+        "How long a record may stay without being compacted.",
+        NO_CLEANER,
     ),
     _key(
         "max.message.bytes",
@@ -160,6 +235,24 @@ _KEYS: Final = (
         "its append to the log (LogAppendTime).",
     ),
     _key(
+        "min.cleanable.dirty.ratio",
+        _DOUBLE,
+        0.5,
+        Range(0, 1),
+        ("log.cleaner.min.cleanable.ratio",),
+        "Which part of a log must be new before it is compacted again.",
+        NO_CLEANER,
+    ),
+    _key(
+        "min.compaction.lag.ms",
+        _LONG,
+        0,
+        Range(0),
+        ("log.cleaner.min.compaction.lag.ms",),
+        "How long a record stays as it is before it may be compacted.",
+        NO_CLEANER,
+    ),
+    _key(
         "min.insync.replicas",
         _INT,
         1,
@@ -174,6 +267,33 @@ _KEYS: Final = (
         None,
         ("log.preallocate",),
         "Whether a new segment's file is allocated at its full size at once.",
+    ),
+    _key(
+        "remote.log.copy.disable",
+        _BOOLEAN,
+        False,
+        None,
+        (),
+        "Whether a topic with remote storage copies nothing more to it.",
+        NO_TIERS,
+    ),
+    _key(
+        "remote.log.delete.on.disable",
+        _BOOLEAN,
+        False,
+        None,
+        (),
+        "Whether remote data is deleted when remote storage is turned off for the topic.",
+        NO_TIERS,
+    ),
+    _key(
+        "remote.storage.enable",
+        _BOOLEAN,
+        False,
+        None,
+        (),
+        "Whether the topic is copied to remote storage.",
+        NO_TIERS,
     ),
     _key(
         "retention.bytes",
@@ -228,6 +348,15 @@ _KEYS: Final = (
         "How long until a new segment is started even if the last is not full, so that old data "
         "can go.",
     ),
+    _key(
+        "unclean.leader.election.enable",
+        _BOOLEAN,
+        False,
+        None,
+        ("unclean.leader.election.enable",),
+        "Whether a replica that is not in sync may become the leader if there is no other, which "
+        "may lose records. The controller counts what is set while running, not its file.",
+    ),
 )
 
 TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = MappingProxyType({key.name: key for key in _KEYS})
@@ -265,12 +394,3 @@ def effective_topic_config(
         # A broker may express "for ever" as any negative time.
         values["retention.ms"] = -1
     return values
-
-
-def validate_topic_overrides(pairs: Mapping[str, str]) -> None:
-    """Refuse unknown names, and values that are not allowed."""
-    for name in pairs:
-        if name not in TOPIC_CONFIGS:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
-    for name, text in pairs.items():
-        TOPIC_CONFIGS[name].parse(text)

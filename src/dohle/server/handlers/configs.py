@@ -3,8 +3,7 @@
 Versions 1-4, 0-2, 0-1 and 0-1.
 
 - Resources: topics, this broker (by its id), all brokers (an empty name), this broker's loggers,
-  and groups, whose names need not exist. Client metrics have no configs here: describing them
-  returns none.
+  groups and client metrics; names of the last two need not exist.
 - Another broker's id: 42, as only that broker can describe and check its configs. No such topic: 3.
 - DescribeConfigs: v1 synonyms, v3 types and documentation, each if asked for. One resource of an
   unknown type fails the whole request.
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dohle.core.config.describe import (
     DescribedConfig,
     describe_broker,
+    describe_client_metrics,
     describe_cluster_default,
     describe_group,
     describe_topic,
@@ -135,7 +135,8 @@ def _described(broker: BrokerServer, resource: DescribeConfigsResource) -> list[
         case ResourceType.GROUP:
             return describe_group(image.group_config(resource.resource_name), broker.config, names)
         case _:
-            return []
+            overrides = image.client_metrics_config(resource.resource_name)
+            return describe_client_metrics(overrides, names)
 
 
 def _entry(

@@ -42,11 +42,16 @@ def log_config(values: ConfigValues) -> LogConfig:
         preallocate=values.get_bool("preallocate"),
         retention_bytes=values.get_int("retention.bytes"),
         retention_ms=values.get_int("retention.ms"),
-        segment_bytes=values.get_int("segment.bytes"),
+        segment_bytes=_segment_bytes(values),
         segment_index_bytes=values.get_int("segment.index.bytes"),
         segment_jitter_ms=values.get_int("segment.jitter.ms"),
         segment_ms=values.get_int("segment.ms"),
     )
+
+
+def _segment_bytes(values: ConfigValues) -> int:
+    of_tests = values["internal.segment.bytes"]
+    return of_tests if isinstance(of_tests, int) else values.get_int("segment.bytes")
 
 
 def _is_log_append_time(values: ConfigValues) -> bool:

@@ -1,0 +1,147 @@
+"""The broker configs of Apache Kafka 4.2 about security that have no effect here yet."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dohle.core.config.definition import ConfigKey, ConfigType, ListOf, OneOf, Range, UpdateMode
+from dohle.core.config.without_effect import because, row
+
+_BOOLEAN = ConfigType.BOOLEAN
+_CLASS = ConfigType.CLASS
+_DOUBLE = ConfigType.DOUBLE
+_INT = ConfigType.INT
+_LIST = ConfigType.LIST
+_LONG = ConfigType.LONG
+_PASSWORD = ConfigType.PASSWORD
+_SHORT = ConfigType.SHORT
+_STRING = ConfigType.STRING
+_PER_BROKER = UpdateMode.PER_BROKER
+_ANY_LIST: Final = ListOf(may_be_empty=True)
+
+SECURITY_CONFIGS: Final[tuple[ConfigKey, ...]] = (
+    *because(
+        "listeners are without TLS so far",
+        row("security.providers", _STRING, None),
+        row("ssl.allow.dn.changes", _BOOLEAN, False),
+        row("ssl.allow.san.changes", _BOOLEAN, False),
+        row("ssl.cipher.suites", _LIST, (), _ANY_LIST, _PER_BROKER),
+        row(
+            "ssl.client.auth",
+            _STRING,
+            "none",
+            OneOf(("required", "requested", "none")),
+            _PER_BROKER,
+        ),
+        row("ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"), _ANY_LIST, _PER_BROKER),
+        row("ssl.endpoint.identification.algorithm", _STRING, "https", None, _PER_BROKER),
+        row("ssl.engine.factory.class", _CLASS, None, None, _PER_BROKER),
+        row("ssl.key.password", _PASSWORD, None, None, _PER_BROKER),
+        row("ssl.keymanager.algorithm", _STRING, "SunX509", None, _PER_BROKER),
+        row("ssl.keystore.certificate.chain", _PASSWORD, None, None, _PER_BROKER),
+        row("ssl.keystore.key", _PASSWORD, None, None, _PER_BROKER),
+        row("ssl.keystore.location", _STRING, None, None, _PER_BROKER),
+        row("ssl.keystore.password", _PASSWORD, None, None, _PER_BROKER),
+        row("ssl.keystore.type", _STRING, "JKS", None, _PER_BROKER),
+        row("ssl.principal.mapping.rules", _STRING, "DEFAULT"),
+        row("ssl.protocol", _STRING, "TLSv1.3", None, _PER_BROKER),
+        row("ssl.provider", _STRING, None, None, _PER_BROKER),
+        row("ssl.secure.random.implementation", _STRING, None, None, _PER_BROKER),
+        row("ssl.trustmanager.algorithm", _STRING, "PKIX", None, _PER_BROKER),
+        row("ssl.truststore.certificates", _PASSWORD, None, None, _PER_BROKER),
+        row("ssl.truststore.location", _STRING, None, None, _PER_BROKER),
+        row("ssl.truststore.password", _PASSWORD, None, None, _PER_BROKER),
+        row("ssl.truststore.type", _STRING, "JKS", None, _PER_BROKER),
+    ),
+    *because(
+        "listeners are without SASL so far",
+        row("connection.failed.authentication.delay.ms", _INT, 100, Range(0)),
+        row("connections.max.reauth.ms", _LONG, 0),
+        row(
+            "principal.builder.class",
+            _CLASS,
+            "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+            None,
+            _PER_BROKER,
+        ),
+        row("sasl.client.callback.handler.class", _CLASS, None),
+        row("sasl.enabled.mechanisms", _LIST, ("GSSAPI",), _ANY_LIST, _PER_BROKER),
+        row("sasl.jaas.config", _PASSWORD, None, None, _PER_BROKER),
+        row("sasl.kerberos.kinit.cmd", _STRING, "/usr/bin/kinit", None, _PER_BROKER),
+        row("sasl.kerberos.min.time.before.relogin", _LONG, 60_000, None, _PER_BROKER),
+        row("sasl.kerberos.principal.to.local.rules", _LIST, ("DEFAULT",), _ANY_LIST, _PER_BROKER),
+        row("sasl.kerberos.service.name", _STRING, None, None, _PER_BROKER),
+        row("sasl.kerberos.ticket.renew.jitter", _DOUBLE, 0.05, None, _PER_BROKER),
+        row("sasl.kerberos.ticket.renew.window.factor", _DOUBLE, 0.8, None, _PER_BROKER),
+        row("sasl.login.callback.handler.class", _CLASS, None),
+        row("sasl.login.class", _CLASS, None),
+        row("sasl.login.connect.timeout.ms", _INT, None),
+        row("sasl.login.read.timeout.ms", _INT, None),
+        row("sasl.login.refresh.buffer.seconds", _SHORT, 300, None, _PER_BROKER),
+        row("sasl.login.refresh.min.period.seconds", _SHORT, 60, None, _PER_BROKER),
+        row("sasl.login.refresh.window.factor", _DOUBLE, 0.8, None, _PER_BROKER),
+        row("sasl.login.refresh.window.jitter", _DOUBLE, 0.05, None, _PER_BROKER),
+        row("sasl.login.retry.backoff.max.ms", _LONG, 10_000),
+        row("sasl.login.retry.backoff.ms", _LONG, 100),
+        row("sasl.mechanism.controller.protocol", _STRING, "GSSAPI"),
+        row("sasl.mechanism.inter.broker.protocol", _STRING, "GSSAPI", None, _PER_BROKER),
+        row(
+            "sasl.oauthbearer.assertion.algorithm",
+            _STRING,
+            "RS256",
+            OneOf(("ES256", "RS256"), ignore_case=True),
+        ),
+        row("sasl.oauthbearer.assertion.claim.aud", _STRING, None),
+        row("sasl.oauthbearer.assertion.claim.exp.seconds", _INT, 300, Range(0, 86400)),
+        row("sasl.oauthbearer.assertion.claim.iss", _STRING, None),
+        row("sasl.oauthbearer.assertion.claim.jti.include", _BOOLEAN, False),
+        row("sasl.oauthbearer.assertion.claim.nbf.seconds", _INT, 60, Range(0, 3600)),
+        row("sasl.oauthbearer.assertion.claim.sub", _STRING, None),
+        row("sasl.oauthbearer.assertion.file", _STRING, None),
+        row("sasl.oauthbearer.assertion.private.key.file", _STRING, None),
+        row("sasl.oauthbearer.assertion.private.key.passphrase", _PASSWORD, None),
+        row("sasl.oauthbearer.assertion.template.file", _STRING, None),
+        row("sasl.oauthbearer.client.credentials.client.id", _STRING, None),
+        row("sasl.oauthbearer.client.credentials.client.secret", _PASSWORD, None),
+        row("sasl.oauthbearer.clock.skew.seconds", _INT, 30),
+        row("sasl.oauthbearer.expected.audience", _LIST, (), _ANY_LIST),
+        row("sasl.oauthbearer.expected.issuer", _STRING, None),
+        row("sasl.oauthbearer.jwks.endpoint.refresh.ms", _LONG, 3_600_000),
+        row("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _LONG, 10_000),
+        row("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _LONG, 100),
+        row("sasl.oauthbearer.jwks.endpoint.url", _STRING, None),
+        row(
+            "sasl.oauthbearer.jwt.retriever.class",
+            _CLASS,
+            "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+        ),
+        row(
+            "sasl.oauthbearer.jwt.validator.class",
+            _CLASS,
+            "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
+        ),
+        row("sasl.oauthbearer.scope", _STRING, None),
+        row("sasl.oauthbearer.scope.claim.name", _STRING, "scope"),
+        row("sasl.oauthbearer.sub.claim.name", _STRING, "sub"),
+        row("sasl.oauthbearer.token.endpoint.url", _STRING, None),
+        row("sasl.server.callback.handler.class", _CLASS, None),
+        row("sasl.server.max.receive.size", _INT, 524_288),
+        row(
+            "security.inter.broker.protocol",
+            _STRING,
+            "PLAINTEXT",
+            OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+        ),
+    ),
+    *because(
+        "there are no delegation tokens yet",
+        row("delegation.token.expiry.check.interval.ms", _LONG, 3_600_000, Range(1)),
+        row("delegation.token.expiry.time.ms", _LONG, 86_400_000, Range(1)),
+        row("delegation.token.max.lifetime.ms", _LONG, 604_800_000, Range(1)),
+        row("delegation.token.secret.key", _PASSWORD, None),
+    ),
+    *because(
+        "there is no authorizer yet, so every client may do everything",
+        row("authorizer.class.name", _STRING, ""),
+    ),
+)
