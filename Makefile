@@ -29,8 +29,9 @@ explore: $(VENV)/.installed-test  ## Look for failures with new examples and see
 test-long: $(VENV)/.installed-test  ## Run what takes minutes: 1,000 seeds of the simulator; pipelines and exactly once on Spark, with everything killed
 	$(BIN)/python -m pytest -n auto -m long
 
+WAIT_MS := 50
 test-isolation: $(VENV)/.installed-test  ## Attack a broker while another client measures its waits; run it while nothing else runs
-	$(BIN)/python -m pytest -m isolation tests/isolation
+	DOHLE_WAIT_MS_MAX=$(WAIT_MS) $(BIN)/python -m pytest -m isolation tests/isolation
 
 test-jvm: $(VENV)/.installed-test  ## Test beside Apache Kafka, its tools and its clients; needs Java 17 and Maven
 	$(BIN)/python -m pytest tests/jvm

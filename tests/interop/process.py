@@ -128,6 +128,12 @@ class BrokerProcess:
         )
 
     @property
+    def pid(self) -> int:
+        """The number of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def memory_bytes(self) -> int:
         """What it holds in memory now."""
         return self._memory("VmRSS")

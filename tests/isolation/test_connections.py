@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
+from time import monotonic
 
 import pytest
 
 from dohle.protocol.messages.api_versions import ApiVersionsRequest
 from dohle.protocol.messages.metadata import MetadataRequest
-from tests.interop.wire import Wire, frame_of
+from tests.interop.wire import Wire, batch_of, fetch_request, frame_of
 from tests.isolation.harness import assert_harmless
 
 MANY = 40
@@ -64,3 +65,28 @@ def send_all_it_takes(wire: Wire, data: memoryview) -> int:
         while sent < len(data):
             sent += wire.socket.send(data[sent:])
     return sent
+
+
+def test_clients_that_read_a_lot() -> None:
+    request = memoryview(frame_of(fetch_request("much", bytes_max=50_000_000), 12) * 20)
+
+    def prepare(bootstrap: str) -> None:
+        batch = batch_of(*[bytes(100_000)] * 9)
+        with Wire(bootstrap) as wire:
+            wire.create_topic("much")
+            for _ in range(64):
+                assert wire.produce("much", batch).error_code == 0
+
+    def attack(bootstrap: str) -> int:
+        with ExitStack() as stack:
+            wires = [stack.enter_context(Wire(bootstrap)) for _ in range(MANY)]
+            sent = sum(send_all_it_takes(wire, request) for wire in wires)
+            end = monotonic() + 3
+            buffer = bytearray(1 << 20)
+            while monotonic() < end:
+                for wire in wires:
+                    with suppress(TimeoutError):
+                        wire.socket.recv_into(buffer)
+            return sent
+
+    assert_harmless(attack, prepare=prepare)

@@ -1,7 +1,9 @@
 """A client that others must not harm: it says how long each of its requests took, at worst.
 
-``python -m tests.isolation.victim BOOTSTRAP TOPIC`` says "ready" when it has got its first answers,
-goes on until its standard input ends, and then prints what it has seen, as JSON.
+``python -m tests.isolation.victim BOOTSTRAP TOPIC PID`` says "ready" after its first answers, goes
+on until its standard input ends, and then prints what it has seen, as JSON: its longest waits, and
+the most processor time that the broker (process PID) has used meanwhile. The latter does not depend
+on what else the machine has to do.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from __future__ import annotations
 import json
 import select
 import sys
-from time import perf_counter
+from collections.abc import Callable
+from time import clock_gettime, perf_counter
+from typing import TypeVar
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import GroupId
@@ -42,6 +46,9 @@ GROUP = GroupId("victims")
 ASK = ApiVersionsRequest(client_software_name="victim", client_software_version="1")
 #: Longer than anything that the test is to find: it should tell how long, not break off.
 PATIENCE_S = 100.0
+
+
+T = TypeVar("T")
 
 
 class Member:
@@ -102,11 +109,28 @@ class Member:
         ).error_code
 
 
+class Stopwatch:
+    """The longest that a request has taken, in time and in the broker's processor time."""
+
+    def __init__(self, pid: int) -> None:
+        # As clock_getcpuclockid(3) makes it: the processor time of all threads of a process.
+        self._clock = (~pid << 3) | 2
+        self.wait_s = 0.0
+        self.cpu_s = 0.0
+
+    def measure(self, ask: Callable[[], T]) -> T:
+        began, cpu = perf_counter(), clock_gettime(self._clock)
+        answer = ask()
+        self.wait_s = max(self.wait_s, perf_counter() - began)
+        self.cpu_s = max(self.cpu_s, clock_gettime(self._clock) - cpu)
+        return answer
+
+
 def main() -> None:
-    bootstrap, topic = sys.argv[1:]
+    bootstrap, topic, pid = sys.argv[1:]
     member = Member(bootstrap)
     record = batch_of(b"of the victim")
-    worst = {"produce": 0.0, "api_versions": 0.0}
+    watches = {name: Stopwatch(int(pid)) for name in ("produce", "api_versions")}
     count = 0
     refused: list[str] = []
     with Wire(bootstrap) as writer, Wire(bootstrap) as asker:
@@ -114,25 +138,26 @@ def main() -> None:
         asker.socket.settimeout(PATIENCE_S)
         heartbeat_at = 0.0
         while not select.select([sys.stdin], [], [], PAUSE_S)[0]:
-            began = perf_counter()
-            written = writer.produce(topic, record)
-            between = perf_counter()
-            asker.ask(ASK, ApiVersionsResponse, 3)
-            end = perf_counter()
+            written = watches["produce"].measure(lambda: writer.produce(topic, record))
+            watches["api_versions"].measure(lambda: asker.ask(ASK, ApiVersionsResponse, 3))
             if written.error_code:
                 refused.append(f"produce: {ErrorCode(written.error_code).name}")
-            if end >= heartbeat_at:
+            if perf_counter() >= heartbeat_at:
                 if code := member.heartbeat():
                     refused.append(f"heartbeat: {ErrorCode(code).name}")
-                heartbeat_at = end + HEARTBEAT_S
+                heartbeat_at = perf_counter() + HEARTBEAT_S
             count += 1
             if count == WARM_UP_REQUESTS:
+                watches = {name: Stopwatch(int(pid)) for name in watches}
                 sys.stdout.write("ready\n")
                 sys.stdout.flush()
-            if count > WARM_UP_REQUESTS:
-                worst["produce"] = max(worst["produce"], between - began)
-                worst["api_versions"] = max(worst["api_versions"], end - between)
-    json.dump({"worst_s": worst, "count": count - WARM_UP_REQUESTS, "refused": refused}, sys.stdout)
+    seen = {
+        "wait_s": {name: watch.wait_s for name, watch in watches.items()},
+        "cpu_s": {name: watch.cpu_s for name, watch in watches.items()},
+        "count": count - WARM_UP_REQUESTS,
+        "refused": refused,
+    }
+    json.dump(seen, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -156,6 +156,8 @@ class Connection:
         #: Whether the client has closed its side: it sends no more.
         self._has_ended = False
         self._is_send_due = False
+        #: Whether it waits for its turn to send on.
+        self._is_send_in_queue = False
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._read_more()
@@ -305,12 +307,17 @@ class Connection:
             logger.exception(_REQUEST_FAILED, self.peer)
             replies.end("a request failed")
             has_late, following = False, _ENDING
-        self._usage.add(begun, now)
-        self._turns.spend(now - begun)
         if has_late and service.may_settle_later(self):
             self._state, self._following = _UNSETTLED, following
         else:
             self._conclude(following)
+            now = time()
+        self._note_use(begun, now)
+
+    def _note_use(self, begun: float, now: float) -> None:
+        """Take note that this connection has had the loop."""
+        self._usage.add(begun, now)
+        self._turns.spend(now - begun)
 
     def catch_up(self) -> bool:
         """Make the replies that can be made before the next request is handled.
@@ -477,8 +484,23 @@ class Connection:
                 self._loop.remove_writer(self._fd)
 
     def _on_writable(self) -> None:
-        self.last_active = self._loop.time()
+        if self._turns.is_crowded:
+            if not self._is_send_in_queue:
+                self._is_send_in_queue = True
+                self._turns.wait(self._usage.used_s, self._send_in_turn)
+            return
+        self._send_on()
+
+    def _send_in_turn(self) -> None:
+        self._is_send_in_queue = False
+        if self._is_blocked and self._state is not _CLOSED:
+            self._send_on()
+
+    def _send_on(self) -> None:
+        """Send more of what the socket did not take before, and go on."""
+        begun = self.last_active = self._loop.time()
         self._send()
+        self._note_use(begun, self._loop.time())
         if self._state is _ENDING:
             self._close_if_ended()
         self._go_on()
