@@ -234,6 +234,27 @@ class BatchBuilder:
             with memoryview(batch) as view:
                 records = compress(self.codec, view[HEADER_SIZE:], self.level)
             batch[HEADER_SIZE:] = records
+        self._write_header_of(batch, self._base_timestamp)
+        return batch
+
+    def build_around(
+        self,
+        compressed: Iterable[bytes],
+        *,
+        record_count: int,
+        base_timestamp: int,
+        max_timestamp: int,
+    ) -> bytearray:
+        """Write the header before records that are encoded, with deltas from 0, and compressed."""
+        self._check_producer()
+        self.record_count = record_count
+        self.max_timestamp = max_timestamp
+        self._last_offset = self.base_offset + record_count - 1
+        batch = bytearray().join((bytes(HEADER_SIZE), *compressed))
+        self._write_header_of(batch, base_timestamp)
+        return batch
+
+    def _write_header_of(self, batch: bytearray, base_timestamp: int) -> None:
         append_time = self.log_append_time
         _write_header(
             batch,
@@ -245,14 +266,13 @@ class BatchBuilder:
             | (CONTROL_FLAG if self.is_control else 0)
             | (DELETE_HORIZON_FLAG if self.delete_horizon_ms is not None else 0),
             last_offset=self._last_offset,
-            base_timestamp=self._base_timestamp,
+            base_timestamp=base_timestamp,
             max_timestamp=self.max_timestamp if append_time is None else append_time,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=self.base_sequence,
             record_count=self.record_count,
         )
-        return batch
 
     def _check_producer(self) -> None:
         if self.producer_id == NO_PRODUCER_ID:

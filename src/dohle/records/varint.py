@@ -35,7 +35,7 @@ def encode_varint(value: int) -> bytes:
     return _SHORT[zigzag] if zigzag < 2048 else _unsigned(zigzag)
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
     """Read a signed 32-bit value."""
     try:
         # Almost all lengths and offset deltas beyond one byte take two.
@@ -48,13 +48,13 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     return (raw >> 1) ^ -(raw & 1), position
 
 
-def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+def read_varlong(data: bytes | bytearray, position: int) -> tuple[int, int]:
     """Read a signed 64-bit value."""
     raw, position = _read_unsigned(data, position, 64)
     return (raw >> 1) ^ -(raw & 1), position
 
 
-def _read_unsigned(data: bytes, position: int, bits: int) -> tuple[int, int]:
+def _read_unsigned(data: bytes | bytearray, position: int, bits: int) -> tuple[int, int]:
     value = shift = 0
     start = position
     end = len(data)

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dohle.records.checking.record_scan import Summary, scan_records
+from dohle.core.steps import finish
+from dohle.records.checking.compressed_scan import begin_compressed_scan
+from dohle.records.checking.record_scan import Summary, begin_scan
+from dohle.records.compression.codecs import Codec
 from dohle.records.errors import InvalidRecord
 from dohle.records.record import decode_records
 
 NOW_MS = 1_700_000_000_000
+
+
+def scan_records(records: bytes | memoryview, count: int, base_timestamp: int) -> Summary:
+    """Scan in one go."""
+    scan = begin_scan(records, count, base_timestamp)
+    return scan if isinstance(scan, Summary) else finish(scan)
+
+
+def scan_compressed(
+    codec: Codec, data: memoryview, count: int, base_timestamp: int, max_bytes: int
+) -> Summary:
+    """Scan in one go."""
+    scan = begin_compressed_scan(codec, data, count, base_timestamp, max_bytes)
+    return scan if isinstance(scan, Summary) else finish(scan)
 
 
 def decoded_summary(data: bytes, count: int, base_timestamp: int) -> Summary | None:

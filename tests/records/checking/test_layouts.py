@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from dohle.records.batch import HEADER_SIZE
 from dohle.records.builder import BatchBuilder
 from dohle.records.checking import layouts as shapes
-from dohle.records.checking.record_scan import Summary, scan_records
-from tests.records.checking.scanned import NOW_MS, assert_is_scanned_as_decoded
+from dohle.records.checking.record_scan import Summary
+from tests.records.checking.scanned import NOW_MS, assert_is_scanned_as_decoded, scan_records
 
 counts = st.integers(shapes.SAME_LAYOUT.start, shapes.SAME_LAYOUT.stop - 1)
 key_sizes = st.sampled_from([-1, 0, 1, 20])

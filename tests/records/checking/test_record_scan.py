@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 
 from dohle.records.batch import HEADER_SIZE
 from dohle.records.builder import BatchBuilder
-from dohle.records.checking.record_scan import Summary, _offset_columns, scan_records
+from dohle.records.checking.record_scan import Summary, _offset_columns
 from dohle.records.errors import InvalidRecord
 from dohle.records.varint import encode_varint, read_varint
-from tests.records.checking.scanned import NOW_MS, assert_is_scanned_as_decoded, decoded_summary
+from tests.records.checking.scanned import (
+    NOW_MS,
+    assert_is_scanned_as_decoded,
+    decoded_summary,
+    scan_records,
+)
 
 #: Records alike: how many, key size (-1 for none), value size, timestamp step, headers.
 runs = st.tuples(
@@ -178,10 +183,24 @@ def test_a_wrong_byte_is_seen_where_runs_end_for_good(row: int, column: int, byt
     assert_a_changed_byte_is_seen(65_536, row, column, byte, 64)
 
 
-@pytest.mark.parametrize(("smallest", "bound"), [(0, 64), (64, 8192), (8192, 65_536)])
-def test_the_columns_of_offset_deltas_are_those_of_their_varints(smallest: int, bound: int) -> None:
-    rows = zip(*(column[smallest:] for column in _offset_columns(bound)), strict=True)
-    assert [bytes(row) for row in rows] == [encode_varint(i) for i in range(smallest, bound)]
+@pytest.mark.parametrize(
+    ("first", "count", "width"),
+    [
+        (0, 64, 1),
+        (64, 8128, 2),
+        (8192, 8192, 3),
+        (16_300, 84, 3),
+        ((1 << 20) - 5, 5, 3),
+        (1 << 20, 8192, 4),
+        ((1 << 27) - 100, 100, 4),
+        (1 << 27, 8192, 5),
+    ],
+)
+def test_the_columns_of_offset_deltas_are_those_of_their_varints(
+    first: int, count: int, width: int
+) -> None:
+    rows = zip(*_offset_columns(first, count, width), strict=True)
+    assert [bytes(row) for row in rows] == [encode_varint(first + i) for i in range(count)]
 
 
 @pytest.mark.parametrize("length", [8192, (1 << 20) - 5, 1 << 20])

@@ -1,18 +1,25 @@
 """Checks the records of a compressed batch without keeping what they decompress to.
 
 The memory for it is reused: getting new pages for each batch costs more than lz4 itself. Batches
-that do not fit there, or cannot be decompressed, take the slow path, which says what is wrong.
+that do not fit there, or cannot be decompressed, are decompressed and scanned piece by piece, which
+also tells what is wrong with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from dohle.records.checking.record_scan import Summary, scan_records
+from dohle.core.errors import KafkaError
+from dohle.core.steps import Steps
+from dohle.records.checking.record_reader import RecordReader
+from dohle.records.checking.record_scan import Summary, begin_scan, scanning
 from dohle.records.compression import lz4, zstd
-from dohle.records.compression.codecs import Codec, decompress
+from dohle.records.compression.codecs import Codec, decompressing
 
 _SCRATCH_BYTES = 4 * 1024 * 1024
+#: So much is decompressed at once, and more only of data that is not much smaller: it must
+#: not take long, and a few bytes may decompress to very many.
+_AT_ONCE_BYTES, _AT_ONCE_TIMES = 1024 * 1024, 8
 #: One is in use at a time, unless there are threads.
 _SCRATCHES_KEPT = 2
 
@@ -26,23 +33,48 @@ _DECOMPRESS_INTO: dict[Codec, Callable[[memoryview, memoryview], int | None]] = 
 _scratches: list[bytearray] = []
 
 
-def scan_compressed(
-    codec: Codec, data: memoryview, count: int, base_timestamp: int, max_bytes: int
-) -> Summary:
-    """Check ``count`` records as ``scan_records`` does; they may decompress to ``max_bytes``."""
+def begin_compressed_scan(
+    codec: Codec,
+    data: memoryview,
+    count: int,
+    base_timestamp: int,
+    max_bytes: int,
+    *,
+    may_stop: bool = False,
+) -> Summary | Steps[Summary]:
+    """Check ``count`` records as ``begin_scan`` does; they may decompress to ``max_bytes``."""
     decompress_into = _DECOMPRESS_INTO.get(codec)
-    if decompress_into is None:
-        return scan_records(decompress(codec, data, max_bytes), count, base_timestamp)
-    try:
-        scratch = _scratches.pop()
-    except IndexError:
-        scratch = bytearray(_SCRATCH_BYTES)
-    try:
+    if decompress_into is not None:
+        try:
+            scratch = _scratches.pop()
+        except IndexError:
+            scratch = bytearray(_SCRATCH_BYTES)
         view = memoryview(scratch)
-        size = decompress_into(data, view[:max_bytes])
+        at_once = max(_AT_ONCE_BYTES, _AT_ONCE_TIMES * len(data))
+        size = decompress_into(data, view[: min(max_bytes, at_once)])
         if size is not None:
-            return scan_records(view[:size], count, base_timestamp)
+            try:
+                scan = begin_scan(view[:size], count, base_timestamp, may_stop=may_stop)
+            except KafkaError:
+                _put_back(scratch)
+                raise
+            if isinstance(scan, Summary):
+                _put_back(scratch)
+                return scan
+            return _scanning_scratch(scan, scratch)
+        _put_back(scratch)
+    pieces = decompressing(codec, data, max_bytes)
+    reader = RecordReader(b"", 0, 0, pieces)
+    return scanning(reader, count, base_timestamp, may_stop=may_stop)
+
+
+def _scanning_scratch(scan: Steps[Summary], scratch: bytearray) -> Steps[Summary]:
+    try:
+        return (yield from scan)
     finally:
-        if len(_scratches) < _SCRATCHES_KEPT:
-            _scratches.append(scratch)
-    return scan_records(decompress(codec, data, max_bytes), count, base_timestamp)
+        _put_back(scratch)
+
+
+def _put_back(scratch: bytearray) -> None:
+    if len(_scratches) < _SCRATCHES_KEPT:
+        _scratches.append(scratch)

@@ -15,6 +15,7 @@ import crc32c
 
 from dohle.core.errors import KafkaError
 from dohle.core.ids import ProducerId
+from dohle.core.steps import Steps, finish
 from dohle.records.batch import (
     ATTRIBUTES_AT,
     BATCH_HEADER,
@@ -24,8 +25,8 @@ from dohle.records.batch import (
     MAGIC,
     TRANSACTIONAL_FLAG,
 )
-from dohle.records.checking.compressed_scan import scan_compressed
-from dohle.records.checking.record_scan import scan_records
+from dohle.records.checking.compressed_scan import begin_compressed_scan
+from dohle.records.checking.record_scan import Summary, begin_scan
 from dohle.records.checking.validation import ValidationRules
 from dohle.records.compression.codecs import Codec, codec_of
 from dohle.records.record import NO_TIMESTAMP
@@ -61,6 +62,14 @@ def fast_check(
     was expected not to be, or the other way round. Requires rules that ``allows_fast_check``
     accepts.
     """
+    check = begin_fast_check(view, rules, now_ms, is_transactional=is_transactional)
+    return check if check is None or isinstance(check, FastCheckedBatch) else finish(check)
+
+
+def begin_fast_check(
+    view: memoryview, rules: ValidationRules, now_ms: int, *, is_transactional: bool = False
+) -> FastCheckedBatch | Steps[FastCheckedBatch | None] | None:
+    """Do what ``fast_check`` does; return the steps that are left if there are many records."""
     try:
         (
             base_offset,
@@ -98,22 +107,21 @@ def fast_check(
         if codec := attributes & CODEC_MASK:
             if rules.codec is not None:
                 return None
-            low, high, is_consecutive, _ = scan_compressed(
-                codec_of(codec), records, count, base_timestamp, rules.decompressed_bytes_max
+            scan = begin_compressed_scan(
+                codec_of(codec),
+                records,
+                count,
+                base_timestamp,
+                rules.decompressed_bytes_max,
+                may_stop=True,
             )
         else:
-            low, high, is_consecutive, _ = scan_records(records, count, base_timestamp)
+            scan = begin_scan(records, count, base_timestamp, may_stop=True)
     except KafkaError:
         return None
-    if (
-        not is_consecutive
-        or high != max_timestamp
-        or high < NO_TIMESTAMP
-        or high - now_ms > rules.timestamp_after_max_ms
-        or now_ms - low > rules.timestamp_before_max_ms
-    ):
+    if isinstance(scan, Summary) and not _is_plain(scan, max_timestamp, rules, now_ms):
         return None
-    return FastCheckedBatch(
+    batch = FastCheckedBatch(
         view,
         last_offset_delta,
         max_timestamp,
@@ -121,4 +129,26 @@ def fast_check(
         producer_epoch,
         base_sequence,
         is_transactional,
+    )
+    return batch if isinstance(scan, Summary) else _finishing(scan, batch, rules, now_ms)
+
+
+def _finishing(
+    scan: Steps[Summary], batch: FastCheckedBatch, rules: ValidationRules, now_ms: int
+) -> Steps[FastCheckedBatch | None]:
+    try:
+        summary = yield from scan
+    except KafkaError:
+        return None
+    return batch if _is_plain(summary, batch.max_timestamp, rules, now_ms) else None
+
+
+def _is_plain(summary: Summary, max_timestamp: int, rules: ValidationRules, now_ms: int) -> bool:
+    low, high, is_consecutive, _ = summary
+    return (
+        is_consecutive
+        and high == max_timestamp
+        and high >= NO_TIMESTAMP
+        and high - now_ms <= rules.timestamp_after_max_ms
+        and now_ms - low <= rules.timestamp_before_max_ms
     )

@@ -1,9 +1,11 @@
 """Checks the records of a format 2 batch without creating record objects.
 
 A leader checks every record that it accepts, and in Python that is the most expensive part of
-accepting it. So nothing is built here: :func:`scan_records` follows the lengths, refuses exactly
+accepting it. So nothing is built here: :func:`begin_scan` follows the lengths, refuses exactly
 what :func:`dohle.records.record.decode_records` refuses, and returns a summary that tells a leader
-whether it has to look closer.
+whether it has to look closer. Many records take many steps (``core.steps``): :func:`begin_scan`
+takes the first, which is all that most batches need, and :func:`scanning` the others, also in
+pieces as they are decompressed.
 
 Producers often send records of one size, and then the same byte of every record lies a fixed stride
 apart. A strided slice extracts such a column at once, so a run of equal records is checked column
@@ -18,10 +20,11 @@ import struct
 from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from ctypes import addressof, c_char
-from functools import cache
 from typing import NamedTuple
 
+from dohle.core.steps import Steps
 from dohle.records.checking.layouts import SAME_LAYOUT, find_layout, forget_layout, remember_layout
+from dohle.records.checking.record_reader import RecordReader
 from dohle.records.errors import InvalidRecord
 from dohle.records.record import ONE_BYTE_VARINTS, decode_headers
 from dohle.records.varint import (
@@ -40,16 +43,29 @@ _RUN_MIN = 20
 _PAUSE_MIN = 16
 #: How much records of one size may grow, each: an offset delta and a length of one byte more.
 _GROWTH_MAX = 2
-#: The most records in a run: bounds the memory of the columns.
-_RUN_MAX = 4096
-#: Varints grow by a byte at each of the first offset deltas; after the last no run is tried.
-_WIDTH_BOUNDS = (64, 8192, 65536)
+#: After so many offset deltas the first two bytes of their varints repeat: no run is longer.
+_OFFSETS_PERIOD = 8192
+# Zig-zag doubles a delta: the first byte of its varint holds six bits of it, the others seven.
+_ONLY_BYTES = bytes(range(0, 0x80, 2))
+_FIRST_BYTES = bytes(range(0x80, 0x100, 2)) * (_OFFSETS_PERIOD // 64)
+_LAST_BYTES = b"".join(bytes((byte,)) * 64 for byte in range(0x80))
+_SECOND_BYTES = b"".join(bytes((byte,)) * 64 for byte in range(0x80, 0x100))
+#: Varints grow by a byte at each of these offset deltas.
+_WIDTH_BOUNDS = (64, 1 << 13, 1 << 20, 1 << 27)
+#: So many records are followed singly in a step: what takes about half a millisecond.
+_SINGLES_PER_STEP = 512
+#: Headers of more bytes than this are read in steps of their own.
+_HEADERS_BYTES_MAX = 1024
 #: The longest varint and varlong, in bytes.
 _VARINT_SIZE_MAX, _VARLONG_SIZE_MAX = 5, 10
 _ONE_BYTE = bytes(range(0x80))
 _EVEN = bytes(range(0, 0x100, 2))
 #: The most bytes of a timestamp delta in a run: as many as a 64-bit number has.
 _DELTA_SIZE_MAX = 8
+
+
+# Without the named tuple's own constructor, which takes longer than a few records.
+_new = tuple.__new__
 
 
 class Summary(NamedTuple):
@@ -69,151 +85,220 @@ class Summary(NamedTuple):
 _Template = tuple[int, int, int, int, int, int, int, int]
 
 
-def scan_records(records: bytes | memoryview, count: int, base_timestamp: int) -> Summary:
-    """Check ``count`` records, which must fill ``records`` exactly; else InvalidRecord."""
+def begin_scan(
+    records: bytes | memoryview, count: int, base_timestamp: int, *, may_stop: bool = False
+) -> Summary | Steps[Summary]:
+    """Check ``count`` records, which must fill ``records`` exactly; else InvalidRecord.
+
+    Takes the first step, and returns those that are left if there are any.
+    If it ``may_stop``, they end after the first offset delta that does not count from zero.
+    """
     total = len(records)
     shape = find_layout(count, total)
-    deltas = None if shape is None else shape.timestamp_deltas(records)
-    if shape is not None and deltas is not None:
-        low, high = deltas
-        is_consecutive, has_null_key = True, shape.has_null_key
-    else:
-        if shape is not None:
-            forget_layout(count, total)
-        low, high, is_consecutive, has_null_key, last_size = _follow_records(records, count)
-        if last_size * count == total and is_consecutive and count in SAME_LAYOUT:
-            remember_layout(records, count)
+    if shape is not None:
+        deltas = shape.timestamp_deltas(records)
+        if deltas is not None:
+            return _summary(deltas[0], deltas[1], True, shape.has_null_key, base_timestamp)
+        forget_layout(count, total)
+    data, begin, end = memory_of(records)
+    position, progress, _ = _follow_records(data, begin, end, count, _AT_FIRST)
+    index, low, high, is_consecutive, has_null_key, last_size, _, _, _ = progress
+    if index < count or position != end:
+        reader = RecordReader(data, begin, end)
+        reader.position = position
+        return scanning(reader, count, base_timestamp, progress, may_stop=may_stop)
+    if is_consecutive and count in SAME_LAYOUT and last_size * count == total:
+        remember_layout(records, count)
+    return _summary(low, high, is_consecutive, has_null_key, base_timestamp)
+
+
+def _summary(
+    low: int, high: int, is_consecutive: bool, has_null_key: bool, base_timestamp: int
+) -> Summary:
     low += base_timestamp
     high += base_timestamp
     if low < INT64_MIN or high > INT64_MAX:
         raise InvalidRecord(f"{low} to {high} are not timestamps")
-    return Summary(low, high, is_consecutive, has_null_key)
+    return _new(Summary, (low, high, is_consecutive, has_null_key))
 
 
-def _follow_records(records: bytes | memoryview, count: int) -> tuple[int, int, bool, bool, int]:
-    """Follow all lengths; return what a ``Summary`` needs, and the size of the last record.
+#: How far a scan has come: the number of records that were followed; the smallest and the largest
+#: timestamp delta; whether the offset deltas count from zero, and whether a key is null; the size
+#: of the last record, how many before it had the same, and when a run is tried again.
+_Progress = tuple[int, int, int, bool, bool, int, int, int, int]
+_AT_FIRST: _Progress = (0, INT64_MAX, INT64_MIN, True, False, 0, 0, 0, _PAUSE_MIN)
 
-    Instead of timestamps it returns the smallest and the largest delta. This is written out like
-    ``decode_records``, and for the same reason: calls cost too much. Here varints of two bytes are
-    read in place as well: records of mixed sizes are full of them.
+
+def scanning(
+    reader: RecordReader,
+    count: int,
+    base_timestamp: int,
+    progress: _Progress = _AT_FIRST,
+    *,
+    may_stop: bool = False,
+) -> Steps[Summary]:
+    """Check the records that ``reader`` has and gets, step by step."""
+    while progress[0] < count:
+        reader.position, progress, is_doubtful = _follow_records(
+            reader.data, reader.position, reader.end, count, progress
+        )
+        if may_stop and not progress[3]:
+            return Summary(0, 0, False, False)
+        yield None
+        if is_doubtful:
+            head, key_size = yield from reader.record()
+            index, low, high, is_consecutive, has_null_key, *_ = progress
+            progress = (
+                index + 1,
+                min(low, head.timestamp_delta),
+                max(high, head.timestamp_delta),
+                is_consecutive and head.offset_delta == index,
+                has_null_key or key_size < 0,
+                *progress[5:],
+            )
+    if (yield from reader.has_more()):
+        raise InvalidRecord(f"more bytes follow the {count} records of a batch")
+    _, low, high, is_consecutive, has_null_key, *_ = progress
+    return _summary(low, high, is_consecutive, has_null_key, base_timestamp)
+
+
+def _follow_records(
+    data: bytes | bytearray, position: int, end: int, count: int, progress: _Progress
+) -> tuple[int, _Progress, bool]:
+    """Follow the lengths of records, of so many as can be done in one step.
+
+    Returns the position behind them, the progress, and whether the next record must be read with
+    care: it may not be whole in ``data``, have many headers, or be wrong.
+
+    This is written out like ``decode_records``, and for the same reason: calls cost too much. Here
+    varints of two and three bytes are read in place as well: records of mixed sizes are full of
+    them.
     """
-    data, begin, end = _memory(records)
-    position = begin
-    index = alike = try_at = previous_size = size = 0
-    pause = _PAUSE_MIN
+    index, low, high, is_consecutive, has_null_key, previous_size, alike, try_at, pause = progress
+    stop = count if count - index < _SINGLES_PER_STEP else index + _SINGLES_PER_STEP
     try_last = count - _RUN_MIN
-    low, high = INT64_MAX, INT64_MIN
-    is_consecutive, has_null_key = True, False
     one_byte = ONE_BYTE_VARINTS
-    while index < count:
-        start = position
-        try:
-            if (length := one_byte[first := data[position]]) is not None:
-                position += 1
-            elif (second := data[position + 1]) < 0x80:
+    try:
+        while index < stop:
+            at = position
+            if (length := one_byte[first := data[at]]) is not None:
+                at += 1
+            elif (second := data[at + 1]) < 0x80:
                 length = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
-                position += 2
+                at += 2
             else:
-                length, position = _read_varint(data, position)
-            record_end = position + length
+                length, at = _read_varint(data, at)
+            record_end = at + length
             if length < 0 or record_end > end:
-                raise InvalidRecord(
-                    f"{length} bytes of record at byte {position - begin} of {end - begin}"
-                )
-            timestamp_at = position = position + 1  # after the attributes: none is in use
-            if (delta := one_byte[first := data[position]]) is not None:
-                position += 1
-            elif (second := data[position + 1]) < 0x80:
+                break
+            timestamp_at = at = at + 1  # after the attributes: none is in use
+            if (delta := one_byte[first := data[at]]) is not None:
+                at += 1
+            elif (second := data[at + 1]) < 0x80:
                 delta = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
-                position += 2
+                at += 2
             else:
-                delta, position = _read_varlong(data, position)
+                delta, at = _read_varlong(data, at)
             if delta < low:
                 low = delta
             if delta > high:
                 high = delta
-            offset_at = position
-            if (delta := one_byte[first := data[position]]) is not None:
-                position += 1
-            elif (second := data[position + 1]) < 0x80:
+            offset_at = at
+            if (delta := one_byte[first := data[at]]) is not None:
+                at += 1
+            elif (second := data[at + 1]) < 0x80:
                 delta = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
-                position += 2
+                at += 2
+            elif (third := data[at + 2]) < 0x80:
+                delta = (first >> 1 & 0x3F | (second & 0x7F) << 6 | third << 13) ^ -(first & 1)
+                at += 3
             else:
-                delta, position = _read_varint(data, position)
+                delta, at = _read_varint(data, at)
             if delta != index:
                 is_consecutive = False
-            key_at = position
-            if (length := one_byte[first := data[position]]) is not None:
-                position += 1
-            elif (second := data[position + 1]) < 0x80:
+            key_at = at
+            if (length := one_byte[first := data[at]]) is not None:
+                at += 1
+            elif (second := data[at + 1]) < 0x80:
                 length = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
-                position += 2
+                at += 2
             else:
-                length, position = _read_varint(data, position)
-            key_end = position
+                length, at = _read_varint(data, at)
+            key_end = at
             if length > 0:
-                position += length
+                at += length
             elif length < 0:
                 has_null_key = True
-            value_at = position
-            if (length := one_byte[first := data[position]]) is not None:
-                position += 1
-            elif (second := data[position + 1]) < 0x80:
+            value_at = at
+            if (length := one_byte[first := data[at]]) is not None:
+                at += 1
+            elif (second := data[at + 1]) < 0x80:
                 length = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
-                position += 2
+                at += 2
             else:
-                length, position = _read_varint(data, position)
-            value_end = position
+                length, at = _read_varint(data, at)
+            value_end = at
             if length > 0:
-                position += length
-            if headers := data[position]:
-                # If they reach past the record, they cannot end where they must.
-                rest = bytes(data[position:record_end])
-                position += decode_headers(rest, 0, len(rest))[1]
+                at += length
+            if headers := data[at]:
+                if record_end - at > _HEADERS_BYTES_MAX:
+                    break
+                rest = bytes(data[at:record_end])
+                at += decode_headers(rest, 0, len(rest))[1]
             else:
-                position += 1
-        except IndexError:
-            raise InvalidRecord(
-                f"a record runs past the end of {end - begin} bytes of records"
-            ) from None
-        if position != record_end:
-            raise InvalidRecord(
-                f"a record ends at byte {position - begin} and not at byte {record_end - begin}"
-            )
-        index += 1
-        size = position - start
-        if size == previous_size and not headers:
-            alike += 1
-            if alike < _ALIKE_MIN:
+                at += 1
+            if at != record_end:
+                break
+            index += 1
+            size = at - position
+            start, position = position, at
+            if size == previous_size and not headers:
+                alike += 1
+                if alike < _ALIKE_MIN:
+                    continue
+            else:
+                previous_size = size
+                alike = 1
+                left = count - index
+                # At the start and after a bound, if all remaining records have about this size,
+                # they are probably like this one.
+                if (
+                    index != try_at + 1
+                    or headers
+                    or not 0 <= end - position - left * size <= left * _GROWTH_MAX
+                ):
+                    continue
+            if index < try_at or index > try_last or not is_consecutive:
                 continue
+            template = (start, size, timestamp_at, offset_at, key_at, key_end, value_at, value_end)
+            found, low, high = _scan_run(data, end, template, index, count, low, high)
+            pause = _PAUSE_MIN if found > pause else pause * 2
+            index += found
+            stop = min(count, stop + found - _RUN_MIN)
+            position += found * size
+            # After a bound the next ones are probably alike again, if a byte longer.
+            is_cut = index in _WIDTH_BOUNDS or not index % _OFFSETS_PERIOD
+            try_at = index if is_cut else index + pause
         else:
-            previous_size = size
-            alike = 1
-            left = count - index
-            # At the start and after a bound, if all remaining records have about this size, they
-            # are probably like this one.
-            if (
-                index != try_at + 1
-                or headers
-                or not 0 <= end - position - left * size <= left * _GROWTH_MAX
-            ):
-                continue
-        if index < try_at or index > try_last or not is_consecutive:
-            continue
-        template = (start, size, timestamp_at, offset_at, key_at, key_end, value_at, value_end)
-        found, low, high = _scan_run(data, end, template, index, count, low, high)
-        pause = _PAUSE_MIN if found > pause else pause * 2
-        index += found
-        position += found * size
-        # After a bound the next ones are probably alike again, if a byte longer.
-        is_cut = found == _RUN_MAX or index in _WIDTH_BOUNDS
-        try_at = index if is_cut else index + pause
-    if position != end:
-        raise InvalidRecord(f"{end - position} bytes follow the {count} records of a batch")
-    return low, high, is_consecutive, has_null_key, size
+            progress = (
+                index,
+                low,
+                high,
+                is_consecutive,
+                has_null_key,
+                previous_size,
+                alike,
+                try_at,
+                pause,
+            )
+            return position, progress, False
+    except (IndexError, InvalidRecord):
+        pass
+    progress = (index, low, high, is_consecutive, has_null_key, previous_size, alike, try_at, pause)
+    return position, progress, True
 
 
-def _memory(records: bytes | memoryview) -> tuple[bytes | bytearray, int, int]:
+def memory_of(records: bytes | memoryview) -> tuple[bytes | bytearray, int, int]:
     """Return the memory that is fastest to read, and where in it the records begin and end.
 
     That is the memory of a receive buffer, of which a view shows a part; else a copy. Bytes past
@@ -257,11 +342,11 @@ def _scan_run(
     """
     start, size, timestamp_at, offset_at, key_at, key_end, value_at, value_end = template
     first = start + size
-    below = bisect_right(_WIDTH_BOUNDS, index)
-    if below == len(_WIDTH_BOUNDS) or key_at - offset_at != below + 1:
+    width = bisect_right(_WIDTH_BOUNDS, index) + 1
+    if key_at - offset_at != width:
         return 0, low, high
-    bound = _WIDTH_BOUNDS[below]
-    found = min(_RUN_MAX, count - index, bound - index, (end - first) // size)
+    bound = _WIDTH_BOUNDS[0] if width == 1 else index - index % _OFFSETS_PERIOD + _OFFSETS_PERIOD
+    found = min(count - index, bound - index, (end - first) // size)
     if found <= 0:
         return 0, low, high
     # The bytes common to all records: the lengths of record, key and value, and no headers.
@@ -276,8 +361,8 @@ def _scan_run(
         return 0, low, high
     stop = first + size * found
     at = offset_at + size
-    for expected in _offset_columns(bound):
-        if data[at:stop:size] != expected[index : index + found]:
+    for expected in _offset_columns(index, found, width):
+        if data[at:stop:size] != expected:
             return 0, low, high
         at += 1
     columns = [data[at + size : stop : size] for at in range(timestamp_at, offset_at)]
@@ -319,22 +404,22 @@ def _extreme_deltas(columns: list[bytes | bytearray]) -> list[int]:
     return [read_varlong(number.to_bytes(width, "little"), 0)[0] for number in extremes]
 
 
-@cache
-def _offset_columns(bound: int) -> tuple[bytes, ...]:
-    """Return the first bytes, the second bytes and so on of the offset deltas below a width bound.
+def _offset_columns(index: int, count: int, width: int) -> list[bytes]:
+    """Return the first bytes, the second bytes and so on of some offset deltas, of ``width`` bytes.
 
-    The entries for deltas of a smaller width are never looked up and have no meaning.
+    Between multiples of ``_OFFSETS_PERIOD``, only the first two bytes change.
     """
-    columns = []
-    width = len(encode_varint(bound - 1))
-    for at in range(width):
-        # Zig-zag doubles a delta: the first byte holds six bits of it, the others seven.
-        step, times = (2, 1) if at == 0 else (1, 64 << 7 * (at - 1))
-        more = 0x80 if at < width - 1 else 0
-        values = range(0, 0x80, step)[: bound // times]
-        period = b"".join(bytes((value | more,)) * times for value in values)
-        columns.append(period * (bound // len(period)))
-    return tuple(columns)
+    phase = index % _OFFSETS_PERIOD
+    until = phase + count
+    if width == 1:
+        return [_ONLY_BYTES[phase:until]]
+    columns = [_FIRST_BYTES[phase:until]]
+    if width == 2:
+        columns.append(_LAST_BYTES[phase:until])
+    else:
+        columns.append(_SECOND_BYTES[phase:until])
+        columns += [bytes((byte,)) * count for byte in encode_varint(index)[2:]]
+    return columns
 
 
 def _read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.steps import Steps, finish
 from dohle.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -38,18 +39,21 @@ from dohle.records.batch import (
     read_batch,
     set_create_time,
 )
-from dohle.records.builder import BatchBuilder
-from dohle.records.checking.compressed_scan import scan_compressed
-from dohle.records.checking.record_scan import Summary, scan_records
-from dohle.records.compression.codecs import DECOMPRESSED_BYTES_MAX, Codec
+from dohle.records.checking.compressed_scan import begin_compressed_scan
+from dohle.records.checking.rebuild import rebuilding
+from dohle.records.checking.record_reader import RecordReader
+from dohle.records.checking.record_scan import Summary, begin_scan, memory_of
+from dohle.records.compression.codecs import DECOMPRESSED_BYTES_MAX, Codec, decompressing
 from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord
-from dohle.records.record import NO_TIMESTAMP, decode_records
+from dohle.records.record import NO_TIMESTAMP
 from dohle.records.varint import INT64_MAX
 
 #: So many refused records of a batch are listed.
 RECORD_ERRORS_MAX = 1_000
 
 _ZSTD_VERSION_MIN = 7
+#: So many records are looked at in a step.
+_RECORDS_PER_STEP = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +137,18 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
     A KafkaError says why the batch is refused; :class:`RecordErrors` if single records are the
     reason.
     """
+    return finish(validating(batch, rules, now_ms))
+
+
+def validating(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> Steps[RecordBatch]:
+    """Do what ``validate_batch`` does, in steps."""
     _check_size(batch, rules.max_message_bytes)
     try:
         _check_header(batch)
         codec = batch.compression if batch.attributes & CODEC_MASK else Codec.NONE
         target = codec if rules.codec is None else rules.codec
-        summary = _scan(batch, codec, rules)
+        scan = _begin_scan(batch, codec, rules)
+        summary = scan if isinstance(scan, Summary) else (yield from scan)
     except KafkaError as error:
         batch.ensure_valid()
         if isinstance(error, CorruptBatch):
@@ -147,10 +157,19 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
         raise
     if _summary_asks_for_records(batch, summary, rules, now_ms):
         batch.ensure_valid()
-        _refuse_records(batch, rules, now_ms)
+        yield from _refusing_records(batch, codec, rules, now_ms)
     if target is not codec or not summary.is_consecutive:
         batch.ensure_valid()
-        return _rebuilt(batch, target, rules)
+        return (
+            yield from rebuilding(
+                batch,
+                _reader(batch, codec, rules),
+                target,
+                None if rules.codec is None else rules.level,
+                append_time=_claimed_append_time(batch),
+                max_bytes=rules.max_message_bytes,
+            )
+        )
     if batch.attributes & LOG_APPEND_TIME_FLAG:
         return _with_create_time(batch, max(batch.max_timestamp, NO_TIMESTAMP))
     max_timestamp = max(summary.max_timestamp, NO_TIMESTAMP)
@@ -160,11 +179,21 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
     return batch
 
 
-def _scan(batch: RecordBatch, codec: Codec, rules: ValidationRules) -> Summary:
+def _begin_scan(
+    batch: RecordBatch, codec: Codec, rules: ValidationRules
+) -> Summary | Steps[Summary]:
     data, count, timestamp = batch.records_buffer, batch.record_count, batch.base_timestamp
     if codec is Codec.NONE:
-        return scan_records(data, count, timestamp)
-    return scan_compressed(codec, data, count, timestamp, rules.decompressed_bytes_max)
+        return begin_scan(data, count, timestamp)
+    return begin_compressed_scan(codec, data, count, timestamp, rules.decompressed_bytes_max)
+
+
+def _reader(batch: RecordBatch, codec: Codec, rules: ValidationRules) -> RecordReader:
+    """Read the records from the first on."""
+    if codec is Codec.NONE:
+        return RecordReader(*memory_of(batch.records_buffer))
+    pieces = decompressing(codec, batch.records_buffer, rules.decompressed_bytes_max)
+    return RecordReader(b"", 0, 0, pieces)
 
 
 def _summary_asks_for_records(
@@ -184,21 +213,27 @@ def _claimed_append_time(batch: RecordBatch) -> int | None:
     return batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_FLAG else None
 
 
-def _refuse_records(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> None:
+def _refusing_records(
+    batch: RecordBatch, codec: Codec, rules: ValidationRules, now_ms: int
+) -> Steps[None]:
     """Raise an error for single records that break a rule."""
     claimed = _claimed_append_time(batch)
     earliest = now_ms - rules.timestamp_before_max_ms
     latest = now_ms + rules.timestamp_after_max_ms
     errors: list[tuple[int, str]] = []
     code = ErrorCode.INVALID_RECORD
-    data = batch.decompressed(rules.decompressed_bytes_max)
-    records = decode_records(data, batch.record_count, 0, batch.base_timestamp, claimed)
-    for index, record in enumerate(records):
-        # One wrong timestamp decides the code: after that, more errors than are listed say nothing.
+    reader = _reader(batch, codec, rules)
+    # One wrong timestamp decides the code: after that, more errors than are listed say nothing.
+    for index in range(batch.record_count):
         if len(errors) >= RECORD_ERRORS_MAX and code is ErrorCode.INVALID_TIMESTAMP:
             break
-        timestamp = record.timestamp
-        if rules.compacted and record.key is None:
+        if index % _RECORDS_PER_STEP == _RECORDS_PER_STEP - 1:
+            yield None
+        head = yield from reader.head()
+        key_size = yield from reader.varint()
+        yield from reader.skip(head.end - reader.place)
+        timestamp = batch.base_timestamp + head.timestamp_delta if claimed is None else claimed
+        if rules.compacted and key_size < 0:
             if len(errors) < RECORD_ERRORS_MAX:
                 errors.append((index, "a record of a compacted topic needs a key"))
         elif rules.log_append_time or timestamp == NO_TIMESTAMP:
@@ -210,35 +245,6 @@ def _refuse_records(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> 
             errors.append((index, f"timestamp {timestamp} is not within {earliest} to {latest}"))
     if errors:
         raise RecordErrors(code, errors)
-
-
-def _rebuilt(batch: RecordBatch, codec: Codec, rules: ValidationRules) -> RecordBatch:
-    """Rebuild the batch: same records, same producer, offsets from zero, the given codec."""
-    builder = BatchBuilder(
-        codec=codec,
-        level=None if rules.codec is None else rules.level,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        is_transactional=batch.is_transactional,
-        partition_leader_epoch=batch.partition_leader_epoch,
-    )
-    append_time = _claimed_append_time(batch)
-    data = batch.decompressed(rules.decompressed_bytes_max)
-    records = decode_records(data, batch.record_count, 0, batch.base_timestamp, append_time)
-    for record in records:
-        builder.append(record.timestamp, record.key, record.value, record.headers)
-    try:
-        built = RecordBatch(memoryview(builder.build()))
-    except ValueError as error:
-        raise InvalidRecord(str(error)) from error
-    if built.size > rules.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"batch of {built.size} bytes, after compression with {codec.name.lower()}, is above "
-            f"max.message.bytes {rules.max_message_bytes}",
-        )
-    return built
 
 
 def _with_create_time(batch: RecordBatch, max_timestamp: int) -> RecordBatch:

@@ -18,11 +18,12 @@ import cramjam
 from dohle.records.errors import CorruptBatch, DecompressedTooLarge
 
 _MAGIC = b"\x04\x22\x4d\x18"
-_BLOCK_SIZE = 64 * 1024
+BLOCK_SIZE = 64 * 1024
 _FLAGS = 0x60  # version 1, independent blocks, no checksums, no content size
 _BLOCK_DESCRIPTOR = 0x40  # blocks of 64 KiB
-_END_MARK = b"\x00\x00\x00\x00"
+END_MARK = b"\x00\x00\x00\x00"
 _STORED = 0x8000_0000
+_BLOCKS_AT_ONCE_MAX = 256
 #: No byte of compressed input can expand to more than this many bytes of output.
 _EXPANSION_MAX = 255
 #: Java uses its fast compressor for this level and the high compressor for every other one.
@@ -60,16 +61,25 @@ _HEADER_FORMAT_0 = _MAGIC + _DESCRIPTOR + bytes((_header_checksum(_MAGIC + _DESC
 def compress(
     data: memoryview, level: int | None = None, *, message_format_0: bool = False
 ) -> bytes:
-    """Write one frame of 64 KiB blocks, like the Java client.
+    """Write one frame of 64 KiB blocks, like the Java client."""
+    return b"".join((frame_header(message_format_0), *compressed_blocks(data, level), END_MARK))
+
+
+def frame_header(message_format_0: bool) -> bytes:
+    """Return what a frame begins with.
 
     Readers of message format 0 expect the old, wrong header checksum, which includes the magic
     number.
     """
-    chunks: list[bytes | memoryview | cramjam.Buffer] = [
-        _HEADER_FORMAT_0 if message_format_0 else _HEADER
-    ]
-    for start in range(0, len(data), _BLOCK_SIZE):
-        block = data[start : start + _BLOCK_SIZE]
+    return _HEADER_FORMAT_0 if message_format_0 else _HEADER
+
+
+def compressed_blocks(
+    data: memoryview, level: int | None
+) -> Iterator[bytes | memoryview | cramjam.Buffer]:
+    """Write the blocks between a frame's header and its end mark."""
+    for start in range(0, len(data), BLOCK_SIZE):
+        block = data[start : start + BLOCK_SIZE]
         if level is None or level == _LEVEL_DEFAULT:
             packed = cramjam.lz4.compress_block(block, store_size=False)
         else:
@@ -77,34 +87,36 @@ def compress(
                 block, mode="high_compression", compression=level, store_size=False
             )
         if len(packed) < len(block):
-            chunks += (_UINT32.pack(len(packed)), packed)
+            yield _UINT32.pack(len(packed))
+            yield packed
         else:
-            chunks += (_UINT32.pack(len(block) | _STORED), block)
-    chunks.append(_END_MARK)
-    return b"".join(chunks)
+            yield _UINT32.pack(len(block) | _STORED)
+            yield block
 
 
-def decompress(data: memoryview, max_bytes: int, *, message_format_0: bool = False) -> bytes:
+def pieces(data: memoryview, max_bytes: int, *, message_format_0: bool = False) -> Iterator[bytes]:
     """Read one or more frames. The header checksums of message format 0 are not verified."""
-    chunks: list[bytes] = []
     size = 0
     for block, is_stored, block_size_max in _blocks(data, check=not message_format_0):
-        chunk = bytes(block) if is_stored else _decompress_block(block, block_size_max)
-        chunks.append(chunk)
-        size += len(chunk)
+        piece = bytes(block) if is_stored else _decompress_block(block, block_size_max)
+        size += len(piece)
         if size > max_bytes:
             raise DecompressedTooLarge("lz4", max_bytes)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        yield piece
 
 
 def decompress_into(data: memoryview, output: memoryview) -> int | None:
     """Decompress one or more frames into a buffer; return the number of bytes.
 
-    Returns None if something is wrong, which includes a buffer that is too small.
+    Returns None if something is wrong, which includes a buffer that is too small, or if there are
+    too many blocks to be read in one go.
     """
-    size = 0
+    size = count = 0
     try:
         for block, is_stored, block_size_max in _blocks(data, check=True):
+            count += 1
+            if count > _BLOCKS_AT_ONCE_MAX:
+                return None
             if is_stored:
                 written = len(block)
                 output[size : size + written] = block

@@ -7,36 +7,60 @@ Data without that header is one bare snappy block, as librdkafka writes it.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from functools import partial
+from mmap import mmap
 
 import cramjam
 
+from dohle.records.compression.whole import WHOLE_BYTES_MIN, Pieces, whole_pieces
 from dohle.records.errors import CorruptBatch, DecompressedTooLarge
 
 _MAGIC = b"\x82SNAPPY\x00"
-_HEADER = _MAGIC + struct.pack(">ii", 1, 1)
-_HEADER_SIZE = len(_HEADER)
+HEADER = _MAGIC + struct.pack(">ii", 1, 1)
+_HEADER_SIZE = len(HEADER)
 _COMPATIBLE_VERSION_MIN = 1
-_BLOCK_SIZE = 32 * 1024
+BLOCK_SIZE = 32 * 1024
+#: No byte of a block can stand for more: three of them copy up to 64.
+_EXPANSION_MAX = 22
 
 _INT32 = struct.Struct(">i")
 
 
 def compress(data: memoryview) -> bytes:
     """Write one framed stream."""
-    chunks: list[bytes | cramjam.Buffer] = [_HEADER]
-    for start in range(0, len(data), _BLOCK_SIZE):
-        block = cramjam.snappy.compress_raw(data[start : start + _BLOCK_SIZE])
-        chunks += (_INT32.pack(len(block)), block)
-    return b"".join(chunks)
+    return b"".join((HEADER, *compressed_blocks(data)))
+
+
+def compressed_blocks(data: memoryview) -> Iterator[bytes | cramjam.Buffer]:
+    """Write the blocks that follow a stream's header."""
+    for start in range(0, len(data), BLOCK_SIZE):
+        block = cramjam.snappy.compress_raw(data[start : start + BLOCK_SIZE])
+        yield _INT32.pack(len(block))
+        yield block
 
 
 def decompress(data: memoryview, max_bytes: int) -> bytes:
     """Read framed streams or one bare block."""
+    return b"".join(_read_block(block, claimed) for block, claimed in _blocks(data, max_bytes))
+
+
+def pieces(data: memoryview, max_bytes: int) -> Pieces:
+    """Read block by block. A bare block may be large: it is read whole, elsewhere."""
+    for block, claimed in _blocks(data, max_bytes):
+        if claimed <= WHOLE_BYTES_MIN:
+            yield _read_block(block, claimed)
+        else:
+            yield from whole_pieces(partial(_read_into, block), claimed)
+
+
+def _blocks(data: memoryview, max_bytes: int) -> Iterator[tuple[memoryview, int]]:
+    """Yield each block, and the number of bytes that it claims to hold: no more than are left."""
     if not data:
         raise CorruptBatch("empty data, where at least one snappy block is expected")
     if data[:8] != _MAGIC:
-        return bytes(_read_block(data, max_bytes, max_bytes))
-    chunks = []
+        yield data, _claimed_size(data, max_bytes, max_bytes)
+        return
     left = max_bytes
     position = 0
     while position < len(data):
@@ -51,11 +75,11 @@ def decompress(data: memoryview, max_bytes: int) -> bytes:
         position += 4
         if not 0 <= size <= len(data) - position:
             raise CorruptBatch(f"a snappy block of {size} bytes in {len(data) - position} bytes")
-        chunk = _read_block(data[position : position + size], left, max_bytes)
+        block = data[position : position + size]
+        claimed = _claimed_size(block, left, max_bytes)
         position += size
-        left -= len(chunk)
-        chunks.append(chunk)
-    return b"".join(chunks)
+        left -= claimed
+        yield block, claimed
 
 
 def _check_header(header: memoryview) -> None:
@@ -66,11 +90,29 @@ def _check_header(header: memoryview) -> None:
         raise CorruptBatch(f"unknown snappy framing, compatible with version {compatible_version}")
 
 
-def _read_block(block: memoryview, left: int, max_bytes: int) -> bytes:
-    """Decompress one block, unless it claims to hold more than ``left``."""
+def _claimed_size(block: memoryview, left: int, max_bytes: int) -> int:
     try:
-        if cramjam.snappy.decompress_raw_len(block) > left:
-            raise DecompressedTooLarge("snappy", max_bytes)
-        return bytes(cramjam.snappy.decompress_raw(block))
+        claimed = cramjam.snappy.decompress_raw_len(block)
     except cramjam.DecompressionError as error:
-        raise CorruptBatch(f"a snappy block cannot be decompressed: {error}") from None
+        raise _unreadable(error) from None
+    if claimed > left:
+        raise DecompressedTooLarge("snappy", max_bytes)
+    if claimed > _EXPANSION_MAX * (len(block) + 1):
+        raise CorruptBatch(f"a snappy block of {len(block)} bytes cannot hold {claimed}")
+    return claimed
+
+
+def _read_block(block: memoryview, claimed: int) -> bytes:
+    output = bytearray(claimed)
+    return bytes(memoryview(output)[: _read_into(block, output)])
+
+
+def _read_into(block: memoryview, output: bytearray | mmap) -> int:
+    try:
+        return int(cramjam.snappy.decompress_raw_into(block, output))
+    except cramjam.DecompressionError as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> CorruptBatch:
+    return CorruptBatch(f"a snappy block cannot be decompressed: {error}")

@@ -3,18 +3,27 @@
 Streaming writers omit a frame's content size, and a size that is there may be wrong. So the headers
 of all blocks are read first: a block never holds more than 128 KiB, which bounds the output buffer,
 and the decompressor fails rather than write past that.
+
+The library reads whole frames only, so a frame cannot be decompressed piece by piece: a large one
+is decompressed whole, elsewhere, and then handed out in pieces.
 """
 
 from __future__ import annotations
 
+from mmap import mmap
+
 import cramjam
 
+from dohle.records.compression.whole import WHOLE_BYTES_MAX, Pieces, whole_pieces
 from dohle.records.errors import CorruptBatch, DecompressedTooLarge
 
 _MAGIC = 0xFD2FB528
 _SKIPPABLE_MAGIC = 0x184D2A50  # to ...5F
 _BLOCK_SIZE_MAX = 128 * 1024
 _LEVEL_DEFAULT = 3
+#: Far more blocks than a batch has need of. The headers of others are left to the decompressor:
+#: without any content a million would fit.
+_BLOCKS_WALKED_MAX = 4096
 
 _RUN, _COMPRESSED, _RESERVED = 1, 2, 3
 
@@ -22,6 +31,11 @@ _RUN, _COMPRESSED, _RESERVED = 1, 2, 3
 def compress(data: memoryview, level: int | None = None) -> bytes:
     """Write one frame."""
     return bytes(cramjam.zstd.compress(data, _LEVEL_DEFAULT if level is None else level))
+
+
+def new_compressor(level: int | None) -> cramjam.zstd.Compressor:
+    """Return what writes a frame piece by piece."""
+    return cramjam.zstd.Compressor(_LEVEL_DEFAULT if level is None else level)
 
 
 def decompress(data: memoryview, max_bytes: int) -> bytes:
@@ -37,6 +51,22 @@ def decompress(data: memoryview, max_bytes: int) -> bytes:
     return bytes(memoryview(output)[:written])
 
 
+def pieces(data: memoryview, max_bytes: int) -> Pieces:
+    """Read one or more frames; above ``WHOLE_BYTES_MAX`` in all is refused."""
+    limit = min(max_bytes, WHOLE_BYTES_MAX)
+    size_max = _size_max(data, limit)
+
+    def read_into(output: bytearray | mmap) -> int:
+        try:
+            return int(cramjam.zstd.decompress_into(data, output))
+        except cramjam.DecompressionError as error:
+            if size_max > limit:
+                raise DecompressedTooLarge("zstd", limit) from None
+            raise CorruptBatch(f"a zstd frame cannot be decompressed: {error}") from None
+
+    yield from whole_pieces(read_into, min(size_max, limit))
+
+
 def decompress_into(data: memoryview, output: memoryview) -> int | None:
     """Decompress one or more frames into a buffer; return the number of bytes.
 
@@ -49,23 +79,27 @@ def decompress_into(data: memoryview, output: memoryview) -> int | None:
 
 
 def _size_max(data: memoryview, max_bytes: int) -> int:
-    """Return an upper bound of what all frames hold."""
+    """Return an upper bound of what all frames hold, or more than ``max_bytes`` if it is far."""
     if not data:
         raise CorruptBatch("empty data, where at least one zstd frame is expected")
     total = 0
-    position = 0
+    position = blocks = 0
     try:
         while position < len(data):
             magic = int.from_bytes(data[position : position + 4], "little")
             if magic & ~0xF == _SKIPPABLE_MAGIC:
                 position += 8 + int.from_bytes(data[position + 4 : position + 8], "little")
+                blocks += 1
                 continue
             if magic != _MAGIC:
                 raise CorruptBatch(f"no zstd frame starts at byte {position}")
             declared, checksum_size, position = _read_frame_header(data, position + 4)
             if declared is not None and declared > max_bytes:
                 raise DecompressedTooLarge("zstd", max_bytes)
-            blocks_max, position = _walk_blocks(data, position)
+            blocks_max, position, count = _walk_blocks(data, position)
+            blocks += count + 1
+            if blocks > _BLOCKS_WALKED_MAX:
+                return max_bytes + 1
             total += blocks_max if declared is None else min(declared, blocks_max)
             position += checksum_size
     except IndexError:
@@ -88,10 +122,11 @@ def _read_frame_header(data: memoryview, position: int) -> tuple[int | None, int
     return declared, 4 if flags & 0x04 else 0, position + size_size
 
 
-def _walk_blocks(data: memoryview, position: int) -> tuple[int, int]:
-    """Return an upper bound of what a frame's blocks hold, and where they end."""
-    total = 0
+def _walk_blocks(data: memoryview, position: int) -> tuple[int, int, int]:
+    """Return an upper bound of what a frame's blocks hold, where they end, and their number."""
+    total = count = 0
     while True:
+        count += 1
         header = data[position] | data[position + 1] << 8 | data[position + 2] << 16
         position += 3
         kind, size = header >> 1 & 3, header >> 3
@@ -99,5 +134,5 @@ def _walk_blocks(data: memoryview, position: int) -> tuple[int, int]:
             raise CorruptBatch("a zstd block has the reserved type")
         total += _BLOCK_SIZE_MAX if kind == _COMPRESSED else size
         position += 1 if kind == _RUN else size
-        if header & 1:
-            return total, position
+        if header & 1 or count > _BLOCKS_WALKED_MAX:
+            return total, position, count
