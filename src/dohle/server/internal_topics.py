@@ -22,6 +22,24 @@ logger = logging.getLogger("dohle.server")
 CONSUMER_OFFSETS: Final = TopicName("__consumer_offsets")
 TRANSACTION_STATE: Final = TopicName("__transaction_state")
 
+_PREFIXES: Final = {
+    CONSUMER_OFFSETS: "offsets.topic",
+    TRANSACTION_STATE: "transaction.state.log",
+}
+
+
+def internal_topic_configs(config: BrokerConfig, name: TopicName) -> dict[str, str]:
+    """Return the configs that one of them is created with."""
+    configs = {"compression.type": "producer"}
+    if name == TRANSACTION_STATE:
+        configs = {
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(config.get_int("transaction.state.log.min.isr")),
+        }
+    configs["cleanup.policy"] = "compact"
+    configs["segment.bytes"] = str(config.get_int(f"{_PREFIXES[name]}.segment.bytes"))
+    return configs
+
 
 class InternalTopics:
     """Creates internal topics; requests for a topic that is being created wait for it together."""
@@ -69,18 +87,8 @@ class InternalTopics:
             )
 
     def _wanted(self, name: TopicName) -> CreatableTopic:
-        config = self._config
-        if name == CONSUMER_OFFSETS:
-            prefix = "offsets.topic"
-            configs = {"compression.type": "producer"}
-        else:
-            prefix = "transaction.state.log"
-            configs = {
-                "compression.type": "uncompressed",
-                "min.insync.replicas": str(config.get_int("transaction.state.log.min.isr")),
-            }
-        configs["cleanup.policy"] = "compact"
-        configs["segment.bytes"] = str(config.get_int(f"{prefix}.segment.bytes"))
+        config, prefix = self._config, _PREFIXES[name]
+        configs = internal_topic_configs(config, name)
         return CreatableTopic(
             name=name,
             num_partitions=config.get_int(f"{prefix}.num.partitions"),

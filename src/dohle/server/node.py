@@ -29,6 +29,8 @@ from dohle.server.net.dispatch import Dispatcher
 from dohle.server.net.listener import ConnectionLimits, ListeningSocket
 from dohle.server.net.request_memory import RequestMemory
 from dohle.server.partitions.partitions import log_config
+from dohle.server.quorum.loss import LossCheck
+from dohle.server.quorum.metadata_log import METADATA_PARTITION
 from dohle.server.quorum.server import ControllerServer
 from dohle.server.registry import all_handlers
 from dohle.storage.config import LogConfig, LogManagerConfig
@@ -53,11 +55,13 @@ class Node:
         *,
         host: NodeHost | None = None,
         on_fatal: Callable[[str], None] | None = None,
+        accept_metadata_loss: bool = False,
     ) -> None:
         self.config = config
         self._host: NodeHost = host or SystemNodeHost()
         self._fs, self._clock, self._rng = self._host.files, self._host.clock, self._host.rng
         self._on_fatal = on_fatal or (lambda reason: logger.critical("stopping: %s", reason))
+        self._accept_metadata_loss = accept_metadata_loss
         self._maintenance: asyncio.TimerHandle | None = None
         self._flushes: set[asyncio.Future[None]] = set()
         self.listeners: list[ListeningSocket] = []
@@ -100,16 +104,29 @@ class Node:
         return found or uuid_to_text(random_uuid(self._rng))
 
     async def _start_controller(self) -> None:
+        directory = self._metadata_directory()
+        with directory.disk.guarding("reading the metadata log"):
+            self._loss = LossCheck(
+                self._fs,
+                directory.folders.live_path(METADATA_PARTITION),
+                [each.path for each in self.logs.directories],
+                self.config.node_id,
+                accept=self._accept_metadata_loss,
+            )
+            self._loss.before_opening()
         self._quorum = ControllerServer(
             self._loop,
             self._fs,
-            self._metadata_directory(),
+            directory,
             ControllerContext(self.config, self.cluster_id, self._rng),
             self._clock,
             run_in_thread=self._host.run_in_thread,
             on_fatal=self._on_fatal,
         )
-        await self._quorum.start()
+        await self._quorum.load()
+        with directory.disk.guarding("reading the metadata log"):
+            self._loss.after_loading(self._quorum.images.image)
+        await self._quorum.lead()
         self.controller = self._quorum.controller
         self.images = self._quorum.images
 
@@ -203,13 +220,18 @@ class Node:
     def _set_strays_aside(self) -> None:
         """Keep, but do not serve, logs that the image does not assign to this broker."""
         image = self.images.image
-        for log in list(self.logs):
+        strays, renamed = [], []
+        for log in self.logs:
             topic = image.topic(log.partition.topic)
             partition = None if topic is None else topic.partitions.get(log.partition.partition)
-            mine = partition is not None and self.config.node_id in partition.replicas
-            if not mine or topic is None or (log.topic_id is not None and log.topic_id != topic.id):
-                logger.warning("%s is not assigned to this broker: set aside", log.partition)
-                self.logs.mark_stray(log.partition)
+            if partition is None or topic is None or self.config.node_id not in partition.replicas:
+                strays.append(log.partition)
+            elif log.topic_id is not None and log.topic_id != topic.id:
+                renamed.append((log.partition, log.topic_id))
+        self._loss.stray_logs(renamed)
+        for key in [*strays, *(key for key, _ in renamed)]:
+            logger.warning("%s is not assigned to this broker: set aside", key)
+            self.logs.mark_stray(key)
 
     def _bind(self) -> None:
         limits = ConnectionLimits(self.broker.broker_values, self._host.open_files_max)

@@ -26,8 +26,13 @@ def run_loop(main: Coroutine[Any, Any, int]) -> int:
         return runner.run(main)
 
 
-async def serve(config: BrokerConfig, on_started: Callable[[Node], None]) -> int:
-    """Start a node, and stop it at SIGTERM or SIGINT; return the exit code."""
+async def serve(
+    config: BrokerConfig,
+    on_started: Callable[[Node], None],
+    *,
+    accept_metadata_loss: bool = False,
+) -> int:
+    """Start a node, and stop it at SIGTERM, SIGINT or SIGHUP; return the exit code."""
     raise_descriptor_limit()
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
@@ -38,9 +43,11 @@ async def serve(config: BrokerConfig, on_started: Callable[[Node], None]) -> int
         failures.append(reason)
         stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    node = Node(config, on_fatal=fatal)
+    # SIGHUP: the terminal that it was started in is closed. Under nohup it is to be ignored.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stopping.set)
+    node = Node(config, on_fatal=fatal, accept_metadata_loss=accept_metadata_loss)
     await node.start()
     # What exists now lives as long as the node: the garbage collector need not scan it again.
     gc.collect()

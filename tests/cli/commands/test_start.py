@@ -75,9 +75,12 @@ def test_the_commands_it_proposes_work(tmp_path: Path) -> None:
         assert dohle(*consume[1:]).stdout == b"hello\n"
 
 
-def test_an_interrupt_stops_it_cleanly_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_an_interrupt_and_a_closed_terminal_stop_it_cleanly_too(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with Started(cwd=tmp_path) as started:
-        assert started.stop(signal.SIGINT) == 0
+        assert started.stop(number) == 0
     assert has_clean_shutdown(OsFileSystem(), str(tmp_path / "data"))
 
 

@@ -81,10 +81,8 @@ def test_only_a_whole_version_1_is_written(properties: MetaProperties) -> None:
 @pytest.mark.parametrize(
     ("content", "properties"),
     [
-        ("", MetaProperties(None, None, None, 0)),
         ("broker.id=7", MetaProperties(None, BrokerId(7), None, 0)),
         (f"version=0\ncluster.id={CLUSTER}", MetaProperties(CLUSTER, None, None, 0)),
-        ("version=0\nnode.id=4", MetaProperties(None, None, None, 0)),
         (v1(), MetaProperties(CLUSTER, BrokerId(3), None)),
         (v1().replace("version=1", "version= 1 "), MetaProperties(CLUSTER, BrokerId(3), None)),
         (
@@ -110,6 +108,8 @@ def test_both_versions_are_read(content: str, properties: MetaProperties) -> Non
         ("broker.id=", "broker.id is '', not a number"),
         (v1(directory="short"), "uuid"),
         ("version=\\u00", "four hex digits"),
+        ("", "it is empty, or was cut"),
+        ("version=0\nnode.id=4", "names neither a node nor a cluster"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_with_its_path(content: str, problem: str) -> None:

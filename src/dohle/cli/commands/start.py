@@ -37,7 +37,7 @@ _DESCRIPTION = """\
 Run a broker: a node that is a whole Kafka cluster by itself. It needs no
 configuration; the server.properties of a Kafka in KRaft mode works unchanged.
 Data directories are formatted if they are empty, and recovered if the last stop
-was not a clean one. SIGTERM or Ctrl-C stops it cleanly.
+was not a clean one. SIGTERM, SIGHUP or Ctrl-C stops it cleanly.
 """
 _EXAMPLES = """\
 examples:
@@ -82,6 +82,11 @@ def add_parser(commands: Commands) -> None:
         "--ephemeral",
         action="store_true",
         help="keep the data in a temporary directory that is removed at the end",
+    )
+    parser.add_argument(
+        "--accept-metadata-loss",
+        action="store_true",
+        help="start though the metadata log has lost topics: their partitions are set aside",
     )
     parser.add_argument(
         "-v",
@@ -130,7 +135,9 @@ def _run(args: argparse.Namespace, data: list[str] | None) -> int:
         level=args.log_level, as_json=args.log_format == "json", requests=args.request_log
     )
     try:
-        return _serve(config, is_ephemeral=args.ephemeral)
+        return _serve(
+            config, is_ephemeral=args.ephemeral, accept_metadata_loss=args.accept_metadata_loss
+        )
     finally:
         finish_logging(log)
 
@@ -164,10 +171,11 @@ def _problem_of(path: str) -> str | None:
     return None
 
 
-def _serve(config: BrokerConfig, *, is_ephemeral: bool) -> int:
+def _serve(config: BrokerConfig, *, is_ephemeral: bool, accept_metadata_loss: bool) -> int:
     import logging
 
     from dohle.core.errors import KafkaError
+    from dohle.server.quorum.loss import MetadataLost
     from dohle.server.quorum.metadata_log import CorruptMetadataLog
     from dohle.server.run import run_loop, serve
     from dohle.storage.directory.directory import LogDirectoryInUse
@@ -181,8 +189,14 @@ def _serve(config: BrokerConfig, *, is_ephemeral: bool) -> int:
         _greet(node, is_ephemeral=is_ephemeral)
 
     try:
-        return run_loop(serve(config, on_started))
-    except (InvalidMetaProperties, LogDirectoryInUse, CorruptMetadataLog, KafkaError) as error:
+        return run_loop(serve(config, on_started, accept_metadata_loss=accept_metadata_loss))
+    except (
+        InvalidMetaProperties,
+        LogDirectoryInUse,
+        CorruptMetadataLog,
+        MetadataLost,
+        KafkaError,
+    ) as error:
         raise CliError(str(error.args[0])) from None
     except BrokenPipeError:
         raise

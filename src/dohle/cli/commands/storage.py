@@ -1,4 +1,4 @@
-"""``dohle storage``: format data directories, and inspect them without changing anything."""
+"""``dohle storage``: format data directories, inspect them, and recover what was lost."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from os.path import abspath
 from typing import TYPE_CHECKING, NamedTuple
 
+from dohle.cli.commands import storage_recover
 from dohle.cli.errors import CliError, UsageError
 from dohle.cli.options import (
     Commands,
@@ -44,7 +45,7 @@ examples:
 def add_parser(commands: Commands) -> None:
     """Declare the ``storage`` family."""
     family = add_family(
-        commands, "storage", "format and inspect data directories", "Data directories."
+        commands, "storage", "format, inspect and recover data directories", "Data directories."
     )
     parser = add_command(
         family, "format", "give directories their identity", _FORMAT, _FORMAT_EXAMPLES
@@ -69,6 +70,7 @@ def add_parser(commands: Commands) -> None:
     _add_where(parser)
     add_json_option(parser)
     parser.set_defaults(run=run_info)
+    storage_recover.add_parser(family)
 
 
 def _add_where(parser: argparse.ArgumentParser) -> None:

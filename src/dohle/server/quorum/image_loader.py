@@ -64,7 +64,10 @@ class ImageLoader:
                 self.image, _ = apply(self.image, records, last_offset, snapshot.epoch)
                 await slices.give_way()
         except CorruptBatch as error:
-            raise CorruptMetadataLog(f"{path}: {error.args[0]}") from error
+            raise CorruptMetadataLog(
+                f"the snapshot {path} of the metadata log is damaged: {error.args[0]}. Restore it "
+                "from a backup, or see what `dohle storage recover-metadata` can rebuild"
+            ) from error
 
     async def take_in(self, batch: MetadataBatch) -> None:
         """Replay a committed batch, and return when it has taken effect on this node."""

@@ -25,7 +25,7 @@ from dohle.storage.files import FileSystem, join
 
 
 class ControllerServer:
-    """The quorum and controller of a node. ``await start()``, and in the end ``await stop()``."""
+    """The quorum and controller of a node: ``load()``, then ``lead()``, at the end ``stop()``."""
 
     def __init__(
         self,
@@ -55,12 +55,15 @@ class ControllerServer:
         )
         self.controller = Controller(loop, self._quorum, self.images, context, on_fatal=on_fatal)
 
-    async def start(self) -> None:
-        """Load the image, lead the quorum and activate the controller."""
+    async def load(self) -> None:
+        """Load the image; nothing is written before ``lead``."""
         await self.images.load()
         problems = unsupported_features(self.images.image)
         if problems:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "; ".join(problems))
+
+    async def lead(self) -> None:
+        """Lead the quorum and activate the controller."""
         await self._quorum.lead(self.images.image.epoch)
         await self.controller.activate(self._bootstrap_records())
         self.images.subscribe(self.snapshotter.on_image)

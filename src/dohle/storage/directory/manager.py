@@ -18,8 +18,11 @@ from dohle.core.ids import BrokerId, TopicPartition, Uuid
 from dohle.core.seams import Clock, Rng
 from dohle.core.uuid import random_uuid
 from dohle.storage.config import LogConfig, LogManagerConfig
+from dohle.storage.directory.data_folders import data_folders, describe, log_bytes
 from dohle.storage.directory.directory import LogDirectory
 from dohle.storage.directory.meta_properties import (
+    HOW_TO_RESTORE,
+    METADATA_FOLDER,
     InvalidMetaProperties,
     MetaProperties,
     load_ensemble,
@@ -27,7 +30,7 @@ from dohle.storage.directory.meta_properties import (
 )
 from dohle.storage.directory.pending_flush import PendingFlush
 from dohle.storage.directory.retention import delete_old_segments
-from dohle.storage.files import FileSystem, make_dirs_durably
+from dohle.storage.files import FileSystem, join, make_dirs_durably
 from dohle.storage.log import Log
 from dohle.storage.moves.places import AssignmentOf, Places, settle_places
 from dohle.storage.producers.state import ProducerStateConfig
@@ -169,6 +172,8 @@ class LogManager:
                     raise problem
                 self._set_offline(path, str(problem))
             ensemble.verify(identity.cluster_id, identity.node_id)
+            for path in ensemble.empty_dirs:
+                self._refuse_data_without_identity(path)
             if metadata_path is not None:
                 ensemble.verify_metadata_dir(self._fs, metadata_path)
             for path in usable:
@@ -178,6 +183,16 @@ class LogManager:
             if metadata_path is not None:
                 self._choose_metadata_directory(metadata_path)
             self._ensure_any_online()
+
+    def _refuse_data_without_identity(self, path: str) -> None:
+        """Do not take a directory for a new one because its ``meta.properties`` is gone."""
+        data = data_folders(self._fs, [path])
+        found = describe(data) if data else f"a metadata log ({join(path, METADATA_FOLDER)})"
+        if data or log_bytes(self._fs, join(path, METADATA_FOLDER)):
+            raise InvalidMetaProperties(
+                f"{path} has no meta.properties, which says to which cluster and node it belongs, "
+                f"but {found}. Nothing was changed. {HOW_TO_RESTORE}"
+            )
 
     def _choose_metadata_directory(self, path: str) -> None:
         """Find it among the others, and format it before them: see ``verify_metadata_dir``."""

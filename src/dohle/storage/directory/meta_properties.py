@@ -18,7 +18,11 @@ from dohle.storage.directory.java_properties import format_properties, parse_pro
 from dohle.storage.files import FileSystem, join, write_atomically
 
 META_PROPERTIES: Final = "meta.properties"
-_METADATA_LOG: Final = "__cluster_metadata-0"
+METADATA_FOLDER: Final = "__cluster_metadata-0"
+HOW_TO_RESTORE: Final = (
+    "Restore it from a backup, or let `dohle storage recover-metadata` show what it would write, "
+    "and write it with --apply."
+)
 
 
 class InvalidMetaProperties(Exception):
@@ -92,7 +96,7 @@ class MetaPropertiesEnsemble:
         A node that began a new one would know of no topic, and set all logs aside.
         """
         for folder in self.properties:
-            if folder != path and fs.exists(join(folder, _METADATA_LOG)):
+            if folder != path and fs.exists(join(folder, METADATA_FOLDER)):
                 raise InvalidMetaProperties(
                     f"{folder} has a metadata log, but metadata.log.dir (by default the first of "
                     f"log.dirs) is {path}: let it name the directory of the metadata log."
@@ -142,7 +146,7 @@ def read_meta_properties(fs: FileSystem, folder: str) -> MetaProperties:
     try:
         return _from_properties(parse_properties(data))
     except ValueError as error:
-        raise InvalidMetaProperties(f"{path}: {error}") from None
+        raise InvalidMetaProperties(f"{path}: {error}. {HOW_TO_RESTORE}") from None
 
 
 def write_meta_properties(
@@ -171,6 +175,8 @@ def _from_properties(pairs: Mapping[str, str]) -> MetaProperties:
         missing = [key for key in ("node.id", "cluster.id") if key not in pairs]
         if missing:
             raise ValueError(f"{' and '.join(missing)} must be there in version 1")
+    elif cluster_id is None and node_key not in pairs:
+        raise ValueError("it names neither a node nor a cluster: it is empty, or was cut")
     node_id = BrokerId(_to_int(node_key, pairs[node_key])) if node_key in pairs else None
     directory_id = uuid_from_text(pairs["directory.id"]) if "directory.id" in pairs else None
     return MetaProperties(cluster_id, node_id, directory_id, version)
