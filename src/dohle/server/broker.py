@@ -22,6 +22,7 @@ from dohle.metadata.partition import PartitionImage
 from dohle.protocol.apis import ApiKey
 from dohle.replication.fetch_sessions import FetchSessionCache
 from dohle.replication.purgatory import Purgatory
+from dohle.server.auto_creation import AutoCreation
 from dohle.server.channel import ControllerChannel, ImageSource
 from dohle.server.config_effects import ConfigEffects
 from dohle.server.coordinators.setup import Coordinators
@@ -85,6 +86,7 @@ class BrokerServer:
         self.purgatory: Purgatory[TopicPartition, DelayedFetch] = Purgatory()
         self.txn_markers = TxnMarkers(self)
         self.coordinators = Coordinators(self, act=self.txn_markers.write)
+        self.auto_creation = AutoCreation(loop, config, self.coordinators.internal_topics, channel)
         self.groups = self.coordinators.groups
         self.transactions = self.coordinators.transactions
         self.txn_verification = TxnVerification(self, LocalCoordinators(self))

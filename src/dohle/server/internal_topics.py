@@ -21,6 +21,7 @@ logger = logging.getLogger("dohle.server")
 
 CONSUMER_OFFSETS: Final = TopicName("__consumer_offsets")
 TRANSACTION_STATE: Final = TopicName("__transaction_state")
+COORDINATOR_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 _PREFIXES: Final = {
     CONSUMER_OFFSETS: "offsets.topic",

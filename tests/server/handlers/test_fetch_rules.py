@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -119,18 +120,25 @@ def test_who_fetches_as_a_replica_must_be_another_one_of_the_partition(
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
 @pytest.mark.parametrize("version", [1, 12])
-def test_asking_for_an_internal_topic_does_not_make_it(
+def test_a_topic_that_is_asked_for_is_created_behind_the_answer(
     tmp_path: Path, name: str, version: int
 ) -> None:
+    """As in Kafka: an internal topic gets the settings that its coordinators need."""
+    names = [TopicName(name), TopicName("ordinary")]
+    topics = tuple(MetadataRequestTopic(name=each) for each in names)
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+
     async def scenario(node: Node, wire: Wire) -> None:
-        topics = (
-            MetadataRequestTopic(name=TopicName(name)),
-            MetadataRequestTopic(name=TopicName("ordinary")),
-        )
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
         answer = await wire.send(request, version)
-        codes = {topic.name: topic.error_code for topic in answer.topics}
-        assert codes[TopicName(name)] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert {topic.name for topic in node.controller.image.topics.values()} == {"ordinary"}
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert [topic.error_code for topic in answer.topics] == [unknown, unknown]
+        assert not any(topic.partitions for topic in answer.topics)
+        async with asyncio.timeout(20):
+            while any(topic.error_code for topic in answer.topics):
+                answer = await wire.send(request, version)
+        found = {topic.name: len(topic.partitions) for topic in answer.topics}
+        assert found == {names[0]: 50, names[1]: 1}
+        assert node.controller.image.topic_config(names[0])["cleanup.policy"] == "compact"
+        assert not node.controller.image.topic_config(names[1])
 
     on_node(tmp_path, scenario)

@@ -1,26 +1,19 @@
 """Metadata (3), v0-13, and DescribeTopicPartitions (75), v0.
 
 - A topic that does not exist is created if the client allows it (v4+; older ones always do) and
-  ``auto.create.topics.enable`` is on. It is in the same answer: the controller is in this process,
-  so the client need not be told UNKNOWN_TOPIC_OR_PARTITION and ask again.
+  ``auto.create.topics.enable`` is on. As in Kafka the answer is UNKNOWN_TOPIC_OR_PARTITION all the
+  same, the topic is created in the background, and the client asks again.
 - A request that is wrong as a whole is answered by an error for each of its topics.
 - Everything else is read off the image (``dohle.metadata.queries``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
 from dohle.metadata import queries
-from dohle.metadata.topic_names import is_internal
-from dohle.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from dohle.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -46,17 +39,15 @@ if TYPE_CHECKING:
 
 def handle_metadata(
     broker: BrokerServer, context: RequestContext, request: MetadataRequest
-) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+) -> MetadataResponse:
     """Describe topics, their leaders and the brokers."""
     try:
         answer = _answer(broker, context, request)
     except KafkaError as error:
         return _refused(context, request, error.code)
     allowed = context.version < 4 or request.allow_auto_topic_creation
-    # Internal topics are created for their coordinators only, with settings of their own.
-    missing = tuple(name for name in answer.missing if not is_internal(name))
-    if missing and allowed and broker.broker_values().get_bool("auto.create.topics.enable"):
-        return _create_and_answer(broker, context, request, missing)
+    if answer.missing and allowed and broker.broker_values().get_bool("auto.create.topics.enable"):
+        broker.auto_creation.begin(answer.missing)
     return _with_operations(request, answer.response)
 
 
@@ -89,20 +80,6 @@ def _refused(
         ),
         error_code=code,
     )
-
-
-async def _create_and_answer(
-    broker: BrokerServer,
-    context: RequestContext,
-    request: MetadataRequest,
-    names: tuple[TopicName, ...],
-) -> MetadataResponse:
-    topics = tuple(
-        CreatableTopic(name=name, num_partitions=-1, replication_factor=-1) for name in names
-    )
-    # A topic that could not be created is not in the image, so the answer has an error for it.
-    await broker.channel.send(CreateTopicsRequest(topics=topics), CreateTopicsResponse)
-    return _with_operations(request, _answer(broker, context, request).response)
 
 
 def _with_operations(request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:
