@@ -20,8 +20,8 @@ from dohle.server.net.reply_queue import (
     REPLY_BYTES_MAX,
     ReplyQueue,
     frame_size,
-    joined,
 )
+from dohle.server.net.sending import joined
 
 
 def nothing() -> None:

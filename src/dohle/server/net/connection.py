@@ -32,10 +32,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dohle.core.host import StreamSocket
 from dohle.protocol.errors import MalformedMessage
-from dohle.server.net.outcome import Chunk, CloseConnection, FileRecords, Frame, LateFrame
+from dohle.server.net.outcome import Chunk, CloseConnection, Frame, LateFrame
 from dohle.server.net.receive_buffer import ReceiveBuffer
-from dohle.server.net.reply_queue import ReplyQueue, frame_size, joined, memory_size
+from dohle.server.net.reply_queue import ReplyQueue, frame_size, memory_size
 from dohle.server.net.request_memory import RequestMemory
+from dohle.server.net.sending import joined, send_chunks
 from dohle.server.net.turns import SLICE_S, Turns, Usage
 
 if TYPE_CHECKING:
@@ -50,10 +51,6 @@ FRAMES_PER_EVENT = 256
 #: them keeps no more of it.
 REPLY_BYTES_PER_EVENT = 8 * 1024 * 1024
 REPLY_MEMORY_PER_EVENT = 256 * 1024
-
-_SENDFILE_BYTES_MAX = 4 * 1024 * 1024
-# A plain number: members of an enum are slow to look up and to combine.
-_MSG_MORE = int(socket.MSG_MORE)
 
 
 class Service(Protocol):
@@ -448,31 +445,8 @@ class Connection:
 
     def _send(self) -> None:
         """Send as much as the socket takes; the rest follows when it has room."""
-        out = self._out
-        is_full = False
         try:
-            while out and not is_full:
-                chunk = out[0]
-                if isinstance(chunk, FileRecords):
-                    size = chunk.size
-                    asked = size if size < _SENDFILE_BYTES_MAX else _SENDFILE_BYTES_MAX
-                    sent = chunk.file.send_to(self._socket, chunk.position, asked)
-                    if sent < size:
-                        if sent == 0:
-                            raise CloseConnection("a segment ended while it was being sent")
-                        chunk.advance(sent)
-                        # The socket is full: another call would only return that.
-                        is_full = sent < asked
-                        continue
-                else:
-                    # Small pieces were joined before: what follows is in a file, or large.
-                    sent = self._socket.send(chunk, _MSG_MORE if len(out) > 1 else 0)
-                    if sent < len(chunk):
-                        out[0], is_full = memoryview(chunk)[sent:], True
-                        continue
-                out.popleft()
-        except (BlockingIOError, InterruptedError):
-            is_full = True
+            is_full = send_chunks(self._socket, self._out)
         except (OSError, CloseConnection) as error:
             self._fail(str(error))
             return

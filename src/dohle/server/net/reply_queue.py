@@ -15,11 +15,10 @@ is full. The replies of the current read event are still accepted then.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import cast
 
 from dohle.server.net.outcome import (
-    Chunk,
     CloseConnection,
     FileRecords,
     Frame,
@@ -32,9 +31,6 @@ from dohle.server.net.outcome import (
 REPLIES_MAX = 2_048
 #: And how many bytes the ready ones among them may have.
 REPLY_BYTES_MAX = 8 * 1024 * 1024
-
-# How much is joined for one send; larger pieces are sent as they are.
-_JOIN_BYTES_MAX = 64 * 1024
 
 
 class ReplyQueue:
@@ -215,26 +211,3 @@ def frame_size(frame: Frame) -> int:
 def memory_size(frame: Frame) -> int:
     """Return how many bytes of a frame are in memory."""
     return sum(len(chunk) for chunk in frame if not isinstance(chunk, FileRecords))
-
-
-def joined(frames: Iterable[Frame]) -> list[Chunk]:
-    """Return the chunks of frames, joined into pieces that are worth a system call."""
-    found: list[Chunk] = []
-    pieces: list[bytes | memoryview] = []
-    size = 0
-    for frame in frames:
-        for chunk in frame:
-            if isinstance(chunk, FileRecords):
-                if pieces:
-                    found.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-                    pieces, size = [], 0
-                found.append(chunk)
-                continue
-            size += len(chunk)
-            if size > _JOIN_BYTES_MAX and pieces:
-                found.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-                pieces, size = [], len(chunk)
-            pieces.append(chunk)
-    if pieces:
-        found.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-    return found
