@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName
+from dohle.core.steps import finish
 from dohle.protocol.messages.fetch import PartitionData
-from dohle.replication.fetch_sessions import FetchSessionCache, SessionPartition
+from dohle.replication.fetch_session_cache import FetchSessionCache
+from dohle.replication.fetch_sessions import SessionPartition
 from tests.replication.fetches import BY_ID, BY_NAME, data, fetch, topic_id
 
 EVICTION_MS = 100
@@ -136,11 +138,13 @@ class Run:
             forget=tuple(forgotten),
             follower=follower,
         )
-        context = self.cache.open(
-            request,
-            BY_ID if by_id else BY_NAME,
-            lambda uuid: TopicName(uuid[:1].decode()),
-            self.now,
+        context = finish(
+            self.cache.open(
+                request,
+                BY_ID if by_id else BY_NAME,
+                lambda uuid: TopicName(uuid[:1].decode()),
+                self.now,
+            )
         )
         expected_error, reads, session = self.expect(session_id, epoch, named, forgotten, by_id)
         assert context.error is expected_error
@@ -158,7 +162,7 @@ class Run:
             ):
                 results.append((part, found))
         told = {self.name(part): found for part, found in results}
-        reply = context.finish(results, self.now)
+        reply = finish(context.finish(results, self.now))
         expected = self.expect_answer(session, reads, told)
         assert [self.name(part) for part, _ in reply.results] == expected
         if session is not None:

@@ -8,12 +8,13 @@ import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, Uuid
+from dohle.core.steps import finish
 from dohle.core.uuid import ZERO_UUID
 from dohle.protocol.messages.fetch import FetchRequest, PartitionData
+from dohle.replication.fetch_session_cache import FetchSessionCache
 from dohle.replication.fetch_sessions import (
     FetchContext,
     FetchReply,
-    FetchSessionCache,
     SessionPartition,
     group_by_topic,
     is_from_follower,
@@ -36,21 +37,24 @@ A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
 class Node:
     """A cache, a clock, and the topics that exist."""
 
-    def __init__(self, slots: int = 10, version: int = BY_NAME) -> None:
-        self.cache = FetchSessionCache(slots, rng=random.Random(1), eviction_ms=1000)
+    def __init__(
+        self, slots: int = 10, version: int = BY_NAME, partitions_max: int = 1_000
+    ) -> None:
+        self.cache = FetchSessionCache(
+            slots, rng=random.Random(1), eviction_ms=1000, partitions_max=partitions_max
+        )
         self.version = version
         self.topics = {topic_id(topic): TopicName(topic) for topic in ("a", "b")}
         self.now_ms = 0
 
     def open(self, request: FetchRequest, version: int | None = None) -> FetchContext:
-        return self.cache.open(
-            request, self.version if version is None else version, self.topics.get, self.now_ms
-        )
+        asked = self.version if version is None else version
+        return finish(self.cache.open(request, asked, self.topics.get, self.now_ms))
 
     def new_session(self, *partitions: tuple[str, int], follower: int = -1) -> int:
         """Fetch everything once; return the session's id, 0 if there is none."""
         context = self.open(fetch(*partitions, follower=follower))
-        reply = context.finish(nothing_new(context), self.now_ms)
+        reply = finish(context.finish(nothing_new(context), self.now_ms))
         assert reply.error is ErrorCode.NONE
         assert named(reply.results) == list(partitions)
         return reply.session_id
@@ -61,7 +65,7 @@ class Node:
             (part, changed.get(f"{part.topic}{part.partition}", data(part.partition)))
             for part in context.partitions
         ]
-        return context.finish(results, self.now_ms)
+        return finish(context.finish(results, self.now_ms))
 
     def is_alive(self, session_id: int) -> bool:
         """Ask with an epoch that no session here has reached."""
@@ -103,7 +107,7 @@ def test_a_session_without_partitions_is_closed() -> None:
     session_id = node.new_session(A0)
     context = node.open(fetch(session_id=session_id, epoch=1, forget=(A0,)))
     assert names(context) == []
-    assert context.finish([], 0).session_id == 0
+    assert finish(context.finish([], 0)).session_id == 0
     assert not node.is_alive(session_id)
     assert (node.cache.session_count, node.cache.partition_count) == (0, 0)
 
@@ -171,8 +175,10 @@ def test_results_may_come_from_going_through_the_partitions() -> None:
     node = Node()
     session_id = node.new_session(A0, A1, B0)
     context = node.open(fetch(session_id=session_id, epoch=1))
-    reply = context.finish(
-        ((part, data(part.partition, records=b"x")) for part in context.partitions), 0
+    reply = finish(
+        context.finish(
+            ((part, data(part.partition, records=b"x")) for part in context.partitions), 0
+        )
     )
     assert named(reply.results) == [A0, A1, B0]
 
@@ -181,8 +187,10 @@ def test_the_size_of_records_that_lie_in_a_file_is_asked_for() -> None:
     node = Node()
     session_id = node.new_session(A0, A1)
     context = node.open(fetch(session_id=session_id, epoch=1))
-    reply = context.finish(
-        nothing_new(context), 0, size_of=lambda found: 5 if found.partition_index == 0 else 0
+    reply = finish(
+        context.finish(
+            nothing_new(context), 0, size_of=lambda found: 5 if found.partition_index == 0 else 0
+        )
     )
     assert named(reply.results) == [A0]
     assert names(node.open(fetch(session_id=session_id, epoch=2))) == [A1, A0]
@@ -193,13 +201,13 @@ def test_unchanged_partitions_need_no_result() -> None:
     full = node.open(fetch(A0))
     (part,) = full.partitions
     assert not full.may_omit(part, 10, 0)
-    session_id = full.finish(nothing_new(full), 0).session_id
+    session_id = finish(full.finish(nothing_new(full), 0)).session_id
     context = node.open(fetch(session_id=session_id, epoch=1))
     (part,) = context.partitions
     assert context.may_omit(part, 10, 0)
     assert not context.may_omit(part, 11, 0)
     assert not context.may_omit(part, 10, 1)
-    assert context.finish([], 0).results == []
+    assert finish(context.finish([], 0)).results == []
     assert context.may_omit(part, 10, 0)
 
 
@@ -212,7 +220,7 @@ def test_an_unknown_session_and_a_wrong_epoch_are_told() -> None:
         wrong = node.open(fetch(session_id=session_id, epoch=epoch))
         assert wrong.error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
         assert names(wrong) == []
-        reply = wrong.finish([], 0)
+        reply = finish(wrong.finish([], 0))
         assert (reply.error, reply.session_id, reply.results) == (wrong.error, 0, [])
     assert node.open(fetch(session_id=session_id, epoch=1)).error is ErrorCode.NONE
 
@@ -241,7 +249,7 @@ def test_a_full_fetch_closes_the_session_it_names() -> None:
     session_id = node.new_session(A0)
     context = node.open(fetch(A0, A1, session_id=session_id, epoch=0))
     assert not node.is_alive(session_id)
-    assert context.finish(nothing_new(context), 0).session_id not in (0, session_id)
+    assert finish(context.finish(nothing_new(context), 0)).session_id not in (0, session_id)
 
 
 @pytest.mark.parametrize("version", [4, BY_NAME])
@@ -251,7 +259,7 @@ def test_the_final_epoch_reads_without_a_session_and_closes_one(version: int) ->
     context = node.open(fetch(A1, session_id=session_id, epoch=-1), version=version)
     assert names(context) == [A1]
     assert not context.may_omit(next(iter(context.partitions)), -1, -1)
-    reply = context.finish(nothing_new(context), 0)
+    reply = finish(context.finish(nothing_new(context), 0))
     assert (reply.session_id, named(reply.results)) == (0, [A1])
     assert node.cache.session_count == 0
 
@@ -272,11 +280,13 @@ def test_an_id_that_is_not_known_stays_and_is_looked_up_again() -> None:
     context = node.open(fetch(("new", 0), A0))
     assert names(context) == [(None, 0), A0]
     results = [(part, data(0, error=0 if part.topic else 100)) for part in context.partitions]
-    session_id = context.finish(results, 0).session_id
+    session_id = finish(context.finish(results, 0)).session_id
     context = node.open(fetch(session_id=session_id, epoch=1))
     assert names(context) == [(None, 0), A0]
-    (part, told), *more = context.finish(
-        [(part, data(0, error=0 if part.topic else 100)) for part in context.partitions], 0
+    (part, told), *more = finish(
+        context.finish(
+            [(part, data(0, error=0 if part.topic else 100)) for part in context.partitions], 0
+        )
     ).results
     assert (part.topic, told.error_code, more) == (None, 100, [])
     node.topics[topic_id("new")] = TopicName("new")
@@ -299,7 +309,7 @@ def test_an_id_is_not_looked_up_again_once_it_is_known_or_forgotten() -> None:
     node.open(fetch(("new", 3), session_id=session_id, epoch=1))
     node.open(fetch(session_id=session_id, epoch=2, forget=(("new", 3),)))
     asked: list[Uuid] = []
-    node.cache.open(fetch(session_id=session_id, epoch=3), BY_ID, asked.append, node.now_ms)
+    finish(node.cache.open(fetch(session_id=session_id, epoch=3), BY_ID, asked.append, 0))
     assert asked == []
 
 
@@ -364,6 +374,66 @@ def test_a_session_is_weighed_by_its_present_size() -> None:
     assert (node.is_alive(growing), node.is_alive(shrinking)) == (True, False)
 
 
+def test_a_session_that_would_have_too_many_partitions_is_not_made() -> None:
+    node = Node(partitions_max=3)
+    assert node.new_session(A0, A1, B0, ("b", 1)) == 0
+    assert node.new_session(A0, A1)
+    assert node.new_session(A0, B0) == 0
+    assert node.new_session(A0)
+    assert node.cache.partition_count == 3
+
+
+def test_for_partitions_sessions_make_room_that_are_silent_or_larger() -> None:
+    node = Node(partitions_max=6)
+    silent = node.new_session(A0)
+    node.now_ms += 2_000
+    larger = node.new_session(A0, A1, B0)
+    equal = node.new_session(A0, A1)
+    assert node.new_session(A0, B0)
+    assert [node.is_alive(each) for each in (silent, larger, equal)] == [False, False, True]
+    assert node.cache.evictions == 2
+
+
+def test_for_partitions_of_followers_any_session_of_a_consumer_makes_room() -> None:
+    node = Node(partitions_max=4)
+    consumer = node.new_session(A0)
+    follower = node.new_session(A0, A1, follower=2)
+    assert node.new_session(A0, A1, follower=3)
+    assert node.is_alive(follower)
+    assert not node.is_alive(consumer)
+    assert node.new_session(A0, follower=4) == 0
+
+
+def test_nobody_makes_room_for_a_session_that_will_not_fit() -> None:
+    node = Node(partitions_max=4)
+    consumer = node.new_session(A0)
+    follower = node.new_session(A0, A1, B0, follower=2)
+    assert node.new_session(A0, A1, B0, follower=3) == 0
+    assert node.is_alive(consumer)
+    assert node.is_alive(follower)
+
+
+def test_a_session_that_grows_too_large_is_closed_and_the_next_full_fetch_has_none() -> None:
+    node = Node(partitions_max=3)
+    other, growing = node.new_session(A0), node.new_session(A0, A1)
+    assert node.open(fetch(A0, A1, session_id=growing, epoch=1)).error is ErrorCode.NONE
+    context = node.open(fetch(B0, session_id=growing, epoch=2))
+    assert context.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert node.new_session(A0, A1, B0) == 0
+    assert node.is_alive(other)
+    assert node.cache.partition_count == 1
+
+
+def test_a_session_that_grows_after_a_silence_stays() -> None:
+    node = Node(partitions_max=3)
+    other, growing = node.new_session(A0), node.new_session(A0, A1)
+    node.now_ms += 2_000
+    context = node.open(fetch(B0, session_id=growing, epoch=1))
+    assert names(context) == [A0, A1, B0]
+    assert not node.is_alive(other)
+    assert node.cache.partition_count == 3
+
+
 def test_who_is_a_follower_is_told_by_the_field_of_the_version() -> None:
     consumer, follower = fetch(A0), fetch(A0, follower=0)
     for version in (14, 15):
@@ -373,7 +443,7 @@ def test_who_is_a_follower_is_told_by_the_field_of_the_version() -> None:
 
 def test_results_are_grouped_as_they_follow_each_other() -> None:
     context = Node(version=BY_ID).open(fetch(A0, A1, B0, ("a", 2)))
-    grouped = group_by_topic(nothing_new(context))
+    grouped = finish(group_by_topic(nothing_new(context)))
     assert [
         (topic.topic, topic.topic_id, [found.partition_index for found in topic.partitions])
         for topic in grouped
@@ -386,7 +456,7 @@ def test_results_are_grouped_as_they_follow_each_other() -> None:
 
 def test_topics_that_are_not_known_are_kept_apart_by_their_ids() -> None:
     context = Node(version=BY_ID).open(fetch(("x", 0), ("y", 0)))
-    assert [found.topic_id for found in group_by_topic(nothing_new(context))] == [
+    assert [found.topic_id for found in finish(group_by_topic(nothing_new(context)))] == [
         topic_id("x"),
         topic_id("y"),
     ]

@@ -20,7 +20,7 @@ from dohle.metadata.delta import Delta, PartitionChange
 from dohle.metadata.image import ClusterImage, ResourceType, TopicImage
 from dohle.metadata.partition import PartitionImage
 from dohle.protocol.apis import ApiKey
-from dohle.replication.fetch_sessions import FetchSessionCache
+from dohle.replication.fetch_session_cache import FetchSessionCache
 from dohle.replication.purgatory import Purgatory
 from dohle.server.auto_creation import AutoCreation
 from dohle.server.channel import ControllerChannel, ImageSource
@@ -30,6 +30,7 @@ from dohle.server.net.dispatch import Handler
 from dohle.server.net.turns import Slices, Turns
 from dohle.server.partitions.commits import Commits
 from dohle.server.partitions.delayed_fetch import DelayedFetch
+from dohle.server.partitions.fetch_pacing import FetchPacing
 from dohle.server.partitions.partitions import Partition, Partitions
 from dohle.server.partitions.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
 from dohle.server.transactions.markers import TxnMarkers
@@ -82,6 +83,7 @@ class BrokerServer:
         self.fetch_sessions = FetchSessionCache(
             slots=config.get_int("max.incremental.fetch.session.cache.slots"), rng=host.rng
         )
+        self.fetch_pacing = FetchPacing(loop.time)
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.purgatory: Purgatory[TopicPartition, DelayedFetch] = Purgatory()
         self.txn_markers = TxnMarkers(self)

@@ -18,7 +18,9 @@ from dohle.protocol.messages.fetch import (
     ReplicaState,
 )
 from dohle.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from dohle.records.batch import batches
 from dohle.server.node import Node
+from dohle.server.partitions.fetch_reader import COPIED_BYTES_MAX, SENDFILE_BYTES_MIN
 from tests.server.wire import Wire, batch, create_topic, on_node, produce
 
 #: Longer than a test waits for an answer.
@@ -38,11 +40,11 @@ async def fetch(wire: Wire, offset: int, *, min_bytes: int, max_bytes: int) -> P
     return result
 
 
-async def fill(wire: Wire, batches: int, **configs: str) -> int:
+async def fill(wire: Wire, count: int, **configs: str) -> int:
     """Return the size of each of the equal batches."""
     await create_topic(wire, "t", configs={k.replace("_", "."): v for k, v in configs.items()})
     records = batch(b"v" * 100_000)
-    for _ in range(batches):
+    for _ in range(count):
         assert (await produce(wire, "t", records)).error_code == 0
     return len(records)
 
@@ -140,5 +142,29 @@ def test_a_topic_that_is_asked_for_is_created_behind_the_answer(
         assert found == {names[0]: 50, names[1]: 1}
         assert node.controller.image.topic_config(names[0])["cleanup.policy"] == "compact"
         assert not node.controller.image.topic_config(names[1])
+
+    on_node(tmp_path, scenario)
+
+
+def test_many_small_pieces_come_whole_though_few_of_them_are_copied(tmp_path: Path) -> None:
+    count = COPIED_BYTES_MAX // SENDFILE_BYTES_MIN + 10
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, "t", count)
+        sent = [batch(bytes([index]) * (SENDFILE_BYTES_MIN - 500)) for index in range(count)]
+        for index, records in enumerate(sent):
+            assert (await produce(wire, "t", records, index)).error_code == 0
+        asked = tuple(
+            FetchPartition(partition=index, partition_max_bytes=1 << 20) for index in range(count)
+        )
+        request = FetchRequest(
+            max_bytes=64 << 20, topics=(FetchTopic(topic=TopicName("t"), partitions=asked),)
+        )
+        answer = await wire.send(request, 12)
+        (topic,) = answer.responses
+        assert [
+            [record.value for one in batches(found.records) for record in one.records()]
+            for found in topic.partitions
+        ] == [[bytes([index]) * (SENDFILE_BYTES_MIN - 500)] for index in range(count)]
 
     on_node(tmp_path, scenario)

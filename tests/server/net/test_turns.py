@@ -3,35 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
 
 from dohle.server.net.turns import SLICE_S, STAND_BACK, TURN_S, Slices, Turns
-
-
-class StoppedLoop(asyncio.SelectorEventLoop):
-    """A loop whose time passes when it is told to."""
-
-    now = 1000.0
-
-    def time(self) -> float:
-        return self.now
-
-    def work(self, seconds: float) -> None:
-        self.now += seconds
-
-
-def run(scenario: Callable[[StoppedLoop, Turns], Coroutine[Any, Any, None]]) -> None:
-    loop = StoppedLoop()
-    try:
-        loop.run_until_complete(scenario(loop, Turns(loop)))
-    finally:
-        loop.close()
-
-
-async def turn_of_the_loop() -> None:
-    await asyncio.sleep(0)
+from tests.server.net.stopped_loop import StoppedLoop, run, turn_of_the_loop
 
 
 def test_a_turn_is_crowded_from_some_milliseconds_on_and_the_next_is_not() -> None:

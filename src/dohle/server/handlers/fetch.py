@@ -4,7 +4,8 @@
   on disk. v4 isolation level and aborted transactions; v7 sessions; v9 leader epochs; v12 diverging
   epochs; v13 topic ids.
 - Answered at once if there is enough, if anything failed, or if it may not wait; else delayed until
-  ``min_bytes`` have come or ``max_wait_ms`` have passed.
+  ``min_bytes`` have come or ``max_wait_ms`` have passed. One of very many partitions that comes
+  soon after another is looked at a little later: see ``fetch_pacing``.
 - No preferred replica is named: there is one replica.
 """
 
@@ -14,8 +15,11 @@ from asyncio import Future
 from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode
+from dohle.core.steps import Steps
 from dohle.protocol.messages.fetch import FetchRequest, FetchResponse
+from dohle.server.net.sliced import SlicedWork, in_slices
 from dohle.server.partitions.delayed_fetch import DelayedFetch
+from dohle.server.partitions.fetch_pacing import Pace
 from dohle.server.partitions.fetch_reader import FetchReader
 
 if TYPE_CHECKING:
@@ -27,15 +31,29 @@ def handle_fetch(
     broker: BrokerServer, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Future[FetchResponse]:
     """Read, or wait for something to read."""
-    now_ms = broker.clock.monotonic_ms()
-    session = broker.fetch_sessions.open(request, context.version, broker.topic_name, now_ms)
+    loop, turns, now_ms = broker.loop, broker.turns, broker.clock.monotonic_ms()
+    session_size = broker.fetch_sessions.size_of(request.session_id) if request.session_id else 0
+    pace = broker.fetch_pacing.of(context.connection, request, session_size)
+    steps = _serve(broker, context.version, request, pace, now_ms)
+    if pace is not None:
+        steps = pace.timed(steps)
+        if pace.next_at > loop.time():
+            future: Future[FetchResponse] = loop.create_future()
+            loop.call_at(pace.next_at, SlicedWork(turns, steps, future).go_on)
+            return future
+    return in_slices(turns, loop.create_future, steps)
+
+
+def _serve(
+    broker: BrokerServer, version: int, request: FetchRequest, pace: Pace | None, now_ms: int
+) -> Steps[FetchResponse | Future[FetchResponse]]:
+    session = yield from broker.fetch_sessions.open(request, version, broker.topic_name, now_ms)
     if session.error is not ErrorCode.NONE:
         return FetchResponse(error_code=session.error)
-    reader = FetchReader(broker, request, context.version, session)
-    reader.read()
+    reader = FetchReader(broker, request, version, session)
+    yield from reader.read()
     if reader.is_enough or request.max_wait_ms <= 0:
-        return reader.response()
-    partitions = reader.wait()
-    if partitions is None:
-        return reader.response()
-    return DelayedFetch(broker, reader, partitions, now_ms + request.max_wait_ms).future
+        return (yield from reader.response())
+    delayed = DelayedFetch(broker, reader, now_ms + request.max_wait_ms, pace)
+    yield from delayed.look_at_all()
+    return delayed.future

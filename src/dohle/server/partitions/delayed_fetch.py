@@ -1,7 +1,7 @@
 """A fetch that waits for bytes: answered when there are enough, or when its time is up.
 
-What it keeps is how much there is to read at each partition. Whatever happens to one of them makes
-it look at that one, by its positions; the records are read once, when it is answered (Kafka's
+What it keeps is how many bytes there are to read at each partition. Whatever happens to one of them
+makes it look at that one, by its positions; the records are read once, when it is answered (Kafka's
 DelayedFetch).
 """
 
@@ -11,8 +11,12 @@ from asyncio import Future
 from typing import TYPE_CHECKING
 
 from dohle.core.ids import TopicPartition
+from dohle.core.steps import Steps
 from dohle.protocol.messages.fetch import FetchResponse
-from dohle.server.partitions.fetch_reader import FetchReader, Waiting
+from dohle.replication.fetch_sessions import PARTITIONS_PER_STEP
+from dohle.server.net.sliced import SlicedWork
+from dohle.server.partitions.fetch_pacing import Pace
+from dohle.server.partitions.fetch_reader import FetchReader
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
@@ -22,37 +26,49 @@ class DelayedFetch:
     """A fetch in the purgatory."""
 
     def __init__(
-        self,
-        broker: BrokerServer,
-        reader: FetchReader,
-        partitions: dict[TopicPartition, Waiting],
-        deadline_ms: int,
+        self, broker: BrokerServer, reader: FetchReader, deadline_ms: int, pace: Pace | None
     ) -> None:
+        """Wait for what happens to the partitions from now on; ``look_at_all`` comes next."""
         self._broker = broker
         self._reader = reader
-        self._partitions = partitions
-        self._size = sum(size for _, size in partitions.values())
+        self._pace = pace
+        self._partitions = reader.wait()
+        #: How much there is at each partition, if anything, and in all.
+        self._sizes: dict[TopicPartition, int] = {}
+        self._size = 0
+        self._is_answered = False
         self.future: Future[FetchResponse] = broker.loop.create_future()
         self.future.add_done_callback(self._gone)
-        self._delayed = broker.purgatory.watch(self, partitions, deadline_ms)
+        self._delayed = broker.purgatory.watch(self, self._partitions, deadline_ms)
         broker.expire_delayed_at(deadline_ms)
 
     def _gone(self, future: Future[FetchResponse]) -> None:
-        """Be answered, or wait no more because the client has gone."""
+        """Wait no more: it was answered, or the client has gone."""
         self._broker.purgatory.cancel(self._delayed)
+
+    def look_at_all(self) -> Steps[None]:
+        """See how much there is already; what changes in between is noted as ever."""
+        for number, key in enumerate(self._partitions, 1):
+            if not number % PARTITIONS_PER_STEP:
+                yield None
+            if self._is_answered:
+                return
+            self.recheck(key)
 
     # What goes wrong is this request's own trouble, not that of its waker.
 
     def recheck(self, key: TopicPartition) -> None:
         """Look at a partition that was appended to, or has changed."""
-        part, known = self._partitions[key]
         try:
-            size = self._reader.readable_bytes(part)
+            size = self._reader.readable_bytes(self._partitions[key])
         except Exception as error:
             self._fail(error)
             return
         if size is not None:
-            self._partitions[key] = Waiting(part, size)
+            known = self._sizes.get(key, 0)
+            if size == known:
+                return
+            self._sizes[key] = size
             self._size += size - known
             if self._size < self._reader.min_bytes:
                 return
@@ -60,16 +76,22 @@ class DelayedFetch:
 
     def answer(self) -> None:
         """Answer with what there is."""
-        if self.future.done():
+        if self._is_answered:
             return
+        self._is_answered = True
         self._broker.purgatory.cancel(self._delayed)
-        try:
-            self._reader.read()
-            self.future.set_result(self._reader.response())
-        except Exception as error:
-            self._fail(error)
+        if self._pace is None:
+            SlicedWork(self._broker.turns, self._read(), self.future).go_on()
+        else:
+            # In a turn of its own, and not in that of its waker: it takes a while.
+            steps = self._pace.timed(self._read())
+            SlicedWork(self._broker.turns, steps, self.future).wait()
+
+    def _read(self) -> Steps[FetchResponse]:
+        yield from self._reader.read()
+        return (yield from self._reader.response())
 
     def _fail(self, error: Exception) -> None:
-        if not self.future.done():
-            self._broker.purgatory.cancel(self._delayed)
+        if not self._is_answered:
+            self._is_answered = True
             self.future.set_exception(error)

@@ -9,10 +9,11 @@ the fetch is answered without waiting.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, ProducerId, TopicPartition
+from dohle.core.steps import Steps
 from dohle.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -25,6 +26,7 @@ from dohle.protocol.schema import Records, default_struct
 from dohle.records.batch import Codec
 from dohle.records.conversion import down_convert
 from dohle.replication.fetch_sessions import (
+    PARTITIONS_PER_STEP,
     FetchContext,
     IncrementalFetchContext,
     SessionPartition,
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 #: Below this, copying is cheaper than another system call.
 SENDFILE_BYTES_MIN = 16 * 1024
+#: But an answer has no more than this in memory: a client may not read it.
+COPIED_BYTES_MAX = 512 * 1024
 
 #: Converting to an old format blocks the event loop, so an answer has no more bytes than this.
 DOWN_CONVERT_BYTES_MAX = 1024 * 1024
@@ -70,13 +74,6 @@ def isolation_of(request: FetchRequest) -> Isolation:
     return Isolation.HIGH_WATERMARK
 
 
-class Waiting(NamedTuple):
-    """A partition at which a fetch waits, and how much it has for it."""
-
-    part: SessionPartition
-    size: int
-
-
 class FetchReader:
     """One fetch request being served: read at once, or once it has waited for long enough."""
 
@@ -90,12 +87,13 @@ class FetchReader:
         self._max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self._max_bytes)
         self._isolation = isolation_of(request)
+        self._reads_committed = self._isolation is Isolation.TXN_COMMITTED
         self._asker = fetching(fetching_replica(request), version)
         self._replica_epoch = request.replica_state.replica_epoch
         # A partition of which there is nothing to read stands here itself, and is told of when it
         # is known that there will be an answer.
         self._results: list[tuple[SessionPartition, PartitionData | Partition]] = []
-        self._bytes = 0
+        self._bytes = self._copied = 0
         self._at_once = False
         self._has_read = False
 
@@ -104,34 +102,33 @@ class FetchReader:
         """Tell whether to answer without waiting, after what was read."""
         return self._at_once or not self._partitions or self._bytes >= self.min_bytes
 
-    def response(self) -> FetchResponse:
+    def response(self) -> Steps[FetchResponse]:
         """Return the answer with what was read."""
         results, self._results = self._results, []
-        nothing = FetchData(
-            aborted_transactions=[] if self._isolation is Isolation.TXN_COMMITTED else None
-        )
-        reply = self._context.finish(
-            [
-                (part, found)
-                if isinstance(found, PartitionData)
-                else (part, self._data(found, part, nothing, _NO_EPOCH))
-                for part, found in results
-            ],
-            self._broker.clock.monotonic_ms(),
-        )
+        nothing = FetchData(aborted_transactions=[] if self._reads_committed else None)
+        found: list[tuple[SessionPartition, PartitionData]] = []
+        for number, (part, result) in enumerate(results, 1):
+            if not number % PARTITIONS_PER_STEP:
+                yield None
+            if isinstance(result, Partition):
+                result = self._data(result, part, nothing, _NO_EPOCH)
+            found.append((part, result))
+        reply = yield from self._context.finish(found, self._broker.clock.monotonic_ms())
         return FetchResponse(
             error_code=reply.error,
             session_id=reply.session_id,
-            responses=group_by_topic(reply.results),
+            responses=(yield from group_by_topic(reply.results)),
         )
 
-    def read(self) -> None:
+    def read(self) -> Steps[None]:
         """Read every partition as far as the limits allow; unknown partitions come last."""
-        self._results, self._bytes, self._at_once = [], 0, False
+        self._results, self._bytes, self._copied, self._at_once = [], 0, 0, False
         left = self._max_bytes
         missing: list[tuple[SessionPartition, PartitionData | Partition]] = []
         is_incremental = isinstance(self._context, IncrementalFetchContext)
-        for part in self._partitions:
+        for number, part in enumerate(self._partitions, 1):
+            if not number % PARTITIONS_PER_STEP:
+                yield None
             try:
                 partition = self._at_end(part)
                 if partition is not None:
@@ -160,27 +157,10 @@ class FetchReader:
 
     # Waiting
 
-    def wait(self) -> dict[TopicPartition, Waiting] | None:
-        """Forget what was read, and return what there is to wait for at each partition.
-
-        None, and nothing is forgotten, if the fetch is not to wait.
-        """
-        found: dict[TopicPartition, Waiting] = {}
-        size = 0
-        for part in self._partitions:
-            partition = self._at_end(part)
-            known: int | None = 0
-            if partition is None:
-                known = self.readable_bytes(part)
-                partition = part.local
-            if known is None or partition is None:
-                return None
-            found[partition.key] = Waiting(part, known)
-            size += known
-        if size >= self.min_bytes:
-            return None
+    def wait(self) -> dict[TopicPartition, SessionPartition]:
+        """Forget what was read, and return the partitions, all of which were found."""
         self._results = []
-        return found
+        return {part.local.key: part for part in self._partitions if part.local is not None}
 
     def readable_bytes(self, part: SessionPartition) -> int | None:
         """Tell how many bytes a partition has for this fetch, without reading it.
@@ -189,6 +169,8 @@ class FetchReader:
         None if the fetch must be answered at once: for an error, a diverging epoch, or because
         waiting does not bring more.
         """
+        if self._at_end(part) is not None:
+            return 0
         asked = part.request
         try:
             partition = self._find(part)
@@ -211,17 +193,16 @@ class FetchReader:
             if partition is None:
                 return None
         log, asked = partition.log, part.request
+        if asked.fetch_offset != log.high_watermark:
+            return None
+        needs_leader, follower = self._asker
         if (
-            asked.fetch_offset != log.high_watermark
+            follower is not None
             or asked.last_fetched_epoch >= 0
-            or asked.current_leader_epoch not in (-1, partition.image.leader_epoch)
-            or (self._asker.needs_leader and not partition.is_led)
-            or self._asker.follower is not None
             or log.disk.failure is not None
-            or (
-                self._isolation is Isolation.TXN_COMMITTED
-                and log.last_stable_offset != log.high_watermark
-            )
+            or asked.current_leader_epoch not in (-1, partition.image.leader_epoch)
+            or (needs_leader and not partition.is_led)
+            or (self._reads_committed and log.last_stable_offset != asked.fetch_offset)
         ):
             return None
         return partition
@@ -343,7 +324,8 @@ class FetchReader:
             )
         if self._version < 10 and partition.rules.codec is Codec.ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs fetch version 10")
-        if piece.size < SENDFILE_BYTES_MIN:
+        if piece.size < SENDFILE_BYTES_MIN and self._copied + piece.size <= COPIED_BYTES_MAX:
+            self._copied += piece.size
             return _read(partition, piece)
         # It has a length, as bytes have, and the connection knows how to send it.
         return cast("Records", FileRecords(piece))
