@@ -97,6 +97,16 @@ def test_a_replica_in_a_directory_that_is_offline_does_not_lead() -> None:
     assert partition_of(made, "crows").leader == 1
 
 
+def test_a_replica_found_in_an_online_directory_leads_where_nobody_does() -> None:
+    made = cluster_of_two_directories()
+    topic_id = made.create_topic("jays").topic_id
+    assign(made, topic_id, 0, LOST)
+    assert partition_of(made, "jays").leader == NO_LEADER
+    assert assign(made, topic_id, 0, ONE) == 0
+    after = partition_of(made, "jays")
+    assert (after.leader, after.directories) == (1, (ONE,))
+
+
 def test_an_old_level_of_the_metadata_knows_no_directories() -> None:
     made = cluster_of_two_directories(16)
     topic_id = made.create_topic("jays").topic_id

@@ -1,7 +1,7 @@
 """AssignReplicasToDirs: a broker reports in which of its directories its replicas are (KIP-858).
 
 Each replica is assigned or refused separately. A replica in an offline directory can no longer
-lead.
+lead; one that turns out to be in an online directory can, where nobody does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dohle.metadata.decision import Decision, VersionedRecord
 from dohle.metadata.elections import Availability, leader_updates
 from dohle.metadata.image import BrokerRegistration, ClusterImage
 from dohle.metadata.metadata_version import partition_record_version, supports_directories
-from dohle.metadata.partition import PartitionImage
+from dohle.metadata.partition import NO_LEADER, PartitionImage
 from dohle.metadata.replay import apply
 from dohle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -51,10 +51,14 @@ def assign_replicas_to_dirs(
         for directory in request.directories
     ]
     records = assignment.records
+    changes = []
     if assignment.offline:
-        after, _ = apply(image, [record for record, _ in records], image.offset, image.epoch)
         lost = tuple(dict.fromkeys(assignment.offline))
-        change = Availability(leaves=broker.id, lost_directories=lost)
+        changes.append(Availability(leaves=broker.id, lost_directories=lost))
+    if assignment.finds_leaderless and broker.is_active:
+        changes.append(Availability(joins=broker.id))
+    for change in changes:
+        after, _ = apply(image, [record for record, _ in records], image.offset, image.epoch)
         records += leader_updates(after, context, change)
     return Decision(tuple(records), AssignReplicasToDirsResponse(directories=tuple(results)))
 
@@ -66,6 +70,8 @@ class _Assignment:
         self.records: list[VersionedRecord] = []
         #: The assigned directories that are not online at the broker.
         self.offline: list[Uuid] = []
+        #: Whether a replica is in an online directory of a partition that has no leader.
+        self.finds_leaderless = False
         self._image = image
         self._broker = broker
         self._version = partition_record_version(level)
@@ -96,6 +102,8 @@ class _Assignment:
         self.records.append(VersionedRecord(record, self._version))
         if not self._broker.has_online_dir(directory_id):
             self.offline.append(directory_id)
+        elif before.leader == NO_LEADER:
+            self.finds_leaderless = True
 
 
 def _replica(image: ClusterImage, topic_id: Uuid, index: int, broker_id: int) -> PartitionImage:

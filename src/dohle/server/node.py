@@ -182,8 +182,8 @@ class Node:
         }
         here = {directory.directory_id for directory in self.logs.directories}
         missing = [one for one in named - here if not is_reserved(one)]
-        if self.logs.unformatted and len(missing) > len(self.logs.offline_directories):
-            path = self.logs.unformatted[0].path
+        if self.logs.new_directories and len(missing) > len(self.logs.offline_directories):
+            path = self.logs.new_directories[0].path
             raise InvalidMetaProperties(
                 f"{path} has no meta.properties, and the directory {uuid_to_text(missing[0])}, "
                 "which has partitions of this broker, is missing: mount its disk. To go on without "

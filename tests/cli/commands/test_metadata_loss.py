@@ -13,11 +13,13 @@ import pytest
 
 from dohle.cli.main import main
 from dohle.client import Admin, Cluster, NewTopic, Producer, ProducerConfig
+from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName
 from dohle.storage.directory.meta_properties import read_meta_properties
 from dohle.storage.files import OsFileSystem
 from dohle.testing.broker import Broker
 from tests.cli.running import Started, dohle
+from tests.server.wire import Wire, batch, produce
 
 METADATA = "__cluster_metadata-0"
 SEGMENT = f"{METADATA}/00000000000000000000.log"
@@ -248,3 +250,109 @@ def test_a_broker_that_runs_keeps_its_metadata(
     with Broker(data=str(data)):
         assert main(["storage", "recover-metadata", "--data", str(data), "--apply"]) == 1
         assert "is in use: stop the broker first" in capsys.readouterr().err
+
+
+def test_a_directory_without_its_id_gets_a_new_one_and_its_partitions_have_leaders(
+    data: Path,
+) -> None:
+    path = data / "meta.properties"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if not line.startswith("directory.id")))
+    with Started("--data", str(data), cwd=data.parent) as started:
+        assert len(consumed(started.bootstrap, "orders")) == 30
+        asyncio.run(produce_more(started.bootstrap))
+        assert started.stop() == 0
+    assert "directory.id=" in path.read_text()
+
+
+def strays(data: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    assert main(["storage", "strays", "--data", str(data), "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_what_was_set_aside_is_listed_restored_and_served_again(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remove(data)
+    with Started("--data", str(data), "--accept-metadata-loss", cwd=data.parent) as started:
+        with_broker = ["storage", "strays", "restore", "--all", "--data", str(data)]
+        assert main(with_broker) == 1
+        assert "stop the broker first" in capsys.readouterr().err
+        assert started.stop() == 0
+    listed = strays(data, capsys)
+    assert {(row["topic"], row["partition"]) for row in listed} >= {("orders", 0), ("small", 0)}
+    assert all(row["size"] > 0 for row in listed if row["topic"] == "orders")
+    (one,) = [row for row in listed if row["topic"] == "small"]
+    assert main(["storage", "strays", "restore", one["folder"], "--data", str(data)]) == 0
+    assert "dohle storage recover-metadata" in capsys.readouterr().out
+    assert (data / "small-0").is_dir()
+    assert main(with_broker) == 0
+    capsys.readouterr()
+    assert strays(data, capsys) == []
+    assert main(["storage", "recover-metadata", "--data", str(data), "--apply"]) == 0
+    with Broker(data=str(data)) as broker:
+        assert len(consumed(broker.bootstrap, "orders")) == 30
+        assert b"two" in consumed(broker.bootstrap, "small")
+
+
+def test_the_folders_of_a_deleted_topic_can_be_had_back_under_a_new_id(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aside = data.parent / "aside"
+    shutil.copytree(data / "small-0", aside)
+    with Broker(data=str(data)) as broker:
+        assert main(["-b", broker.bootstrap, "topic", "delete", "small"]) == 0
+    stray = data / f"small-0.{'a' * 32}-stray"
+    aside.rename(stray)
+    assert main(["storage", "strays", "restore", stray.name, "--data", str(data)]) == 0
+    assert main(["storage", "recover-metadata", "--data", str(data), "--apply"]) == 0
+    with Broker(data=str(data)) as broker:
+        assert b"two" in consumed(broker.bootstrap, "small")
+
+
+def test_a_stray_folder_does_not_take_the_place_of_one_in_use_and_can_be_deleted(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stray = data / f"small-0.{'a' * 32}-stray"
+    shutil.copytree(data / "small-0", stray)
+    arguments = ["--data", str(data)]
+    assert main(["storage", "strays", "restore", "--all", *arguments]) == 1
+    assert "small-0 is in use" in capsys.readouterr().err
+    assert main(["storage", "strays", "delete", *arguments]) == 2
+    assert "needs the names of folders, or --all" in capsys.readouterr().err
+    assert main(["storage", "strays", "delete", "nothing", *arguments]) == 1
+    assert stray.exists()
+    assert main(["storage", "strays", "delete", stray.name, *arguments]) == 0
+    assert not stray.exists()
+    assert (data / "small-0").is_dir()
+
+
+def test_one_bad_partition_metadata_takes_one_partition_offline(data: Path) -> None:
+    path = data / "orders-1" / "partition.metadata"
+    good = path.read_bytes()
+    path.write_bytes(good[:15])
+    with Started("--data", str(data), cwd=data.parent) as started:
+        assert f"orders-1 is offline: {path}" in started.log
+        asyncio.run(check_one_offline(started.bootstrap))
+        assert b"two" in consumed(started.bootstrap, "small")
+        assert started.stop() == 0
+    assert path.read_bytes() == good[:15]
+    path.write_bytes(good)
+    with Broker(data=str(data)) as broker:
+        assert len(consumed(broker.bootstrap, "orders")) == 32
+
+
+async def check_one_offline(bootstrap: str) -> None:
+    async with await Wire.connect(bootstrap) as wire:
+        codes = [(await produce(wire, "orders", batch(b"more"), n)).error_code for n in range(3)]
+    assert codes == [0, ErrorCode.KAFKA_STORAGE_ERROR, 0]
+
+
+def test_a_topic_whose_folder_cannot_be_used_can_be_deleted_and_made_anew(data: Path) -> None:
+    (data / "small-0" / "partition.metadata").write_bytes(b"nonsense")
+    with Started("--data", str(data), cwd=data.parent) as started:
+        assert dohle("-b", started.bootstrap, "topic", "delete", "small").returncode == 0
+        assert dohle("-b", started.bootstrap, "topic", "create", "small").returncode == 0
+        assert consumed(started.bootstrap, "small") == []
+        assert started.stop() == 0
+    assert len(list(data.glob("small-0.*-stray"))) == 1

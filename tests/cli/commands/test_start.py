@@ -282,11 +282,17 @@ def test_a_metadata_log_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     assert "quorum-state is damaged" in refused(tmp_path)
 
 
+def test_a_damaged_bootstrap_checkpoint_is_told_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "bootstrap.checkpoint"
+    path.write_bytes(b"nonsense" * 9)
+    assert f"{path} is damaged" in refused(tmp_path)
+
+
 def test_what_nobody_foresaw_is_one_line_too_and_shows_where_on_demand(tmp_path: Path) -> None:
-    metadata = tmp_path / "orders-0" / "partition.metadata"
-    metadata.parent.mkdir()
-    metadata.write_text("version: 0")
-    assert "orders-0/partition.metadata" in refused(tmp_path)
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    (folder / "notes.log").write_bytes(b"")
+    assert "could not start: " in refused(tmp_path)
     done = dohle(
         *("start", "--listener", "127.0.0.1:0", "--data", str(tmp_path), "--log-level", "debug")
     )

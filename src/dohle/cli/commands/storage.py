@@ -6,7 +6,7 @@ import argparse
 from os.path import abspath
 from typing import TYPE_CHECKING, NamedTuple
 
-from dohle.cli.commands import storage_recover
+from dohle.cli.commands import storage_recover, storage_strays
 from dohle.cli.errors import CliError, UsageError
 from dohle.cli.options import (
     Commands,
@@ -71,6 +71,7 @@ def add_parser(commands: Commands) -> None:
     add_json_option(parser)
     parser.set_defaults(run=run_info)
     storage_recover.add_parser(family)
+    storage_strays.add_parser(family)
 
 
 def _add_where(parser: argparse.ArgumentParser) -> None:

@@ -14,9 +14,10 @@ from dohle.core.seams import Clock
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.decision import VersionedRecord
 from dohle.metadata.features import unsupported_features
+from dohle.records.batch import CorruptBatch
 from dohle.server.quorum.controller import Controller
 from dohle.server.quorum.image_loader import ImageLoader
-from dohle.server.quorum.metadata_log import MetadataLog
+from dohle.server.quorum.metadata_log import CorruptMetadataLog, MetadataLog
 from dohle.server.quorum.quorum import QuorumOfOne, RunInThread
 from dohle.server.quorum.snapshots import BOOTSTRAP_CHECKPOINT, read_snapshot
 from dohle.server.quorum.snapshotter import Snapshotter
@@ -71,7 +72,13 @@ class ControllerServer:
     def _bootstrap_records(self) -> list[VersionedRecord] | None:
         """Return the records that ``storage format`` left for a new cluster, if any."""
         path = join(self._directory.path, BOOTSTRAP_CHECKPOINT)
-        return read_snapshot(self._fs, path) if self._fs.exists(path) else None
+        try:
+            return read_snapshot(self._fs, path) if self._fs.exists(path) else None
+        except CorruptBatch as error:
+            raise CorruptMetadataLog(
+                f"{path} is damaged: {error.args[0]}. It says with what a new cluster begins: "
+                "remove it for the defaults, or format the directory again"
+            ) from error
 
     async def stop(self) -> None:
         """Take no further commands, and close the log cleanly."""

@@ -23,15 +23,17 @@ from dohle.storage.directory.clean_shutdown import (
     write_clean_shutdown,
 )
 from dohle.storage.directory.delayed_deletions import DelayedDeletions
-from dohle.storage.directory.directory_checkpoints import DirectoryCheckpoints
+from dohle.storage.directory.directory_checkpoints import DirectoryCheckpoints, KnownOffsets
 from dohle.storage.directory.disk_status import DiskStatus
 from dohle.storage.directory.folders import PartitionFolders
 from dohle.storage.directory.future_replicas import FutureReplicas
 from dohle.storage.directory.loader import LoadOptions, load_log
 from dohle.storage.directory.partition_dirs import (
+    CorruptPartitionMetadata,
     NotAPartitionDir,
     PartitionDirKind,
     parse_partition_dir,
+    partition_dir_name,
     read_partition_metadata,
     write_partition_metadata,
 )
@@ -70,6 +72,8 @@ class LogDirectory:
         self.path = path
         self.directory_id = directory_id
         self.logs: dict[TopicPartition, Log] = {}
+        #: Partitions whose folder cannot be used, and why: they are offline, the directory is not.
+        self.unusable: dict[TopicPartition, str] = {}
         self.had_clean_shutdown = False
         self.disk = DiskStatus(path, lambda: on_failed(self))
         self.folders = PartitionFolders(fs, path, self.disk, rng)
@@ -129,6 +133,11 @@ class LogDirectory:
             logger.info("%s was not closed cleanly: its logs are checked", self.path)
         promoted = self.futures.promoted
         for partition in found:
+            try:
+                read_partition_metadata(self._fs, self.folders.live_path(partition))
+            except CorruptPartitionMetadata as error:
+                self._set_unusable(partition, str(error), known)
+                continue
             log = self._load_log(
                 partition,
                 config_for(partition),
@@ -143,6 +152,25 @@ class LogDirectory:
             )
             log.update_high_watermark(known.high_watermarks.get(partition, 0))
         self.checkpoints.replace_stale(known)
+
+    def _set_unusable(self, partition: TopicPartition, reason: str, known: KnownOffsets) -> None:
+        """Leave a folder as it is: nobody knows to which topic it belongs."""
+        self.unusable[partition] = reason
+        self.checkpoints.keep(partition, known)
+        logger.error(
+            "%s is offline: %s. Put the topic's id into the file (that of another partition of the"
+            " topic, if there is one), and restart the broker.",
+            partition,
+            reason,
+        )
+
+    def set_unusable_aside(self, partition: TopicPartition) -> None:
+        """Make room for a new partition of the same name; the folder is kept as ``-stray``."""
+        self.folders.mark_stray(partition, partition_dir_name(partition))
+        del self.unusable[partition]
+        with self.disk.guarding("writing checkpoints"):
+            self.checkpoints.forget_kept(partition)
+            self.checkpoints.write_all()
 
     def _live_partition(self, name: str) -> TopicPartition | None:
         try:
@@ -275,7 +303,9 @@ class LogDirectory:
                 with self.disk.guarding("closing"):
                     self._fs.sync_dir(self.path)
                     self.checkpoints.write_all()
-                    write_clean_shutdown(self._fs, self.path, broker_epoch)
+                    # What could not be loaded was not closed either.
+                    if not self.unusable:
+                        write_clean_shutdown(self._fs, self.path, broker_epoch)
         except KafkaError:
             self._warn_unclean()
             # The mark may be there and only its sync have failed.

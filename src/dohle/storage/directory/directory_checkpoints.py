@@ -53,6 +53,23 @@ class DirectoryCheckpoints:
         self._fs = fs
         self._folder = folder
         self._logs = logs
+        # What is known, by file, of partitions that are not served now but may be again.
+        self._kept: dict[str, dict[TopicPartition, int]] = {}
+
+    def keep(self, partition: TopicPartition, known: KnownOffsets) -> None:
+        """Go on writing what is known of a partition that is not among the logs."""
+        for name, offsets in (
+            (RECOVERY_POINT_CHECKPOINT, known.recovery_points),
+            (HIGH_WATERMARK_CHECKPOINT, known.high_watermarks),
+            (LOG_START_OFFSET_CHECKPOINT, known.log_starts),
+        ):
+            if partition in offsets:
+                self._kept.setdefault(name, {})[partition] = offsets[partition]
+
+    def forget_kept(self, partition: TopicPartition) -> None:
+        """Write it no longer."""
+        for offsets in self._kept.values():
+            offsets.pop(partition, None)
 
     def read(self) -> KnownOffsets:
         """Read all files."""
@@ -131,7 +148,7 @@ class DirectoryCheckpoints:
             for log in (*self._logs.values(), *coming)
             if (offset := value(log)) is not None
         }
-        write_offsets(self._fs, join(self._folder, name), offsets)
+        write_offsets(self._fs, join(self._folder, name), self._kept.get(name, {}) | offsets)
 
     def may_be_cleaned(self, partition: TopicPartition) -> bool:
         """Tell whether a log may once have been compacted."""

@@ -92,8 +92,10 @@ class LogManager:
         #: Told of a directory that has just gone offline.
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda _: None
         self.directories: list[LogDirectory] = []
-        #: Those of them that have no identity yet: ``load`` gives them one.
+        #: Those of them that have no id yet: ``load`` gives them one.
         self.unformatted: list[LogDirectory] = []
+        #: Those of them that had no ``meta.properties`` at all.
+        self.new_directories: list[LogDirectory] = []
         #: The one of the metadata log, if ``attach`` was told of it.
         self.metadata_directory: LogDirectory | None = None
         # That one, if it holds nothing else.
@@ -237,6 +239,8 @@ class LogManager:
             (self.directories if is_data else self._beside).append(directory)
             if directory_id is None:
                 self.unformatted.append(directory)
+            if found is None:
+                self.new_directories.append(directory)
         except OSError as error:
             directory.disk.failed("being attached", error)
             self._gone_offline[path] = str(error)
@@ -341,11 +345,16 @@ class LogManager:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} is in a directory that is offline"
             )
-        directory = self.directory_of(partition)
-        if directory is not None:
-            log = directory.logs[partition]
+        for directory in self.online_directories:
+            if partition in directory.unusable:
+                if not is_new:
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, directory.unusable[partition])
+                directory.set_unusable_aside(partition)
+        owner = self.directory_of(partition)
+        if owner is not None:
+            log = owner.logs[partition]
             if log.topic_id is None:
-                directory.assign_topic_id(log, topic_id)
+                owner.assign_topic_id(log, topic_id)
             elif log.topic_id != topic_id:
                 raise KafkaError(
                     ErrorCode.INCONSISTENT_TOPIC_ID,

@@ -25,6 +25,7 @@ from dohle.core.ids import TopicPartition, Uuid
 from dohle.core.uuid import is_reserved
 from dohle.storage.directory.directory import CLUSTER_METADATA_TOPIC, LogDirectory
 from dohle.storage.directory.partition_dirs import (
+    CorruptPartitionMetadata,
     NotAPartitionDir,
     PartitionDirKind,
     parse_partition_dir,
@@ -114,7 +115,12 @@ def _of_topic(
     """Mark as stray what is another topic's."""
     kept = []
     for folder in folders:
-        if folder.directory.folders.topic_id_of(folder.name) in (None, assignment.topic_id):
+        try:
+            topic_id = folder.directory.folders.topic_id_of(folder.name)
+        except CorruptPartitionMetadata:
+            # Loading it tells what is wrong, and keeps it offline.
+            topic_id = None
+        if topic_id in (None, assignment.topic_id):
             kept.append(folder)
         else:
             _mark_stray(partition, folder, "it is of another topic of that name")
