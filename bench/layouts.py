@@ -1,6 +1,6 @@
 """``python -m bench.layouts``: the check of small batches with and without the layout cache.
 
-Processor time of ``fast_check``, checksum included, for batches of records of one size; the best of
+Processor time of the fast check, checksum included, for batches of records of one size; the best of
 some rounds, both ways in turn. ADR 12 has the figures.
 """
 
@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from dohle.records.builder import BatchBuilder
 from dohle.records.checking import record_scan
-from dohle.records.checking.fast_check import fast_check
+from dohle.records.checking.fast_check import begin_fast_check
 from dohle.records.checking.validation import ValidationRules
 
 COUNTS = (3, 5, 10, 20, 30, 48)
@@ -58,7 +58,7 @@ def _cost_us(batches: list[memoryview], now_ms: int) -> float:
     start = time.process_time_ns()
     for _ in range(_PASSES):
         for batch in batches:
-            if not fast_check(batch, rules, now_ms, is_transactional=False):
+            if not begin_fast_check(batch, rules, now_ms, is_transactional=False):
                 raise RuntimeError("a batch did not pass the fast check")
     return (time.process_time_ns() - start) / _PASSES / len(batches) / 1000
 

@@ -18,12 +18,13 @@ from kafka.record.memory_records import MemoryRecordsBuilder as KafkaPythonBuild
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.records.batch import Batch, RecordBatch, batches, read_batch
 from dohle.records.builder import BatchBuilder
-from dohle.records.checking.validation import RecordErrors, ValidationRules, validate_batch
+from dohle.records.checking.validation import RecordErrors, ValidationRules
 from dohle.records.compression.codecs import Codec, compress
 from dohle.records.control import build_txn_marker
 from dohle.records.conversion import down_convert, to_v2
 from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import Record, TimestampType
+from tests.records.checking.in_one_go import validate_batch
 
 NOW_MS = 1_700_000_000_000
 LEGACY_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]

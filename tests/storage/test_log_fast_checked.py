@@ -10,12 +10,12 @@ import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.records.batch import RecordBatch
-from dohle.records.checking.fast_check import fast_check
 from dohle.records.checking.validation import ValidationRules
 from dohle.storage.config import LogConfig
 from dohle.storage.log import Log
 from dohle.storage.log_values import AppendInfo
 from dohle.testing.simulation.disk_faults import Operation
+from tests.records.checking.in_one_go import fast_check
 from tests.storage.logs import (
     BATCH_SIZE,
     LEADER_EPOCH,

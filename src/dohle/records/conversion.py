@@ -3,7 +3,7 @@
 Up: the whole message set of a Produce request before version 3 becomes one batch with offsets from
 zero. Format 0 has no timestamps, so its records get -1. Only what is specific to messages is
 checked here (checksums, formats, who set the time); everything else is up to
-:func:`dohle.records.checking.validation.validate_batch`, which the new batch has to pass like any
+:func:`dohle.records.checking.validation.validating`, which the new batch has to pass like any
 other.
 
 Down: Fetch before version 4 knows only formats 0 and 1. Headers and control batches do not exist

@@ -27,6 +27,7 @@ from dohle.server.channel import ControllerChannel, ImageSource
 from dohle.server.config_effects import ConfigEffects
 from dohle.server.coordinators.setup import Coordinators
 from dohle.server.net.dispatch import Handler
+from dohle.server.net.long_work import LongWork
 from dohle.server.net.turns import Slices, Turns
 from dohle.server.partitions.commits import Commits
 from dohle.server.partitions.delayed_fetch import DelayedFetch
@@ -61,6 +62,7 @@ class BrokerServer:
         self.node_id = config.node_id
         self.cluster_id = cluster_id
         self.turns = Turns(loop, config.get_int("queued.max.requests"))
+        self.long_work = LongWork(loop, self.turns, host)
         self.host = host
         self.clock = host.clock
         self.rng = host.rng

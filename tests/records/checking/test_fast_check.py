@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from dohle.core.ids import ProducerId
 from dohle.records.builder import BatchBuilder
-from dohle.records.checking.fast_check import allows_fast_check, fast_check
-from dohle.records.checking.validation import ValidationRules, produced_batch, validate_batch
+from dohle.records.checking.fast_check import allows_fast_check
+from dohle.records.checking.validation import ValidationRules, produced_batch
 from dohle.records.compression.codecs import Codec
+from tests.records.checking.in_one_go import fast_check, validate_batch
 
 NOW_MS = 1_700_000_000_000
 RULES = ValidationRules()

@@ -16,14 +16,15 @@ from dohle.core.errors import KafkaError
 from dohle.core.steps import Room, Steps, finish
 from dohle.records.batch import HEADER_SIZE, RecordBatch
 from dohle.records.builder import BatchBuilder
-from dohle.records.checking.fast_check import begin_fast_check, fast_check
+from dohle.records.checking.fast_check import begin_fast_check
 from dohle.records.checking.rebuild import rebuilding
 from dohle.records.checking.record_reader import RecordReader
 from dohle.records.checking.record_scan import scanning
-from dohle.records.checking.validation import ValidationRules, validate_batch
+from dohle.records.checking.validation import ValidationRules
 from dohle.records.compression.codecs import Codec
 from dohle.records.compression.whole import WHOLE_BYTES_MAX, Pieces
 from dohle.records.record import Header, decode_records
+from tests.records.checking.in_one_go import fast_check, validate_batch
 from tests.records.checking.scanned import scan_records
 from tests.records.framing import batch_around
 

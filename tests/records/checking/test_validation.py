@@ -18,12 +18,12 @@ from dohle.records.checking.validation import (
     RecordErrors,
     ValidationRules,
     produced_batch,
-    validate_batch,
 )
 from dohle.records.compression.codecs import Codec, compress
 from dohle.records.control import build_txn_marker
 from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import Header, Record, TimestampType, decode_records
+from tests.records.checking.in_one_go import validate_batch
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

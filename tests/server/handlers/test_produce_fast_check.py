@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from dohle.core.config.topic import effective_topic_config
 from dohle.core.errors import KafkaError
 from dohle.core.ids import BrokerId, ProducerId, TopicName, TopicPartition, Uuid
 from dohle.core.seams import ManualClock
+from dohle.core.steps import finish
 from dohle.metadata.partition import PartitionImage
 from dohle.protocol.framing import encode_request
 from dohle.protocol.messages.produce import (
@@ -351,7 +352,9 @@ def test_a_version_that_knows_no_batches_takes_none() -> None:
         await side.start()
         records = memoryview(bytearray(batch_for(Produce(), side.partition)))
         broker = side.node.broker
-        outcome = append(broker, side.partition, records, -1, 2, "client", broker.clock.now_ms())
+        steps = append(broker, side.partition, records, -1, 2, "client", broker.clock.now_ms())
+        assert isinstance(steps, Generator)
+        outcome = finish(steps)
         await side.stop()
         assert isinstance(outcome, KafkaError)
 

@@ -8,6 +8,8 @@ also tells what is wrong with them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
+from typing import cast
 
 from dohle.core.errors import KafkaError
 from dohle.core.steps import Steps
@@ -29,6 +31,10 @@ _DECOMPRESS_INTO: dict[Codec, Callable[[memoryview, memoryview], int | None]] = 
     Codec.LZ4: lz4.decompress_into,
     Codec.ZSTD: zstd.decompress_into,
 }
+
+#: These give at most 128 KiB at a time, of which a few are taken at once.
+_IN_SMALL_PIECES = (Codec.GZIP, Codec.SNAPPY)
+_PIECES_AT_ONCE = 4
 
 _scratches: list[bytearray] = []
 
@@ -64,8 +70,27 @@ def begin_compressed_scan(
             return _scanning_scratch(scan, scratch)
         _put_back(scratch)
     pieces = decompressing(codec, data, max_bytes)
-    reader = RecordReader(b"", 0, 0, pieces)
-    return scanning(reader, count, base_timestamp, may_stop=may_stop)
+    first = b""
+    if codec in _IN_SMALL_PIECES:
+        found = list(islice(pieces, _PIECES_AT_ONCE))
+        if all(isinstance(piece, bytes) for piece in found):
+            first = b"".join(cast("list[bytes]", found))
+            if len(found) < _PIECES_AT_ONCE:
+                return begin_scan(first, count, base_timestamp, may_stop=may_stop)
+        else:
+            # It asks for something before the first piece: that is left to whoever takes the steps.
+            pieces = decompressing(codec, data, max_bytes)
+    reader = RecordReader(first, 0, len(first), pieces)
+    return _scanning_pieces(reader, count, base_timestamp, may_stop)
+
+
+def _scanning_pieces(
+    reader: RecordReader, count: int, base_timestamp: int, may_stop: bool
+) -> Steps[Summary]:
+    try:
+        return (yield from scanning(reader, count, base_timestamp, may_stop=may_stop))
+    finally:
+        reader.close()
 
 
 def _scanning_scratch(scan: Steps[Summary], scratch: bytearray) -> Steps[Summary]:

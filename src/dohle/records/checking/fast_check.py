@@ -1,6 +1,6 @@
 """The fast path of validation: accepts the batch that most producers send.
 
-:func:`fast_check` accepts a subset of the batches that ``validation`` accepts and returns
+:func:`begin_fast_check` accepts a subset of the batches that ``validation`` accepts and returns
 unchanged, and verifies the checksum too, without creating the slow path's objects. It never refuses
 a batch: whatever it does not know takes the slow path, which says what is wrong with the batch or
 corrects it.
@@ -15,7 +15,7 @@ import crc32c
 
 from dohle.core.errors import KafkaError
 from dohle.core.ids import ProducerId
-from dohle.core.steps import Steps, finish
+from dohle.core.steps import Steps
 from dohle.records.batch import (
     ATTRIBUTES_AT,
     BATCH_HEADER,
@@ -49,27 +49,19 @@ class FastCheckedBatch(NamedTuple):
 
 
 def allows_fast_check(rules: ValidationRules) -> bool:
-    """Tell whether ``fast_check`` covers all that a topic's rules require."""
+    """Tell whether ``begin_fast_check`` covers all that a topic's rules require."""
     return not rules.compacted and not rules.log_append_time and rules.codec in (None, Codec.NONE)
-
-
-def fast_check(
-    view: memoryview, rules: ValidationRules, now_ms: int, *, is_transactional: bool = False
-) -> FastCheckedBatch | None:
-    """Return the single batch that fills ``view``, which must be writable, if it is valid.
-
-    Returns None if the batch must take the slow path, be it only because it is transactional and
-    was expected not to be, or the other way round. Requires rules that ``allows_fast_check``
-    accepts.
-    """
-    check = begin_fast_check(view, rules, now_ms, is_transactional=is_transactional)
-    return check if check is None or isinstance(check, FastCheckedBatch) else finish(check)
 
 
 def begin_fast_check(
     view: memoryview, rules: ValidationRules, now_ms: int, *, is_transactional: bool = False
 ) -> FastCheckedBatch | Steps[FastCheckedBatch | None] | None:
-    """Do what ``fast_check`` does; return the steps that are left if there are many records."""
+    """Return the single batch that fills ``view``, which must be writable, if it is valid.
+
+    Returns None if the batch must take the slow path, be it only because it is transactional and
+    was expected not to be, or the other way round; and the steps that are left, with the same
+    result, if there are many records. Requires rules that ``allows_fast_check`` accepts.
+    """
     try:
         (
             base_offset,

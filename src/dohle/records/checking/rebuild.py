@@ -8,12 +8,12 @@ it came.
 from __future__ import annotations
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.steps import Steps
+from dohle.core.steps import Room, Steps
 from dohle.records.batch import HEADER_SIZE, RecordBatch
 from dohle.records.builder import BatchBuilder
 from dohle.records.checking.record_reader import RecordReader
 from dohle.records.compression.codecs import Codec
-from dohle.records.compression.compressor import Compressor
+from dohle.records.compression.compressor import COMPRESSOR_BYTES, Compressor
 from dohle.records.errors import InvalidRecord
 from dohle.records.record import NO_TIMESTAMP, ONE_BYTE_VARINTS
 from dohle.records.varint import encode_varint, read_varint, read_varlong
@@ -47,6 +47,40 @@ def rebuilding(
         partition_leader_epoch=batch.partition_leader_epoch,
     )
     rewriting = _Rewriting(batch, append_time)
+    room = Room(COMPRESSOR_BYTES, is_for_output=True)
+    try:
+        if (yield from reader.has_more()) and batch.record_count > _RECORDS_PER_STEP:
+            yield room
+        compressed = yield from _rewriting(batch, reader, rewriting, codec, level, max_bytes)
+    finally:
+        reader.close()
+        room.release()
+    try:
+        built = RecordBatch(
+            memoryview(
+                builder.build_around(
+                    compressed,
+                    record_count=rewriting.index,
+                    base_timestamp=rewriting.base_timestamp,
+                    max_timestamp=rewriting.max_timestamp,
+                )
+            )
+        )
+    except ValueError as error:
+        raise InvalidRecord(str(error)) from error
+    if built.size > max_bytes:
+        raise _too_large(codec, max_bytes)
+    return built
+
+
+def _rewriting(
+    batch: RecordBatch,
+    reader: RecordReader,
+    rewriting: _Rewriting,
+    codec: Codec,
+    level: int | None,
+    max_bytes: int,
+) -> Steps[list[bytes]]:
     compressor = Compressor(codec, level)
     while rewriting.index < batch.record_count:
         compressor.write(rewriting.rewrite_some(reader))
@@ -63,22 +97,7 @@ def rebuilding(
                 yield None
         if compressor.size + HEADER_SIZE > max_bytes:
             raise _too_large(codec, max_bytes)
-    try:
-        built = RecordBatch(
-            memoryview(
-                builder.build_around(
-                    compressor.finish(),
-                    record_count=rewriting.index,
-                    base_timestamp=rewriting.base_timestamp,
-                    max_timestamp=rewriting.max_timestamp,
-                )
-            )
-        )
-    except ValueError as error:
-        raise InvalidRecord(str(error)) from error
-    if built.size > max_bytes:
-        raise _too_large(codec, max_bytes)
-    return built
+    return compressor.finish()
 
 
 def _too_large(codec: Codec, max_bytes: int) -> KafkaError:

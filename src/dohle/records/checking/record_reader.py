@@ -77,6 +77,12 @@ class RecordReader:
         yield None
         return True
 
+    def close(self) -> None:
+        """Let go of what the pieces come from, before the last one."""
+        if self._pieces is not None:
+            self._pieces.close()
+            self._pieces = None
+
     def has_more(self) -> Steps[bool]:
         """Tell whether anything follows."""
         while self.position == self.end:

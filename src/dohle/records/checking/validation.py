@@ -1,6 +1,6 @@
 """What a leader checks in a client's batch before it appends it, and what it corrects.
 
-:func:`produced_batch` takes the batch out of a request; :func:`validate_batch` checks it against
+:func:`produced_batch` takes the batch out of a request; :func:`validating` checks it against
 the topic's rules and returns the batch to append, which is almost always the same one. Refused are:
 a record that does not parse, a number of records that differs from the header's, a record without a
 key in a compacted topic, and a timestamp out of bounds. Corrected are: a wrong largest timestamp in
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.steps import Steps, finish
+from dohle.core.steps import Steps
 from dohle.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -131,17 +131,12 @@ def _check_header(batch: RecordBatch) -> None:
         raise InvalidRecord(f"producer {batch.producer_id} gave no sequence number")
 
 
-def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> RecordBatch:
+def validating(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> Steps[RecordBatch]:
     """Return the batch to append: this one, corrected in place if need be, or a new one.
 
     A KafkaError says why the batch is refused; :class:`RecordErrors` if single records are the
     reason.
     """
-    return finish(validating(batch, rules, now_ms))
-
-
-def validating(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> Steps[RecordBatch]:
-    """Do what ``validate_batch`` does, in steps."""
     _check_size(batch, rules.max_message_bytes)
     try:
         _check_header(batch)
@@ -157,7 +152,11 @@ def validating(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> Steps
         raise
     if _summary_asks_for_records(batch, summary, rules, now_ms):
         batch.ensure_valid()
-        yield from _refusing_records(batch, codec, rules, now_ms)
+        reader = _reader(batch, codec, rules)
+        try:
+            yield from _refusing_records(batch, reader, rules, now_ms)
+        finally:
+            reader.close()
     if target is not codec or not summary.is_consecutive:
         batch.ensure_valid()
         return (
@@ -214,7 +213,7 @@ def _claimed_append_time(batch: RecordBatch) -> int | None:
 
 
 def _refusing_records(
-    batch: RecordBatch, codec: Codec, rules: ValidationRules, now_ms: int
+    batch: RecordBatch, reader: RecordReader, rules: ValidationRules, now_ms: int
 ) -> Steps[None]:
     """Raise an error for single records that break a rule."""
     claimed = _claimed_append_time(batch)
@@ -222,7 +221,6 @@ def _refusing_records(
     latest = now_ms + rules.timestamp_after_max_ms
     errors: list[tuple[int, str]] = []
     code = ErrorCode.INVALID_RECORD
-    reader = _reader(batch, codec, rules)
     # One wrong timestamp decides the code: after that, more errors than are listed say nothing.
     for index in range(batch.record_count):
         if len(errors) >= RECORD_ERRORS_MAX and code is ErrorCode.INVALID_TIMESTAMP:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
+
+import cramjam
+
 from dohle.records.compression import gzip, lz4, snappy, zstd
 from dohle.records.compression.codecs import Codec, compress
 
@@ -9,6 +13,8 @@ from dohle.records.compression.codecs import Codec, compress
 _BLOCK_BYTES = 64 * 1024
 #: zstd tells its size when it is flushed, which costs a little compression: every so many blocks.
 _ZSTD_BLOCKS_PER_FLUSH = 16
+#: About what the compressor of more than one block needs, for a codec that keeps a window.
+COMPRESSOR_BYTES = 4 * 1024 * 1024
 
 
 class Compressor:
@@ -23,8 +29,8 @@ class Compressor:
         self._pending = bytearray()
         self._blocks = 0
         self._parts: list[bytes] = []
-        self._gzip = gzip.new_compressor(level) if codec is Codec.GZIP else None
-        self._zstd = zstd.new_compressor(level) if codec is Codec.ZSTD else None
+        self._gzip: zlib._Compress | None = None
+        self._zstd: cramjam.zstd.Compressor | None = None
         #: How many bytes it has come to so far; with zstd, a little less than that.
         self.size = 0
 
@@ -65,6 +71,10 @@ class Compressor:
                 self._add(snappy.HEADER)
             elif self._codec is Codec.LZ4:
                 self._add(lz4.frame_header(self._message_format_0))
+            elif self._codec is Codec.GZIP:
+                self._gzip = gzip.new_compressor(self._level)
+            elif self._codec is Codec.ZSTD:
+                self._zstd = zstd.new_compressor(self._level)
         self._blocks += 1
         if self._gzip is not None:
             self._add(self._gzip.compress(block))

@@ -8,6 +8,7 @@ others must not wait; and it asks for room first.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from mmap import mmap
 from typing import Any
 
@@ -33,17 +34,21 @@ def whole_pieces(read_into: Callable[[bytearray | mmap], int], size: int) -> Pie
         return
     if size > WHOLE_BYTES_MAX:
         raise DecompressedTooLarge("compressed", WHOLE_BYTES_MAX)
-    yield Room(size)
-    output = mmap(-1, size)
+    room = Room(size)
+    output: mmap | None = None
     try:
+        yield room
+        output = mmap(-1, size)
         # A thread hands over what it has raised as well.
-        written = yield lambda: _outcome(read_into, output)
+        written = yield partial(_outcome, read_into, output)
         if isinstance(written, Exception):
             raise written
         for start in range(0, written, _PIECE_BYTES):
             yield output[start : min(start + _PIECE_BYTES, written)]
     finally:
-        output.close()
+        if output is not None:
+            output.close()
+        room.release()
 
 
 def _outcome(

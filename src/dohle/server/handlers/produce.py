@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
+from dohle.core.steps import Steps
 from dohle.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -36,6 +37,7 @@ from dohle.protocol.messages.produce import (
 )
 from dohle.records.batch import ATTRIBUTES_AT, TRANSACTIONAL_FLAG
 from dohle.records.checking.validation import produced_batch
+from dohle.server.net.long_work import Begun
 from dohle.server.net.outcome import CloseConnection
 from dohle.server.partitions.appends import (
     BATCHES,
@@ -68,6 +70,8 @@ _FLAGS_AT = ATTRIBUTES_AT + 1
 _NOTHING_ASKED = Verified({}, {})
 #: So many refused records are listed in an answer, and of each further partition the first one.
 _RECORD_ERRORS_MAX = 10_000
+#: So many partitions' batches are appended in a step, if each is short.
+_PARTITIONS_PER_STEP = 8
 #: acks
 _ALL = -1
 
@@ -82,7 +86,7 @@ def handle_produce(
     """Append to every partition of the request; answer when that is written."""
     if context.version >= BATCHES and _has_transactional(request):
         return _handle_transactional(broker, context, request)
-    return _late(broker, request, _append_all(broker, context, request, None))
+    return _append_all(broker, context, request, None)
 
 
 def _has_transactional(request: ProduceRequest) -> bool:
@@ -124,7 +128,7 @@ def _handle_transactional(
             return _append_when_verified(
                 broker, context, request, transaction, firsts, verified, missing
             )
-    return _late(broker, request, _append_all(broker, context, request, verified))
+    return _append_all(broker, context, request, verified)
 
 
 async def _append_when_verified(
@@ -139,7 +143,21 @@ async def _append_when_verified(
     verified = await broker.txn_verification.finish(transaction, firsts, begun)
     # A partition that was missing when the coordinator was asked may be here now, unverified.
     verified = verified._replace(errors={**missing, **verified.errors})
-    answer = _late(broker, request, _append_all(broker, context, request, verified))
+    steps = _appending_all(broker, context, request, verified)
+    return await _answer_later(broker, request, await broker.long_work.run(steps))
+
+
+async def _finish(
+    broker: BrokerServer, request: ProduceRequest, begun: Begun[Results]
+) -> ProduceResponse | None:
+    return await _answer_later(broker, request, await broker.long_work.finish(begun))
+
+
+async def _answer_later(
+    broker: BrokerServer, request: ProduceRequest, results: Results
+) -> ProduceResponse | None:
+    """Write what was appended, and answer: the requests of the same read event are answered."""
+    answer = _late(broker, request, results)
     broker.write_appends()
     made = answer()
     return await made if iscoroutine(made) else made
@@ -228,14 +246,32 @@ def _append_all(
     context: RequestContext,
     request: ProduceRequest,
     verified: Verified | None,
-) -> Results:
+) -> Late | Coroutine[Any, Any, ProduceResponse | None]:
+    """Append to all partitions; if that takes long, in the connection's later turns."""
+    begun = broker.long_work.begin(_appending_all(broker, context, request, verified))
+    if isinstance(begun, Begun):
+        return _finish(broker, request, begun)
+    return _late(broker, request, begun)
+
+
+def _appending_all(
+    broker: BrokerServer,
+    context: RequestContext,
+    request: ProduceRequest,
+    verified: Verified | None,
+) -> Steps[Results]:
     now_ms = broker.clock.now_ms()
     results: Results = []
-    listed = 0
+    number = listed = 0
     for topic in request.topic_data:
-        outcomes = []
+        outcomes: list[tuple[PartitionProduceData, Appended | KafkaError]] = []
         for data in topic.partition_data:
             outcome = _append(broker, context, request, topic, data, verified, now_ms)
+            if not isinstance(outcome, tuple | KafkaError):
+                outcome = yield from outcome
+            number += 1
+            if number % _PARTITIONS_PER_STEP == 0:
+                yield None
             if isinstance(outcome, RefusedByLog) and outcome.record_errors:
                 outcome.list_at_most(max(1, _RECORD_ERRORS_MAX - listed))
                 listed += len(outcome.record_errors)
@@ -258,7 +294,7 @@ def _append(
     data: PartitionProduceData,
     verified: Verified | None,
     now_ms: int,
-) -> Appended | KafkaError:
+) -> Appended | KafkaError | Steps[Appended | KafkaError]:
     guard: VerificationGuard | None = None
     try:
         partition = _find(broker, context.version, topic, data.index)

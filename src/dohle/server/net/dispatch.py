@@ -233,7 +233,12 @@ class Dispatcher:
 
     def complete(self, answered: Future[Any]) -> Frame:
         """Encode the answer that a future has returned."""
-        version, correlation_id = self._awaited.pop(answered)
+        how = self._awaited.pop(answered, None)
+        if how is None:
+            # A shortcut's own.
+            frame: Frame = answered.result()
+            return frame
+        version, correlation_id = how
         return _frame(answered.result(), version, correlation_id)
 
     def forget(self, future: Future[Any]) -> None:

@@ -13,6 +13,7 @@ request has to close the gate (``may_take_shortcuts``).
 from __future__ import annotations
 
 import logging
+from asyncio import Future
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -47,11 +48,11 @@ class Shortcut(Protocol):
         None if it differs in anything else. This depends on the frame alone.
         """
 
-    def handle(self, broker: BrokerServer, fields: Any) -> Frame | LateFrame | None:
+    def handle(self, broker: BrokerServer, fields: Any) -> Frame | LateFrame | Future[Frame] | None:
         """Serve a request that fits; None, with nothing changed, if it must take the slow path.
 
         If a callable is returned, it makes the answer after the appends of the read event have been
-        written.
+        written. If a future is returned, no request behind this one is handled before it is done.
         """
 
 

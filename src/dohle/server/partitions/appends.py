@@ -6,15 +6,19 @@ does not accept take the slow path, with the same result.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import GeneratorType
 from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.steps import Steps
 from dohle.metadata.topic_names import INTERNAL_TOPICS
 from dohle.protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from dohle.protocol.schema import Records
 from dohle.records.batch import RecordBatch
-from dohle.records.checking.fast_check import fast_check
-from dohle.records.checking.validation import RecordErrors, produced_batch, validate_batch
+from dohle.records.checking.fast_check import FastCheckedBatch, begin_fast_check
+from dohle.records.checking.validation import RecordErrors, produced_batch, validating
 from dohle.records.conversion import to_v2
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.log_values import AppendInfo
@@ -66,34 +70,34 @@ def append(
     client_id: str,
     now_ms: int,
     guard: VerificationGuard | None = None,
-) -> Appended | KafkaError:
+) -> Appended | KafkaError | Steps[Appended | KafkaError]:
     """Check one partition's records and append them; they are written after the read event.
 
     Transactional records are refused if ``guard`` is None; ``NO_VERIFICATION`` is a guard too.
+    Returns the steps that are left if the batch takes the slow path or has very many records.
     """
+    check: FastCheckedBatch | Steps[FastCheckedBatch | None] | None = None
     try:
         if (
             partition.allows_fast_check
             and version >= _FAST_CHECK_FROM
             and -1 <= acks <= 1
             and isinstance(records, memoryview)
-            and (
-                plain := fast_check(
-                    records, partition.rules, now_ms, is_transactional=guard is not None
-                )
-            )
-            and (info := partition.log.append_fast_checked(plain, partition.image.leader_epoch))
         ):
-            broker.note_unwritten(partition)
-            return partition, info
-        return _append_slow_path(
-            broker, partition, records, acks, version, client_id, now_ms, guard
-        )
+            check = begin_fast_check(
+                records, partition.rules, now_ms, is_transactional=guard is not None
+            )
+            if isinstance(check, FastCheckedBatch):
+                info = partition.log.append_fast_checked(check, partition.image.leader_epoch)
+                if info is not None:
+                    broker.note_unwritten(partition)
+                    return partition, info
     except KafkaError as error:
         return error
+    return _appending(broker, partition, records, acks, version, client_id, now_ms, guard, check)
 
 
-def _append_slow_path(
+def _appending(
     broker: BrokerServer,
     partition: Partition,
     records: Records | None,
@@ -102,49 +106,66 @@ def _append_slow_path(
     client_id: str,
     now_ms: int,
     guard: VerificationGuard | None,
-) -> Appended:
-    if version < BATCHES:
-        batch = RecordBatch(memoryview(to_v2(memoryview(records or b""))))
-    else:
-        batch = produced_batch(records, version)
-        if guard is None and batch.is_transactional:
-            raise no_transactional_id()
-    check_request(partition, acks, client_id)
-    if not partition.is_led:
-        raise KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition"
-        )
+    check: FastCheckedBatch | Steps[FastCheckedBatch | None] | None,
+) -> Steps[Appended | KafkaError]:
+    """Check and append on the slow path, or after the rest of a long fast check."""
     try:
-        return partition, _append_to_log(broker, partition, batch, acks, now_ms, guard)
+        if isinstance(check, GeneratorType):
+            check = yield from check
+        is_checked = check is not None
+        if version < BATCHES:
+            batch = RecordBatch(memoryview(to_v2(memoryview(records or b""))))
+        else:
+            batch = produced_batch(records, version)
+            if guard is None and batch.is_transactional:
+                raise no_transactional_id()
+        check_request(partition, acks, client_id)
+        _check_leader(partition)
+        if not is_checked:
+            with _told_by_log(partition):
+                _check_isr(partition, acks)
+                batch = yield from validating(batch, partition.rules, now_ms)
+            # That may have taken long.
+            _check_leader(partition)
+        with _told_by_log(partition):
+            _check_isr(partition, acks)
+            info = partition.log.append_validated(
+                batch,
+                partition.image.leader_epoch,
+                verification_guard=NO_VERIFICATION if guard is None else guard,
+                defer_write=True,
+            )
+    except KafkaError as error:
+        return error
+    broker.note_unwritten(partition)
+    return partition, info
+
+
+@contextmanager
+def _told_by_log(partition: Partition) -> Iterator[None]:
+    """Let an error tell where the log begins, where Kafka does."""
+    try:
+        yield
     except KafkaError as error:
         if error.code in _WITHOUT_LOG_START:
             raise
         raise RefusedByLog(error, partition.log.log_start_offset) from None
 
 
-def _append_to_log(
-    broker: BrokerServer,
-    partition: Partition,
-    batch: RecordBatch,
-    acks: int,
-    now_ms: int,
-    guard: VerificationGuard | None,
-) -> AppendInfo:
+def _check_leader(partition: Partition) -> None:
+    if not partition.is_led:
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition"
+        )
+
+
+def _check_isr(partition: Partition, acks: int) -> None:
     if acks == -1 and partition.is_under_min_isr:
         raise KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"only {len(partition.replication.isr)} replicas are in sync;"
             f" min.insync.replicas is {partition.replication.min_isr}",
         )
-    batch = validate_batch(batch, partition.rules, now_ms)
-    info = partition.log.append_validated(
-        batch,
-        partition.image.leader_epoch,
-        verification_guard=NO_VERIFICATION if guard is None else guard,
-        defer_write=True,
-    )
-    broker.note_unwritten(partition)
-    return info
 
 
 def check_request(partition: Partition, acks: int, client_id: str) -> None:

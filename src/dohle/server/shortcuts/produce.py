@@ -9,9 +9,10 @@ transaction's first records in a partition, because its coordinator may have to 
 from __future__ import annotations
 
 import struct
+from asyncio import Future
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, Uuid
@@ -23,6 +24,7 @@ from dohle.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from dohle.server.net.long_work import Begun
 from dohle.server.net.outcome import Frame, Gate, LateFrame
 from dohle.server.net.shortcut import Served
 from dohle.server.partitions.appends import Appended, append, partition_response
@@ -147,7 +149,7 @@ class ProduceShortcut:
             return None
         return correlation_id, index, frame[start:end]
 
-    def handle(self, broker: BrokerServer, fields: Fields) -> LateFrame | None:
+    def handle(self, broker: BrokerServer, fields: Fields) -> LateFrame | Future[Frame] | None:
         """Append the records; None if the request must take the slow path."""
         correlation_id, index, records = fields
         if self._version < _FIRST_WITH_TOPIC_IDS:
@@ -165,7 +167,32 @@ class ProduceShortcut:
         outcome = append(
             broker, partition, records, self._acks, self._version, self._client_id, now_ms, guard
         )
-        return lambda code=None: self._reply(broker, correlation_id, index, outcome, code)
+        if not isinstance(outcome, tuple | KafkaError):
+            begun = broker.long_work.begin(outcome)
+            if isinstance(begun, Begun):
+                finishing = self._finish(broker, correlation_id, index, begun)
+                return broker.loop.create_task(finishing)
+            outcome = begun
+        done = outcome
+        return lambda code=None: self._reply(broker, correlation_id, index, done, code)
+
+    async def _finish(
+        self,
+        broker: BrokerServer,
+        correlation_id: int,
+        index: int,
+        begun: Begun[Appended | KafkaError],
+    ) -> Frame:
+        """Append what takes long, in turns, and make the answer."""
+        outcome = await broker.long_work.finish(begun)
+        broker.write_appends()
+        reply = self._reply(broker, correlation_id, index, outcome, None)
+        if isinstance(reply, Gate):
+            opened: Future[None] = broker.loop.create_future()
+            reply.on_open.append(lambda: opened.set_result(None))
+            await opened
+            return cast("Frame", self._reply(broker, correlation_id, index, outcome, reply.code))
+        return reply
 
     def _reply(
         self,

@@ -1,0 +1,105 @@
+"""Attacks by what a batch holds: few bytes that are millions of records."""
+
+from __future__ import annotations
+
+import random
+import struct
+from contextlib import ExitStack
+
+import crc32c
+import pytest
+
+from dohle.core.ids import TopicName
+from dohle.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from dohle.records.batch import HEADER_SIZE, Codec
+from dohle.records.builder import BatchBuilder
+from dohle.records.compression.codecs import compress
+from dohle.records.varint import encode_varint
+from tests.interop.wire import NOW_MS, Wire, frame_of
+from tests.isolation.harness import assert_harmless
+
+TOPIC = "attacked"
+MANY = 40
+TINY_RECORDS = 2_670_000
+
+pytestmark = [pytest.mark.isolation, pytest.mark.timeout(900)]
+
+
+def prepare(bootstrap: str) -> None:
+    with Wire(bootstrap) as wire:
+        wire.create_topic(TOPIC, 1)
+
+
+def batch_of(records: bytes, count: int, codec: Codec, timestamp: int = NOW_MS) -> bytes:
+    builder = BatchBuilder(codec=codec)
+    builder.append(timestamp, None, b"")
+    built = builder.build()[:HEADER_SIZE] + bytearray(compress(codec, records))
+    struct.pack_into(">i", built, 8, len(built) - 12)
+    struct.pack_into(">i", built, 23, count - 1)
+    struct.pack_into(">i", built, 57, count)
+    struct.pack_into(">I", built, 17, crc32c.crc32c(memoryview(built)[21:]))
+    return bytes(built)
+
+
+def same_offsets(codec: Codec = Codec.ZSTD, timestamp: int = NOW_MS) -> bytes:
+    """Records without key and value, which all have offset delta 0."""
+    records = b"\x0c\x00\x00\x00\x01\x01\x00" * TINY_RECORDS
+    return batch_of(records, TINY_RECORDS, codec, timestamp)
+
+
+def honest(count: int, value_sizes: tuple[int, ...]) -> bytes:
+    """As many records as fit into a megabyte, each as it should be."""
+    rng = random.Random(1)
+    pieces = []
+    for index in range(count):
+        value = b"a" * rng.choice(value_sizes)
+        body = b"\x00\x00" + encode_varint(index) + b"\x01" + encode_varint(len(value)) + value
+        pieces.append(encode_varint(len(body) + 1) + body + b"\x00")
+    return batch_of(b"".join(pieces), count, Codec.ZSTD)
+
+
+def produce_frame(records: bytes) -> bytes:
+    data = PartitionProduceData(index=0, records=records)
+    topic = TopicProduceData(name=TopicName(TOPIC), partition_data=(data,))
+    return frame_of(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=(topic,)), 12)
+
+
+def attack_with(frame: bytes, *, clients: int = 1, times: int = 3) -> None:
+    def attack(bootstrap: str) -> int:
+        with ExitStack() as stack:
+            wires = [stack.enter_context(Wire(bootstrap)) for _ in range(clients)]
+            for wire in wires:
+                wire.socket.settimeout(600)
+            for _ in range(times):
+                for wire in wires:
+                    wire.socket.sendall(frame)
+                for wire in wires:
+                    wire.receive_frame()
+        return clients * times * len(frame)
+
+    assert_harmless(attack, prepare=prepare)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_tiny_records_with_wrong_offsets(codec: Codec) -> None:
+    attack_with(produce_frame(same_offsets(codec)), times=1)
+
+
+def test_tiny_records_with_wrong_timestamps() -> None:
+    attack_with(produce_frame(same_offsets(timestamp=NOW_MS + 86_400_000)), times=2)
+
+
+def test_a_million_honest_records_in_a_megabyte() -> None:
+    attack_with(produce_frame(honest(1_050_000, (0,))))
+
+
+def test_honest_records_of_mixed_sizes() -> None:
+    attack_with(produce_frame(honest(500_000, (5, 6, 7, 8))))
+
+
+def test_many_clients_with_tiny_records() -> None:
+    attack_with(produce_frame(same_offsets()), clients=MANY, times=1)
