@@ -1,6 +1,6 @@
 """The batches of an append, before they are written: checked, and given offsets and an epoch.
 
-The records inside are not looked at here.
+The records inside are not checked here.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from dohle.storage.producers.append import AppendOrigin
 def check_batches(
     view: memoryview, leader_epoch: int, origin: AppendOrigin, config: LogConfig
 ) -> list[RecordBatch]:
-    """Return the batches in ``view``; KafkaError for the first that a leader may not take.
+    """Return the batches in ``view``; KafkaError for the first that a leader must refuse.
 
-    A client sends exactly one, counted from offset 0; coordinators and the metadata quorum may
-    write several at once. The quorum has put its epoch in: another one is of a leader deposed.
+    A client sends exactly one, with offsets from 0; coordinators and the metadata quorum may write
+    several at once. The quorum's batches have its epoch: another epoch is that of a past leader.
     """
     found: list[RecordBatch] = []
     position = 0
     while position < len(view):
         batch = read_batch(view, position)
         if not isinstance(batch, RecordBatch):
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"batch has the old magic {batch.magic}")
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch has the old magic {batch.magic}")
         _check_batch(batch, origin, config)
         if origin is AppendOrigin.RAFT_LEADER and batch.partition_leader_epoch != leader_epoch:
             raise KafkaError(
                 ErrorCode.INVALID_RECORD,
-                f"batch of epoch {batch.partition_leader_epoch} in epoch {leader_epoch}",
+                f"the batch has epoch {batch.partition_leader_epoch}, not {leader_epoch}",
             )
         found.append(batch)
         position += batch.size
     if not found or (origin is AppendOrigin.CLIENT and len(found) > 1):
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"{len(found)} batches, not one")
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"there must be one batch, not {len(found)}")
     return found
 
 
 def _check_batch(batch: RecordBatch, origin: AppendOrigin, config: LogConfig) -> None:
     if origin is AppendOrigin.CLIENT and batch.base_offset != 0:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"base offset is {batch.base_offset}, not 0")
-    # A marker is always taken: readers wait for it, whatever the topic's limit has become.
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"the base offset is {batch.base_offset}, not 0")
+    # A marker is always accepted: readers wait for it, whatever the topic's limit is now.
     is_marker = batch.is_control and origin is AppendOrigin.COORDINATOR
     if (
         batch.size > config.max_message_bytes
@@ -61,13 +61,14 @@ def _check_batch(batch: RecordBatch, origin: AppendOrigin, config: LogConfig) ->
     ):
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"batch of {batch.size} bytes is above max.message.bytes {config.max_message_bytes}",
+            f"the batch has {batch.size} bytes, above max.message.bytes {config.max_message_bytes}",
         )
     batch.ensure_valid()
     if batch.record_count != batch.last_offset_delta + 1 or batch.record_count <= 0:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"{batch.record_count} records, last offset delta {batch.last_offset_delta}",
+            f"the batch has {batch.record_count} records, but last offset delta"
+            f" {batch.last_offset_delta}",
         )
     if batch.is_control:
         if origin is AppendOrigin.CLIENT:
@@ -104,7 +105,7 @@ def follower_batches(
 ) -> tuple[list[Batch], int]:
     """Return the whole batches that a leader sent, checked, and how many bytes they take.
 
-    A batch of a higher epoch than the one the fetch was made in, and all behind it, are left out:
+    A batch with a higher epoch than that of the fetch, and all batches behind it, are left out:
     they came from a later leader.
     """
     found: list[Batch] = []
@@ -126,12 +127,12 @@ def follower_batches(
 
 
 def note_epoch(leader_epochs: LeaderEpochs, batch: Batch) -> None:
-    """Take note of the epoch of a batch that is about to be written."""
+    """Note the epoch of a batch that is about to be written."""
     epoch = batch.partition_leader_epoch
     if batch.magic >= 2:
         latest = leader_epochs.latest_epoch
         if epoch >= 0 and (latest is None or epoch > latest):
             leader_epochs.assign(epoch, batch.base_offset)
     elif leader_epochs.entries:
-        # Old formats carry no epoch, so none of ours can be trusted behind this point.
+        # Old formats carry no epoch, so no entry can be trusted from here on.
         leader_epochs.clear()

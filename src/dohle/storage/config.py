@@ -1,10 +1,10 @@
-"""What a log needs to know of its topic's settings, under Kafka's names and with its defaults."""
+"""The topic settings that a log needs, under Kafka's names and with its defaults."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: What ``flush.messages`` and ``flush.ms`` say where only rolls and stops flush.
+#: The value of ``flush.messages`` and ``flush.ms`` with which only rolls and stops flush.
 NEVER = 2**63 - 1
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -30,18 +30,18 @@ class LogConfig:
 
     @property
     def compact(self) -> bool:
-        """Tell whether old values of a key go."""
+        """Tell whether old values of a key are removed."""
         return "compact" in self.cleanup_policy
 
     @property
     def delete(self) -> bool:
-        """Tell whether old segments go by time and size."""
+        """Tell whether old segments are deleted by time and size."""
         return "delete" in self.cleanup_policy
 
 
 @dataclass(frozen=True, slots=True)
 class LogManagerConfig:
-    """What all logs of a node share. Each field is the broker config of the same name."""
+    """Settings shared by all logs of a node. Each field is the broker config of the same name."""
 
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000

@@ -49,7 +49,7 @@ _KEEP_SIZE = 1
 
 
 class FileStat(NamedTuple):
-    """What is known of a file without opening it."""
+    """What is known about a file without opening it."""
 
     size: int
     mtime_ms: int
@@ -87,22 +87,22 @@ class File(Protocol):
         """Reserve room on the disk so that the file is ``size`` long, filled with zeros."""
 
     def reserve(self, position: int, size: int) -> None:
-        """Have room on the disk for writes to come, if that is easy; the file stays as it is.
+        """Reserve room on the disk for later writes, if that is easy; the file does not change.
 
-        It makes them cheaper and promises nothing. ``truncate``, to any size, gives it back.
+        It makes them cheaper, but guarantees nothing. ``truncate``, to any size, releases it.
         """
 
     def sync(self) -> None:
         """Return once everything written has reached the disk."""
 
     def send_to(self, sock: StreamSocket, position: int, size: int) -> int:
-        """Send up to ``size`` bytes from there to a socket, and return how many it took.
+        """Send up to ``size`` bytes from a position to a socket, and return how many it took.
 
-        That is at least one, else BlockingIOError; 0 only where the file ends.
+        That is at least one, else BlockingIOError is raised; 0 only where the file ends.
         """
 
     def close(self) -> None:
-        """Give the descriptor back. Closing twice is harmless."""
+        """Close the descriptor. Closing twice is harmless."""
 
 
 class Lock(Protocol):
@@ -173,11 +173,11 @@ def file_name(path: str) -> str:
 def write_atomically(
     fs: FileSystem, path: str, data: bytes, *, sync: bool = True, sync_name: bool = True
 ) -> None:
-    """Replace a small file so that a reader, or a start after a crash, sees the old or the new.
+    """Replace a small file so that a reader, or a start after a crash, sees the old or the new one.
 
-    Kafka's way: ``<name>.tmp``, fsync, rename, fsync of the folder. Without ``sync`` that holds for
-    the death of the process only; after a power cut the file may be empty. Without ``sync_name``
-    the old file may come back as long as the folder was not synced.
+    Done as in Kafka: ``<name>.tmp``, fsync, rename, fsync of the folder. Without ``sync`` this
+    survives only the death of the process; after a power cut the file may be empty. Without
+    ``sync_name`` the old file may come back until the folder is synced.
     """
     temporary = path + ".tmp"
     file = fs.open(temporary, write=True, create=True)
@@ -194,7 +194,7 @@ def write_atomically(
 
 
 def make_empty(fs: FileSystem, path: str) -> None:
-    """Make a file, or take everything out of the one that is there."""
+    """Create an empty file, or empty the one that is there."""
     file = fs.open(path, write=True, create=True)
     try:
         file.truncate(0)
@@ -203,7 +203,7 @@ def make_empty(fs: FileSystem, path: str) -> None:
 
 
 def sync_file(fs: FileSystem, path: str) -> None:
-    """Bring a file to the disk that may be open elsewhere; FileNotFoundError if it is gone."""
+    """Sync a file that may be open elsewhere; FileNotFoundError if it is gone."""
     file = fs.open(path)
     try:
         file.sync()
@@ -212,7 +212,7 @@ def sync_file(fs: FileSystem, path: str) -> None:
 
 
 def make_dirs_durably(fs: FileSystem, path: str) -> None:
-    """Make a folder and those above it, so that a power cut does not take them back."""
+    """Make a folder and those above it, so that they survive a power cut."""
     if fs.exists(path):
         return
     above = parent(path)
@@ -224,8 +224,8 @@ def make_dirs_durably(fs: FileSystem, path: str) -> None:
 class OsFile:
     """A file of the operating system.
 
-    It is closed at the latest when nobody refers to it any more (CPython counts references, so at
-    that moment): slices of a segment keep the file usable after the segment has gone.
+    It is closed at the latest when nothing refers to it any more (in CPython at that very moment):
+    slices of a segment keep the file usable after the segment is gone.
     """
 
     __slots__ = ("_fd", "_path")
@@ -274,7 +274,7 @@ class OsFile:
             position += total
 
     def _write_rest(self, position: int, rest: memoryview) -> None:
-        # A short write is what a nearly full disk gives before it says ENOSPC.
+        # A nearly full disk writes less than asked before it fails with ENOSPC.
         while rest:
             written = os.pwrite(self._fd, rest, position)
             if written == 0:
@@ -303,7 +303,7 @@ class OsFile:
                 os.ftruncate(self._fd, size)
 
     def reserve(self, position: int, size: int) -> None:
-        """Reserve room where the system can; if it will not, writes find that out themselves."""
+        """Reserve room if the system can; if not, the writes themselves will tell."""
         if _fallocate is not None:
             _fallocate(self._fd, _KEEP_SIZE, position, size)
 
@@ -328,8 +328,8 @@ class OsFile:
 class _OsLock:
     """A POSIX record lock, the kind Java takes, so that Kafka and dohle keep each other out.
 
-    Such a lock belongs to the process, and closing *any* descriptor of the file gives it up.
-    ``_held`` therefore remembers what this process holds, and is asked before the file is opened.
+    Such a lock belongs to the process, and closing *any* descriptor of the file releases it.
+    ``_held`` therefore remembers what this process holds, and is checked before opening the file.
     """
 
     __slots__ = ("_fd", "_key")

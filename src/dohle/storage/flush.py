@@ -1,4 +1,4 @@
-"""Bringing logs to the disk: what a flush has to do, and which log is due for one."""
+"""Flushing logs to the disk: what a flush has to do, and which log is due for one."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ LogT = TypeVar("LogT", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class FlushJob:
-    """Everything a flush needs; ``run`` may block in any thread, beside a log that goes on.
+    """Everything a flush needs; ``run`` may block in any thread while the log is in use.
 
-    It knows paths and no open files: a sync goes by the file, whichever descriptor asks for it.
+    It has paths, not open files: fsync works on the file, whichever descriptor it is called with.
     """
 
     fs: FileSystem
     paths: tuple[str, ...]
-    #: Where names have changed, so that they are synced too.
+    #: Folders in which names have changed, so that these are synced too.
     folders: tuple[str, ...]
     #: The recovery point to reach, if ...
     offset: int
     #: ... the log was not truncated or moved meanwhile, and its active segment still begins here.
     generation: int
     active_base_offset: int
-    #: The partition's folder, and what its epochs' file is to say, if that has to be written.
+    #: The partition's folder, and the content of its leader epoch file, if that has to be written.
     leader_epochs: tuple[str, tuple[EpochEntry, ...]] | None = None
 
     def run(self) -> None:
-        """Sync the files. One that was taken away meanwhile need not be."""
+        """Sync the files. One that was removed meanwhile needs no sync."""
         if self.leader_epochs is not None:
             write_leader_epochs(self.fs, *self.leader_epochs)
         for path in self.paths:
@@ -56,13 +56,13 @@ class FlushJob:
 def files_to_sync(
     segments: Segments, recovery_point: int, offset: int, *, with_active_indexes: bool
 ) -> tuple[list[str], bool]:
-    """Return what is to reach the disk before the point does, and whether names are among it."""
+    """Return the files to sync before the recovery point moves, and whether names changed too."""
     paths: list[str] = []
     names_changed = False
     active = segments.active
     for segment in segments.from_offset(recovery_point):
         if segment is active and not with_active_indexes:
-            # Its indexes are rebuilt after an unclean stop: syncing them buys nothing.
+            # Its indexes are rebuilt after an unclean stop: syncing them gains nothing.
             if segment.base_offset < offset:
                 paths.append(segment.path)
                 names_changed |= segment.base_offset >= recovery_point
@@ -74,17 +74,17 @@ def files_to_sync(
 
 
 class FlushSchedule(Generic[LogT]):
-    """Which logs want a flush, and when, so that nobody has to ask all of them."""
+    """Which logs want a flush, and when, so that not all of them have to be asked."""
 
     def __init__(self) -> None:
-        # Entries of the heap that do not match ``_due_ms`` any more are skipped.
+        # Entries of the heap that no longer match ``_due_ms`` are skipped.
         self._heap: list[tuple[int, int, LogT]] = []
         self._due_ms: dict[LogT, int] = {}
         self._in_flight: set[LogT] = set()
         self._order = itertools.count()
 
     def flush_at(self, log: LogT, due_ms: int) -> None:
-        """Take a wish in. While a flush of the log is in flight, ``landed`` has to ask again."""
+        """Ask for a flush. If one of this log is in flight, ask again after ``landed``."""
         if log not in self._in_flight and due_ms < self._due_ms.get(log, due_ms + 1):
             self._due_ms[log] = due_ms
             heapq.heappush(self._heap, (due_ms, next(self._order), log))
@@ -107,7 +107,7 @@ class FlushSchedule(Generic[LogT]):
         return found
 
     def landed(self, log: LogT) -> bool:
-        """End a flush; tell whether the log is still of interest."""
+        """Note that a flush has ended; tell whether the log still exists."""
         if log not in self._in_flight:
             return False
         self._in_flight.remove(log)

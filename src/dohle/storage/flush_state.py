@@ -1,4 +1,4 @@
-"""How much of a log is on the disk, and when more of it has to be: a pure account, no I/O.
+"""How much of a log is on the disk, and when more of it has to be. Pure: no I/O.
 
 The recovery point is the offset below which everything is on the disk; recovery begins there. It
 moves only after the files were synced, and goes back before a truncated log is written to again.
@@ -16,7 +16,7 @@ class FlushState:
 
     def __init__(self, recovery_point: int) -> None:
         self.recovery_point = recovery_point
-        #: A roll leaves closed segments that are to reach the disk up to this offset, at once.
+        #: After a roll, the closed segments up to this offset must be flushed at once.
         self.wanted_up_to = recovery_point
         #: When ``flush.ms`` will have passed; None while no append waits for that.
         self.timer_ms: int | None = None
@@ -30,17 +30,17 @@ class FlushState:
         return self.timer_ms
 
     def due_up_to(self, log_end_offset: int, now_ms: int) -> int:
-        """Return up to which offset the log is to be on the disk by now."""
+        """Return the offset up to which the log should be on the disk by now."""
         if self.timer_ms is not None and self.timer_ms <= now_ms:
             return log_end_offset
         return self.wanted_up_to
 
     def rolled(self, base_offset: int, now_ms: int) -> None:
-        """Want everything before a new segment on the disk."""
+        """Ask for a flush of everything before a new segment."""
         self.wanted_up_to, self._rolled_ms = base_offset, now_ms
 
     def start_timer(self, log_end_offset: int, flush_ms: int, now_ms: int) -> None:
-        """Want what is not on the disk yet to be there in ``flush_ms``, if that is configured."""
+        """Ask for a flush in ``flush_ms`` if that is configured and not all is on the disk."""
         if flush_ms != NEVER and log_end_offset > self.recovery_point:
             self.timer_ms = now_ms + flush_ms
 

@@ -1,9 +1,9 @@
 """The leader epochs of one partition: at which offset each leader's writes begin (KIP-101).
 
-A follower that finds its log at odds with the leader's asks where an epoch ended, and cuts there.
-The entries live in ``leader-epoch-checkpoint`` and keep these rules:
+A follower whose log diverges from the leader's asks where an epoch ended, and truncates there.
+The entries are in ``leader-epoch-checkpoint`` and keep these rules:
 
-- epochs and start offsets both rise strictly; a new entry takes away every one that breaks this;
+- epochs and start offsets both rise strictly; a new entry removes every one that breaks this;
 - an entry is on the disk before :meth:`LeaderEpochs.assign` returns, thus before the first record
   of its epoch. Assigning the latest epoch again, as every append does, writes nothing;
 - cutting the end is written at once. Kafka leaves it to the background, because loading cuts
@@ -80,8 +80,8 @@ class LeaderEpochs:
     def load(cls, fs: FileSystem, folder: str) -> LeaderEpochs:
         """Read the file of a partition folder; where there is none, create it empty as Kafka does.
 
-        A file that is not in the format raises CorruptCheckpoint. Entries that do not rise are no
-        such thing: they are assigned one after the other, and the later wins.
+        A file that is not in the format raises CorruptCheckpoint. Entries that do not rise are
+        accepted: they are assigned one after the other, and the later one wins.
         """
         path = join(folder, LEADER_EPOCH_CHECKPOINT)
         try:
@@ -115,22 +115,22 @@ class LeaderEpochs:
         return len(self._epochs)
 
     def assign(self, epoch: int, start_offset: int, *, sync: bool = True) -> bool:
-        """Note that ``epoch`` begins at ``start_offset``; return whether that was news.
+        """Note that ``epoch`` begins at ``start_offset``; return whether that was new.
 
-        The append path calls this for every batch, so the common answer comes first. Without
-        ``sync`` it stays in memory until ``flush``: enough for a leader that has written nothing.
+        Every append calls this for every batch, so the common case comes first. Without ``sync``
+        the entry stays in memory until ``flush``: enough for a leader that has written nothing.
         """
         epochs = self._epochs
         if epochs and epoch == epochs[-1] and start_offset >= self._starts[-1]:
             return False
         if epoch < 0 or start_offset < 0:
-            raise ValueError(f"{self._path}: epoch {epoch} at offset {start_offset} cannot be")
+            raise ValueError(f"{self._path}: epoch {epoch} at offset {start_offset} is not valid")
         kept_epochs, kept_starts = _with_entry(epochs, self._starts, epoch, start_offset)
         removed = self.entries[len(kept_epochs) - 1 :]
-        # One entry at the very offset of the new one is a leader that wrote nothing.
+        # A single entry at the same offset is that of a leader that wrote nothing.
         if len(removed) > 1 or (removed and removed[0].start_offset != start_offset):
             logger.warning(
-                "%s: epoch %d at offset %d takes away %s", self._path, epoch, start_offset, removed
+                "%s: epoch %d at offset %d replaces %s", self._path, epoch, start_offset, removed
             )
         if sync:
             self._replace(kept_epochs, kept_starts)
@@ -221,7 +221,7 @@ def parse_leader_epochs(path: str, data: bytes) -> list[EpochEntry]:
         epoch = parse_int(path, number, fields[0], INT32_MAX)
         start_offset = parse_int(path, number, fields[1], INT64_MAX)
         if epoch < 0 or start_offset < 0:
-            raise CorruptCheckpoint(path, number, f"epoch {epoch} at {start_offset} cannot be")
+            raise CorruptCheckpoint(path, number, f"epoch {epoch} at {start_offset} is not valid")
         entries.append(EpochEntry(epoch, start_offset))
     return entries
 

@@ -2,17 +2,17 @@
 
 Offsets, from old to new: log start ≤ last stable offset ≤ high watermark ≤ log end.
 
-- ``append_as_leader`` gives offsets, ``append_as_follower`` takes those it is given. Nothing
-  changes until the whole append was accepted; then its bytes are written, and then the producer
-  state changes. A deferred append changes the state first and is written by ``write_appends``;
-  if that fails the directory is offline, and the state with it.
+- ``append_as_leader`` assigns offsets, ``append_as_follower`` keeps those of the leader. Nothing
+  changes until the whole append is accepted; then its bytes are written, and then the producer
+  state changes. A deferred append changes the state first and is written by ``write_appends``; if
+  that fails, the directory goes offline and the state is no longer used.
 - ``read`` never decodes: it returns a slice of a segment file, bounded by what the reader may see.
 - An ``OSError`` takes the log's directory offline; from then on every call answers
   KAFKA_STORAGE_ERROR, and what is on the disk is left for recovery.
 
-The files are in ``log_files``, what of them is on the disk in ``flush_state``. How a log is opened
-and repaired at start is in ``loader``; what goes by age, size and log start in ``retention``; what
-is taken back in ``log_truncation``.
+The files are handled in ``log_files``; ``flush_state`` knows how much of them is on the disk.
+``loader`` opens and repairs a log at start, ``retention`` deletes by age, size and log start, and
+``log_truncation`` removes the end of a log.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class Log:
         self.disk = context.disk
         self._clock = context.clock
         self.partition = partition
-        #: From ``partition.metadata``; None for a folder of a broker that had no topic ids, or one
-        #: whose making was interrupted by a crash.
+        #: From ``partition.metadata``; None for a folder of a broker that had no topic ids, or if a
+        #: crash interrupted its creation.
         self.topic_id: Uuid | None = None
         self.config = config
         self.segments = segments
@@ -108,7 +108,7 @@ class Log:
         self._start_flush_timer()
 
     def update_config(self, config: LogConfig) -> None:
-        """Go on with other settings of the topic."""
+        """Apply new settings of the topic."""
         self.config, self.flushing.timer_ms = config, None
         self._start_flush_timer()
 
@@ -169,10 +169,10 @@ class Log:
         """Give the batches offsets and this leader's epoch, in place, and write them.
 
         With ``defer_write`` the bytes are written by ``write_appends``, together with those of
-        other appends; nothing may be answered, and the bytes may not be touched, before that.
+        other appends; before that no request may be answered, and the bytes must not be changed.
 
-        Whether the records inside are acceptable (timestamps, keys) was looked at before; here the
-        batches themselves are: size, checksum, offsets from zero, one batch from a client.
+        The records inside (timestamps, keys) were checked before; here the batches themselves are:
+        size, checksum, offsets from zero, one batch from a client.
         """
         view = memoryview(records)
         if view.readonly:
@@ -193,7 +193,7 @@ class Log:
     ) -> AppendInfo:
         """Append a client's batch, in writable memory, that ``records.validation`` has accepted.
 
-        As ``append_as_leader``, but of all that is checked there only the checksum is left.
+        As ``append_as_leader``, but of the checks there only that of the checksum is made.
         """
         batch.ensure_valid()
         return self._append_assigned(
@@ -209,8 +209,8 @@ class Log:
     def append_fast_checked(self, batch: FastCheckedBatch, leader_epoch: int) -> AppendInfo | None:
         """Append a client's batch as ``append_validated`` does, unwritten: the fast path.
 
-        None, and nothing has changed, if it does: a new segment, a new epoch, the time of the
-        append, or a closer look at the producer.
+        Returns None, and changes nothing, if the batch needs the slow path: for a new segment, a
+        new epoch, the time of the append, or full checks of the producer.
         """
         self.disk.ensure_online()
         config, segment = self.config, self.segments.active
@@ -252,7 +252,7 @@ class Log:
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo | None:
         """Write what the leader sent, at its offsets; None if there was no whole batch.
 
-        A batch of a higher epoch than the one the fetch was made in, and all behind it, are left:
+        A batch with a higher epoch than that of the fetch, and all batches behind it, are left out:
         they came from a later leader.
         """
         view = memoryview(records)
@@ -278,7 +278,7 @@ class Log:
         if size > self.config.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{size} bytes are above segment.bytes {self.config.segment_bytes}",
+                f"{size} bytes are more than segment.bytes {self.config.segment_bytes}",
             )
         first, last = found[0], found[-1]
         plan = self.producer_state.validate(
@@ -300,9 +300,9 @@ class Log:
                     note_epoch(self.leader_epochs, batch)
             segment = self.segments.active
             if segment.should_roll(self.config, size, max_timestamp, last_offset):
-                # A follower of a compacted log may have to leave a gap. The segment begins where
-                # the log ended all the same (unless its offsets could then not be told), so that
-                # a gap between segments is a sign of loss: see ``loader``.
+                # A follower of a compacted log may have to leave a gap. The segment still begins
+                # where the log ended (unless its relative offsets would then be too large), so
+                # that a gap between segments is a sign of loss: see ``loader``.
                 far = last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET
                 segment = self.roll(first_offset if far else self.log_end_offset)
             segment.append(found, view, defer_write=defer_write)
@@ -362,9 +362,9 @@ class Log:
     ) -> LogSlice | bytes | None:
         """Find what ``read`` with ``min_one_batch`` does: the fast path of a fetch.
 
-        It serves large batches, and little data, which is returned itself; and readers who may see
-        all that is committed, without aborted transactions. Returns None when only ``read`` can
-        tell, also after an ``OSError``.
+        It serves large batches, and small amounts of data, which it returns as bytes; and only
+        readers that may see all that is committed and do not ask for aborted transactions. Returns
+        None in all other cases, and after an ``OSError``.
         """
         self.disk.ensure_online()
         bound = self.log_end_offset if isolation is Isolation.LOG_END else self.high_watermark
@@ -386,10 +386,10 @@ class Log:
         return segment.reader.small_bytes(start_offset, max_bytes, end) if large is None else large
 
     def _visible_end(self, segment: LogSegment, bound: int) -> int:
-        """Return where a segment's first batch begins that is not below ``bound``.
+        """Return where the first batch of a segment begins that is not below ``bound``.
 
-        On a leader with followers the high watermark is behind the log end nearly always, and many
-        readers come between two moves of it: so the last answer is kept.
+        On a leader with followers the high watermark is nearly always behind the log end, and many
+        readers ask before it advances: so the last answer is cached.
         """
         known = self._known_end
         if (
@@ -400,7 +400,7 @@ class Log:
             return known[3]
         head = segment.reader.find(bound)
         end = segment.size if head is None else head.position
-        # If nothing stands there yet, something may stand there soon.
+        # Not cached at the end of the segment, where a batch may be appended soon.
         self._known_end = None if head is None else (segment, bound, self.files.generation, end)
         return end
 
@@ -460,10 +460,10 @@ class Log:
         with self.disk.guarding(f"reading {self.partition}"):
             return find_max_timestamp(self.segments)
 
-    # Taking away
+    # Removing
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """Hide everything below ``offset`` from readers; the segments go with retention."""
+        """Hide everything below ``offset`` from readers; retention deletes the segments."""
         if offset > self.high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -485,21 +485,21 @@ class Log:
                 f"{self.partition.topic} is compacted: add delete to its cleanup.policy first",
             )
         if offset < -1:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is no offset")
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not an offset")
         self.increment_log_start_offset(self.high_watermark if offset == -1 else offset)
         return self.log_start_offset
 
     def remove_segments(self, gone: Sequence[LogSegment], reason: str) -> None:
-        """Take segments out, in this order; the files go after ``file.delete.delay.ms``."""
+        """Remove segments in this order; the files are deleted after ``file.delete.delay.ms``."""
         with self.disk.guarding(f"deleting segments of {self.partition}"):
             self.files.remove_segments(gone, reason, self.config.file_delete_delay_ms)
 
     def truncate_to(self, offset: int) -> bool:
-        """Take back everything from ``offset`` on; tell whether there was anything."""
+        """Remove everything from ``offset`` on; tell whether there was anything."""
         return log_truncation.truncate_to(self, offset, self._clock.now_ms())
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Take everything back and go on at ``offset``, as a follower does that fell too far."""
+        """Remove everything and go on at ``offset``, as a follower does that is too far behind."""
         start = offset if log_start_offset is None else log_start_offset
         log_truncation.truncate_fully_and_start_at(self, offset, start, self._clock.now_ms())
 
@@ -528,7 +528,7 @@ class Log:
             self.files.context.flushes.flush_at(self, due_ms)
 
     def _flush_as_configured(self) -> None:
-        """Do after an append what flush.messages and flush.ms ask for."""
+        """After an append, flush or schedule a flush as flush.messages and flush.ms ask for."""
         config, flushing = self.config, self.flushing
         if self.log_end_offset - flushing.recovery_point >= config.flush_messages:
             self.flush()
@@ -536,7 +536,7 @@ class Log:
             self._start_flush_timer()
 
     def prepare_flush(self, up_to: int | None = None) -> FlushJob | None:
-        """Gather what has to be synced for the recovery point to reach ``up_to`` (the log end)."""
+        """Return the job that lets the recovery point reach ``up_to`` (by default the log end)."""
         offset = self.log_end_offset if up_to is None else up_to
         if offset >= self.log_end_offset:
             self.flushing.timer_ms = None
@@ -546,18 +546,18 @@ class Log:
             return self.files.flush_job(self.recovery_point, offset)
 
     def prepare_due_flush(self) -> FlushJob | None:
-        """Gather what a roll or ``flush.ms`` wants on the disk by now."""
+        """Return the job for what a roll or ``flush.ms`` wants on the disk by now."""
         now_ms = self._clock.monotonic_ms()
         return self.prepare_flush(self.flushing.due_up_to(self.log_end_offset, now_ms))
 
     def complete_flush(self, job: FlushJob) -> None:
-        """Move the recovery point after ``job.run`` returned, as far as the job still counts."""
+        """Move the recovery point after ``job.run`` returned, as far as the job is still valid."""
         synced_up_to = self.files.synced_up_to(job)
         if synced_up_to is not None:
             self.flushing.flushed_up_to(synced_up_to)
 
     def flush(self, up_to: int | None = None) -> None:
-        """Return once everything below ``up_to`` (the log end) is on the disk."""
+        """Return once everything below ``up_to`` (by default the log end) is on the disk."""
         with self.disk.guarding(f"flushing {self.partition}"):
             job = self.prepare_flush(up_to)
             if job is not None:
@@ -569,23 +569,23 @@ class Log:
     def change_directory(self, context: LogContext, folder: str, synced_up_to: int) -> None:
         """Go on in a folder of another log directory that has copies of all files.
 
-        They are on the disk below an offset.
+        The copies are synced up to the offset ``synced_up_to``.
         """
         self.files.change_directory(context, folder)
         self.disk = context.disk
         self.flushing.recovery_point = synced_up_to
         if self.flushing.timer_ms is None:
-            # A flush that was due may be on its way to the old files, and will not count.
+            # A flush that is running may be syncing the old files, and will not count.
             self._start_flush_timer()
         self._ask_for_flush()
 
     def prepare_close(self) -> FlushJob | None:
-        """Write what a clean stop leaves; return what is to be synced then, if anything."""
+        """Write what a clean stop leaves; return the job that syncs it, if there is anything."""
         with self.disk.guarding(f"closing {self.partition}"):
             return self.files.prepare_close(self.recovery_point, self.log_end_offset)
 
     def close(self) -> None:
-        """Leave the files as a clean stop does, all synced."""
+        """Close the log cleanly, with all files synced."""
         try:
             with self.disk.guarding(f"closing {self.partition}"):
                 job = self.prepare_close()

@@ -1,4 +1,4 @@
-"""What a log and its segments find around them: the seams, and parts of their directory."""
+"""What a log and its segments need from outside: the seams, and parts of their directory."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class LogContext:
     disk: DiskStatus
     #: Where a log asks to be flushed.
     flushes: FlushSchedule[Log]
-    #: Where a log leaves the files that are to go after a delay.
+    #: Takes the files that are to be deleted after a delay.
     deletions: DelayedDeletions
     #: Writes the recovery points of all logs of the directory to the disk.
     checkpoint_recovery_points: Callable[[], None]
-    #: The bound that the indexes of all logs of the node share.
+    #: The memory limit that the indexes of all logs of the node share.
     index_memory: IndexMemory
     producer_config: ProducerStateConfig

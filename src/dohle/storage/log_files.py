@@ -1,8 +1,8 @@
 """The files of a log: its segments, and what is kept beside them in the partition's folder.
 
-What is in them, and who may see it, is the log's own matter (``log``). Here they are made, marked
-for deletion, renamed with their folder, and gathered for a flush. A flush is a job that knows paths
-only, so that it may block in a thread beside a log that goes on.
+What is in them, and who may see it, is decided in ``log``. Here they are created, marked for
+deletion, renamed with their folder, and gathered for a flush. A flush is a job that has only paths,
+so that it may block in a thread while the log is in use.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ class LogFiles:
         self.context = context
         self.directory = directory
         self.segments = segments
-        #: How often what is in the files, or where they are, has changed otherwise than by appends.
+        #: Counts the changes of the files' content or place other than by appends.
         self.generation = 0
-        #: Made, or moved here, by this process, and the folder's name has not been synced yet.
+        #: Whether this process created the folder or moved it here, and its name is not synced yet.
         self.is_new = False
         self._partition = partition
         self._producer_state = producer_state
         self._leader_epochs = leader_epochs
         self._unsynced_snapshots: set[str] = set()
-        # How far the log went when it was closed, if this process found it so.
+        # The extent of the log when it was last closed, if it was closed cleanly.
         self._closed_as: tuple[int, int, int] | None = None
 
-    # Making and taking away
+    # Creating and removing
 
     def new_segment(self, base_offset: int, config: LogConfig) -> LogSegment:
-        """Make an empty segment's files, with a roll time of its own if jitter is set."""
+        """Create the files of an empty segment, with its own roll time if there is jitter."""
         jitter_max = min(config.segment_jitter_ms, config.segment_ms)
         jitter = self.context.rng.randrange(jitter_max) if jitter_max > 0 else 0
         return LogSegment.create(
@@ -64,15 +64,15 @@ class LogFiles:
         )
 
     def roll(self, base_offset: int, config: LogConfig, recovery_point: int) -> LogSegment | None:
-        """Close the active segment and begin one; None if the active one begins there itself."""
+        """Close the active segment and begin one; None if the active one has this base offset."""
         active = self.segments.active
         if active.base_offset == base_offset:
-            # Nothing was written to it; only its index can have been found full.
+            # Nothing was written to it; it was to be rolled only because its index is full.
             active.reset_indexes()
             return None
         active.retire()
         if recovery_point >= base_offset:
-            # From now on recovery begins behind it, and no flush has to come back to it.
+            # From now on recovery begins behind it, and no flush needs to sync it again.
             active.indexes.sync()
         segment = self.new_segment(base_offset, config)
         self.segments.add(segment)
@@ -81,9 +81,9 @@ class LogFiles:
         return segment
 
     def remove_segments(self, gone: Sequence[LogSegment], reason: str, delay_ms: int) -> None:
-        """Take segments out, in this order; the files get ``.deleted`` now and go after a delay.
+        """Remove segments in this order: renamed to ``.deleted`` now, and deleted after a delay.
 
-        Slices that were read before stay good: an open file outlives its name.
+        Slices that were read before stay valid: an open file outlives its name.
         """
         self.segments.remove(gone)
         paths: list[str] = []
@@ -108,25 +108,25 @@ class LogFiles:
     # Flushing
 
     def flush_job(self, recovery_point: int, offset: int, *, closing: bool = False) -> FlushJob:
-        """Gather what has to be synced for the recovery point to move up to ``offset``.
+        """Return the job that lets the recovery point move up to ``offset``.
 
-        ``closing`` adds what a flush leaves to recovery: after a clean stop there is none.
+        ``closing`` adds what a flush leaves to recovery, since there is none after a clean stop.
         """
         self.segments.active.log_file.write_appends()
         paths, names_changed = files_to_sync(
             self.segments, recovery_point, offset, with_active_indexes=closing
         )
         epochs = None
-        # An epoch that began without a record is in memory only until records of it are synced.
+        # An epoch without records is only in memory until its first records are synced.
         if not closing:
             self._leader_epochs.flush()
         elif self._leader_epochs.dirty:
-            # Nothing else will write the file any more, so it can wait for the job.
+            # Nothing else writes the file any more, so it can be left to the job.
             epochs = tuple(self._leader_epochs.entries)
         paths += sorted(self._unsynced_snapshots)
         folders = [self.directory] if names_changed or self._unsynced_snapshots else []
         if self.is_new:
-            # The folder and its ``partition.metadata`` were not synced when they were made.
+            # The folder and its ``partition.metadata`` were not synced when they were created.
             paths.append(join(self.directory, PARTITION_METADATA))
             folders = [self.directory, parent(self.directory)]
         return FlushJob(
@@ -140,12 +140,11 @@ class LogFiles:
         )
 
     def synced_up_to(self, job: FlushJob) -> int | None:
-        """Take note that a job was run; return the recovery point it allows.
+        """Note that a job was run; return the recovery point that it allows.
 
-        None if the log was truncated or moved meanwhile: other records may have the synced ones'
-        offsets now, or other files were synced. And not more than the start of the segment that was
-        active then if it has been closed since, for its indexes were left out; the flush that its
-        roll has asked for comes next.
+        None if the log was truncated or moved meanwhile: other records may have the same offsets
+        now, or other files were synced. If the segment that was active then has been closed since,
+        its start is the limit: its indexes were not synced, and its roll has asked for a flush.
         """
         if job.generation != self.generation:
             return None
@@ -158,7 +157,7 @@ class LogFiles:
     # Closing
 
     def loaded_clean(self, log_end_offset: int) -> None:
-        """Take note that the files are as a clean stop has left them, all of them on the disk."""
+        """Note that the files are as a clean stop left them, all of them on the disk."""
         self._closed_as = self._extent(log_end_offset)
 
     def _extent(self, log_end_offset: int) -> tuple[int, int, int]:
@@ -167,11 +166,11 @@ class LogFiles:
     def prepare_close(self, recovery_point: int, log_end_offset: int) -> FlushJob | None:
         """Write what a clean stop leaves: whole indexes, a snapshot of the producer state.
 
-        Returns what is to be synced then; None if this process has written nothing.
+        Returns the job that syncs it; None if this process has written nothing.
         """
         is_empty = self.is_new and log_end_offset == 0
         if is_empty or self._closed_as == self._extent(log_end_offset):
-            # Nothing but perhaps the start of an epoch, which has no record yet.
+            # At most the start of an epoch without records was added.
             return None
         self.take_snapshot(log_end_offset)
         self.segments.active.seal()
@@ -202,11 +201,11 @@ class LogFiles:
         self.is_new = True
 
     def close(self) -> None:
-        """Let go of the descriptors and do nothing more, as when a directory goes offline."""
+        """Close the descriptors and do nothing more, as when a directory goes offline."""
         for segment in self.segments:
             segment.close()
 
     def discard(self) -> None:
-        """Let go of everything that is in memory, as the log is taken away."""
+        """Free everything that is in memory, as the log is removed."""
         for segment in self.segments:
             segment.discard()

@@ -1,7 +1,7 @@
-"""Finding what a fetch is to get: a slice of one segment, and the aborted transactions in it.
+"""Finding what a fetch returns: a slice of one segment, and the aborted transactions in it.
 
-Nothing is decoded: a lookup in the sparse index and a short walk over batch heads give the position
-of the first batch, the same again the position of the first that the reader may not see.
+Nothing is decoded: a lookup in the sparse index and a short walk over batch heads find the position
+of the first batch, and a second lookup that of the first batch that the reader may not see.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def find_by_timestamp(
 ) -> TimestampedOffset | None:
     """Return the first record from the log start on that is not older than ``timestamp``.
 
-    A segment whose only such record lies below the log start does not end the search (in Kafka 4.2
-    it does, and the answer is none).
+    A segment whose only such record is below the log start does not end the search (in Kafka 4.2 it
+    does, and nothing is found).
     """
     for segment in segments:
         if segment.indexes.max_timestamp.timestamp >= timestamp:
@@ -79,7 +79,7 @@ def _end_position(segment: LogSegment, bound: int) -> int:
 def _offset_behind(
     segments: Segments, segment: LogSegment, piece: LogSlice, log_end_offset: int
 ) -> int:
-    """Return an offset that the slice does not reach, as near as the index can tell."""
+    """Return an offset at or behind the end of the slice, as close as the index can tell."""
     upper = segment.indexes.offset.first_offset_at_or_after(piece.position + piece.size)
     if upper is not None:
         return upper

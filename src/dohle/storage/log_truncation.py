@@ -1,4 +1,4 @@
-"""Taking back the end of a log, as a follower does whose records are not those of the leader."""
+"""Removing the end of a log, as a follower does whose records differ from the leader's."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ logger = logging.getLogger("dohle.storage")
 
 
 def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
-    """Take back everything from ``offset`` on; tell whether there was anything."""
+    """Remove everything from ``offset`` on; tell whether there was anything."""
     if offset < 0:
-        raise ValueError(f"cannot truncate {log.partition} to {offset}")
+        raise ValueError(f"cannot truncate {log.partition} to {offset}: that is not an offset")
     with log.disk.guarding(f"truncating {log.partition}"):
         if offset >= log.log_end_offset:
-            # An epoch may have been noted without a record of it having come.
+            # An epoch may have been noted although no record of it was appended.
             log.leader_epochs.truncate_from_end(log.log_end_offset)
             return False
         if offset < log.segments.first.base_offset:
@@ -39,7 +39,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
 
 
 def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int, now_ms: int) -> None:
-    """Take everything back and go on at ``offset``, as a follower does that fell too far behind."""
+    """Remove everything and go on at ``offset``, as a follower does that fell too far behind."""
     with log.disk.guarding(f"truncating {log.partition}"):
         logger.info("%s: truncating fully, starting at offset %d", log.partition, offset)
         log.remove_segments(list(log.segments)[::-1], f"new start at {offset}")
@@ -57,8 +57,8 @@ def _restart_at(log: Log, end_offset: int, log_start_offset: int, now_ms: int) -
     rebuild_producer_state(log.producer_state, log.segments, log_start_offset, end_offset, now_ms)
     if log.high_watermark > end_offset:
         log.update_high_watermark(end_offset)
-    # New records will take the old ones' offsets. Before that the removed names must be gone for
-    # good, and the checkpoint must not claim that the old ones are on the disk.
+    # New records will reuse the offsets. Before that, the removed files must be gone durably, and
+    # the checkpoint must no longer claim that the old records are on the disk.
     log.fs.sync_dir(log.directory)
     if log.flushing.truncated_to(end_offset):
         log.files.context.checkpoint_recovery_points()

@@ -22,7 +22,7 @@ class Isolation(Enum):
 
 
 class AppendInfo(NamedTuple):
-    """What became of an append."""
+    """The result of an append."""
 
     first_offset: int
     last_offset: int
@@ -33,7 +33,7 @@ class AppendInfo(NamedTuple):
 
 
 class FetchData(NamedTuple):
-    """What a read found. No slice: nothing to see there yet, which is no error."""
+    """What a read found. Without a slice there is nothing to see yet, which is not an error."""
 
     slice: LogSlice | None = None
     first_batch_incomplete: bool = False

@@ -1,8 +1,8 @@
-"""Copying the files of a log that goes on, piece by piece, where blocking does no harm.
+"""Copying the files of a log that is in use, piece by piece, in a thread that may block.
 
-A piece is a run of bytes that cannot change any more: all of a closed segment's file, or as much of
-the active one's as had been written when the piece was planned. So the copy needs nothing but paths
-and numbers, and may run in any thread beside the log.
+A piece is a range of bytes that cannot change any more: the whole file of a closed segment, or as
+much of the active one as had been written when the piece was planned. So copying needs only paths
+and numbers, and may run in any thread while the log is in use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class CopyFailed(Exception):
-    """A disk has failed: the one that was read from, or the one that was written to."""
+    """A disk has failed: that of the source or that of the target."""
 
     def __init__(self, error: OSError, *, of_source: bool) -> None:
         super().__init__(str(error))
@@ -27,45 +27,45 @@ class CopyFailed(Exception):
 
 
 class Piece(NamedTuple):
-    """Some bytes of a file. From position 0 on, the copy is made anew."""
+    """A range of a file. A piece at position 0 begins the copy anew."""
 
     name: str
     start: int
-    #: None is the whole of a file that is replaced in one step or not at all.
+    #: None means the whole of a file that is only ever replaced atomically.
     end: int | None
 
     @property
     def size(self) -> int:
-        """How many bytes it is, if that is known; else 0."""
+        """How many bytes it has, if that is known; else 0."""
         return 0 if self.end is None else self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class CopyJob:
-    """What is to be copied next; ``run`` touches nothing but the files."""
+    """What to copy next; ``run`` uses nothing but the files."""
 
     fs: FileSystem
     source: str
     target: str
     pieces: tuple[Piece, ...]
-    #: To be written as they are, if not None.
+    #: The leader epochs to write, if not None.
     leader_epochs: tuple[EpochEntry, ...] | None = None
-    #: Copies that are to go.
+    #: Copies to remove.
     unwanted: tuple[str, ...] = ()
-    #: Return only when the copies are on the disk, ...
+    #: Whether to sync the copies, ...
     sync: bool = False
-    #: ... and their names, and the folder's.
+    #: ... and their names, and that of the folder.
     sync_names: bool = False
-    #: The files' times of last change are to be the same: retention may go by them.
+    #: Whether to keep the files' modification times: retention may depend on them.
     keep_mtime: bool = False
 
     @property
     def size(self) -> int:
-        """How many bytes are to be copied, as far as that is known."""
+        """How many bytes there are to copy, as far as that is known."""
         return sum(piece.size for piece in self.pieces)
 
     def run(self) -> tuple[str, ...]:
-        """Copy; return the names that were not there any more. CopyFailed if a disk fails."""
+        """Copy; return the names of files that are gone. CopyFailed if a disk fails."""
         missing = tuple(piece.name for piece in self.pieces if not self._copy(piece))
         try:
             if self.leader_epochs is not None:

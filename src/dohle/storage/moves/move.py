@@ -2,23 +2,23 @@
 
 A *future replica* grows in a folder ``<topic>-<partition>.<unique>-future`` of the target. Closed
 segments are copied first, then the active one, again and again, until so little is missing that it
-can be copied in between two appends. Then the future folder gets the partition's name, the old one
-is put away for deletion, and the log goes on in the new one: the same object, with all it knows of
-producers, epochs and offsets, over other files. Whoever was reading keeps the old files until done.
+can be copied between two appends. Then the future folder gets the partition's name, the old one is
+marked for deletion, and the log goes on in the new one: it is the same object, with all it knows
+about producers, epochs and offsets, but on other files. Readers keep the old files until done.
 
-``next_job`` and ``finish`` are called where the log is used; the jobs may run anywhere.
+``next_job`` and ``finish`` are called on the thread that uses the log; jobs may run in any thread.
 
-What a crash leaves, and what the next start makes of it (``places``):
+What a crash leaves, and how the next start handles it (``places``):
 
-- Until the folder is renamed nothing was ever appended to the future replica, so the log that has
-  the partition's name is the one that counts, whatever else there is.
-- Before that rename the metadata log says that the partition is in the target directory. If a
-  crash comes between the two renames, that tells which of two logs of the same name counts.
+- Until the future folder is renamed, nothing was ever appended to it. So the folder with the
+  partition's name is the log, whatever else there is.
+- Before that rename, the metadata log says that the partition is in the target directory. If a
+  crash comes between the two renames, that tells which of two folders of the same name is the log.
 - The copies, and the future folder's name, were synced before as far as the log itself was, and the
-  next flush syncs the new name. So if of the two renames a power cut keeps only the second, the
-  future replica has all that was flushed. It has nothing else either: copies of segments that have
-  gone from the log since are removed, durably, before. Coming back, they would leave a hole in
-  front of the others, and recovery cuts at holes.
+  next flush syncs the new name. So if a power cut keeps only the second rename, the future replica
+  has all that was flushed. It has nothing else: copies of segments that were deleted from the log
+  meanwhile are removed, durably, before. If they came back, they would leave a gap before the other
+  segments, and recovery truncates a log at a gap.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dohle.storage")
 
-#: So much may be copied where the log is used, as the last step.
+#: How many bytes may be copied on the thread that uses the log, as the last step.
 TAIL_BYTES_MAX = 256 * 1024
 _SNAPSHOTS_PER_JOB_MAX = 16
 
@@ -61,17 +61,17 @@ class ReplicaMove:
     def _begin(self) -> None:
         #: The future replica's folder.
         self.folder = self.target.futures.begin(self.log.partition, self._topic_id)
-        #: Below which offset the future replica has everything.
+        #: The offset below which the future replica has everything.
         self.log_end_offset = 0
         self._generation = self.log.files.generation
         self._whole: set[LogSegment] = set()
-        # How many bytes of a file the copy has, and whose: a cleaned segment takes the old name.
+        # How many bytes of a file are copied, and of which segment: a cleaned one reuses the name.
         self._copied: dict[str, tuple[LogSegment | None, int]] = {}
         self._epochs: tuple[EpochEntry, ...] | None = None
         self._job_segment: LogSegment | None = None
         self._job_end_offset = 0
         self._job_closes = False
-        # Up to where the copies are on the disk, and the last whose name is too.
+        # Up to where the copies are synced, and the last one whose name is.
         self._synced_up_to = 0
         self._synced_segment: LogSegment | None = None
 
@@ -83,12 +83,15 @@ class ReplicaMove:
     # Copying
 
     def next_job(self, bytes_max: int) -> CopyJob | None:
-        """Return what to copy next; None if ``finish`` may be called here and now."""
+        """Return what to copy next; None if ``finish`` may be called at once."""
         self.target.disk.ensure_online()
         with self.source.disk.guarding(f"moving {self.log.partition}"):
             self.log.write_appends()
             if self._generation != self.log.files.generation:
-                logger.info("%s was truncated: copying it anew", self.log.partition)
+                logger.info(
+                    "%s was truncated while it was being moved: copying it anew",
+                    self.log.partition,
+                )
                 self._begin()
             *closed, active = self.log.segments
             for segment in closed:
@@ -137,10 +140,10 @@ class ReplicaMove:
         return following[0].base_offset if following else self.log.log_end_offset
 
     def _companions(self, segment: LogSegment, *, is_closed: bool) -> list[Piece]:
-        """Return what is beside a segment's log file and has not been copied yet.
+        """Return the files beside a segment's log file that are not copied yet.
 
-        Indexes that are in memory are behind in their files as long as the segment is active. Its
-        transaction index grows with every abort: a little of that is left for the last step.
+        While a segment is active, its indexes are in memory and their files incomplete. Its
+        transaction index grows with every abort: a little of it is left for the last step.
         """
         pieces = []
         for index in (segment.indexes.offset, segment.indexes.time):
@@ -176,7 +179,7 @@ class ReplicaMove:
         return size if owner is segment else 0
 
     def complete(self, job: CopyJob, missing: tuple[str, ...]) -> None:
-        """Take in that a job was done, but for files that were gone."""
+        """Take in that a job was done, except for files that were gone."""
         segment = self._job_segment
         if self._generation != self.log.files.generation or segment is None:
             return
@@ -203,16 +206,16 @@ class ReplicaMove:
         self.log_end_offset = max(self.log_end_offset, self._job_end_offset)
 
     def failed(self, failure: CopyFailed) -> KafkaError:
-        """Take the directory offline whose disk has failed; return what to say of it."""
+        """Take the directory whose disk has failed offline; return the error for it."""
         directory = self.source if failure.of_source else self.target
         return directory.disk.failed(f"moving {self.log.partition}", failure.error)
 
     # The end
 
     def finish(self) -> FlushJob:
-        """Let the log go on in its new place. Only right after ``next_job`` returned None.
+        """Let the log go on in its new place. Call only right after ``next_job`` returned None.
 
-        Returns what brings the new name to the disk, as any flush of the log does too.
+        Returns the job that syncs the new name, as any flush of the log does too.
         """
         log, active = self.log, self.log.segments.active
         synced_up_to, must_sync = self._synced_up_to, log.recovery_point > self._synced_up_to
@@ -233,7 +236,7 @@ class ReplicaMove:
                 if index.is_loaded:
                     make_empty(self._fs, join(self.folder, file_name(index.path)))
             folder = self.target.futures.take_over(log, may_be_cleaned=may_be_cleaned)
-        # From here on it is in its new place; nothing can fail before it knows that itself.
+        # From here on the log is in its new place; nothing below can fail before it knows that.
         old_folder = log.directory
         self.source.forget(log)
         log.change_directory(self.target.context, folder, synced_up_to)
@@ -251,9 +254,9 @@ class ReplicaMove:
         return names
 
     def _unwanted(self) -> tuple[str, ...]:
-        """Return the copies of what has gone from the log since."""
+        """Return the copies of files that are no longer part of the log."""
         return tuple(sorted(self._copied.keys() - self._wanted()))
 
     def cancel(self) -> None:
-        """Give up: the log stays where it is, and what was copied goes."""
+        """Cancel the move: the log stays where it is, and what was copied is deleted."""
         self.target.futures.drop(self.log.partition)

@@ -1,17 +1,17 @@
-"""Which folder is a partition's log, at start: moves between directories may leave several.
+"""Finding each partition's log at start: interrupted moves may leave several folders for it.
 
 The metadata log says in which directory a replica is, and each folder has its partition's name or
 that of a future replica (see ``move`` for the order in which they change):
 
-- One folder with the partition's name: it is the log. If there is a future replica beside it, its
-  move was interrupted and is to be begun anew.
-- Two: a move was cut short between its two renames. The one in the directory that the metadata
+- One folder with the partition's name: it is the log. If there is a future replica too, its move
+  was interrupted and begins anew.
+- Two: a move was interrupted between its two renames. The one in the directory that the metadata
   names is the log, the other is renamed to ``-stray``.
-- None, but a future replica in the directory that the metadata names: it takes the name. The old
-  log's directory is not ours any more, or a power cut has kept only the second rename.
-- A folder of another topic of the same name, or of one that is gone, is renamed to ``-stray``.
-- If the metadata names a directory that is not there while one is offline, the log is there. What
-  is found elsewhere may be an old one, and is not served until the directory is back.
+- None, but a future replica in the directory that the metadata names: it gets the partition's name.
+  The old log's directory is no longer in ``log.dirs``, or a power cut kept only the second rename.
+- A folder of a deleted topic, or of another topic with the same name, is renamed to ``-stray``.
+- If the metadata names a directory that was not found while one is offline, the log is in that one.
+  A folder found elsewhere may be an old one, and is not served until the directory is back.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ logger = logging.getLogger("dohle.storage")
 
 
 class Assignment(NamedTuple):
-    """What the metadata log says of a replica on this node."""
+    """What the metadata log says about a replica on this node."""
 
     topic_id: Uuid
-    #: Or one of the reserved values, if it does not say.
+    #: One of the reserved values if the metadata does not say.
     directory_id: Uuid
 
 
@@ -47,9 +47,9 @@ AssignmentOf = Callable[[TopicPartition], Assignment | None]
 
 @dataclass(slots=True)
 class Places:
-    """What is left to be done, or not to be done, when all logs are loaded."""
+    """What is to be done, or avoided, after all logs are loaded."""
 
-    #: Replicas that were on their way to a directory.
+    #: Replicas whose move was interrupted, and the target directories.
     interrupted: list[tuple[TopicPartition, LogDirectory]] = field(default_factory=list)
     #: Partitions whose log is in a directory that is offline, whatever was found.
     elsewhere: set[TopicPartition] = field(default_factory=set)
@@ -68,14 +68,14 @@ class _Found(NamedTuple):
 def settle_places(
     directories: Sequence[LogDirectory], assignment_of: AssignmentOf, *, any_offline: bool
 ) -> Places:
-    """Look at the folders' names and rename what has to be, before anything is loaded."""
+    """Check the names of all folders and rename where needed, before anything is loaded."""
     places = Places()
     for partition, found in _folders(directories).items():
         assignment = assignment_of(partition)
         if assignment is None:
             # A single log is marked stray by the node, when it is loaded and closed again.
             for folder in found.futures + (found.logs if len(found.logs) > 1 else []):
-                _mark_stray(partition, folder, "no such replica is assigned to this broker")
+                _mark_stray(partition, folder, "because no such replica is assigned to this broker")
             continue
         logs, futures = found
         # A single log that is another topic's is marked stray by the node too.
@@ -100,7 +100,7 @@ def _folders(directories: Sequence[LogDirectory]) -> dict[TopicPartition, _Found
             except NotAPartitionDir:
                 continue
             if partition.topic == CLUSTER_METADATA_TOPIC:
-                # It is its quorum's, open already, and never moves.
+                # The metadata log is already open, and never moves.
                 continue
             if kind in (PartitionDirKind.LIVE, PartitionDirKind.FUTURE):
                 logs, futures = found.setdefault(partition, _Found([], []))
@@ -112,7 +112,7 @@ def _folders(directories: Sequence[LogDirectory]) -> dict[TopicPartition, _Found
 def _of_topic(
     partition: TopicPartition, folders: list[_Folder], assignment: Assignment
 ) -> list[_Folder]:
-    """Mark as stray what is another topic's."""
+    """Return the folders of this topic; those of another topic are marked stray."""
     kept = []
     for folder in folders:
         try:
@@ -123,7 +123,7 @@ def _of_topic(
         if topic_id in (None, assignment.topic_id):
             kept.append(folder)
         else:
-            _mark_stray(partition, folder, "it is of another topic of that name")
+            _mark_stray(partition, folder, "because it is of another topic with this name")
     return kept
 
 
@@ -139,7 +139,7 @@ def _settle(
     if len(logs) > 1 and any(log.directory.directory_id == named for log in logs):
         for log in logs:
             if log.directory.directory_id != named:
-                _mark_stray(partition, log, "the log has moved to another directory")
+                _mark_stray(partition, log, "because the log has moved to another directory")
     for future in futures:
         if logs:
             places.interrupted.append((partition, future.directory))
@@ -157,7 +157,7 @@ def _settle(
 def _mark_stray(partition: TopicPartition, folder: _Folder, reason: str) -> None:
     directory, name = folder
     logger.warning(
-        "%s: renaming %s/%s to -stray, %s: remove it if its records are not needed",
+        "%s: renaming %s/%s to -stray, %s. Remove it if its records are not needed.",
         partition,
         directory.path,
         name,

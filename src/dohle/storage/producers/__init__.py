@@ -1,1 +1,1 @@
-"""What a log remembers of idempotent and transactional producers."""
+"""What a log remembers about idempotent and transactional producers."""

@@ -1,17 +1,17 @@
 """The rules by which a partition accepts a producer's batch (KIP-98, 360 and 890).
 
 - An epoch below the known one is refused: the producer was fenced.
-- Within an epoch sequences follow each other without a gap; a new epoch starts at 0. A producer of
-  whom nothing is known may start anywhere, because its state may have expired; only one that speaks
-  transactions v2 bumps its epoch instead, and must start at 0.
-- While a transaction is open its producer writes nothing outside it.
-- A marker's epoch is not below the known one; under transactions v2 the coordinator bumps the epoch
-  before it writes the marker, so it must be above, unless no transaction is open: then it is the
-  same marker sent again.
+- Within an epoch sequences follow each other without a gap; a new epoch starts at 0. An unknown
+  producer may start anywhere, because its state may have expired; but with transactions v2 it would
+  have bumped its epoch, so it must start at 0.
+- While a transaction is open, its producer must not write outside it.
+- A marker's epoch must not be below the known one. Under transactions v2 the coordinator bumps the
+  epoch before it writes the marker, so it must be above, unless no transaction is open: then it is
+  the same marker sent again.
 - A marker of an older coordinator is refused.
 
-What comes from the leader was checked there: a follower notes what looks wrong and takes it. These
-functions look at values and return values; nothing is changed here.
+What comes from the leader was checked there: a follower logs what looks wrong, and accepts it.
+These functions take values and return values; nothing is changed here.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from dohle.storage.producers.entry import NO_EPOCH, ProducerEntry
 
 logger = logging.getLogger("dohle.storage")
 
-#: The transaction version of an append that does not know it; a marker needs to be told.
+#: The transaction version is not known. For a marker it must be.
 TV_UNKNOWN = -1
 
-#: Proof that the coordinator knows of a transaction: drawn at its start, shown at its first append.
+#: Proof that the coordinator knows a transaction: made at its start, presented by its first append.
 VerificationGuard = NewType("VerificationGuard", int)
 
-#: The guard of those who have none; it proves nothing.
+#: The guard of an append without verification; it proves nothing.
 NO_VERIFICATION = VerificationGuard(0)
 
 
@@ -51,13 +51,13 @@ class AppendOrigin(Enum):
     """The quorum's leader, which has assigned the offsets itself."""
 
 
-# Asking an enum for a member costs more than a comparison with one.
+# Looking up a member of an enum costs more than a comparison with one.
 _CLIENT = AppendOrigin.CLIENT
 _REPLICATION = AppendOrigin.REPLICATION
 
 
 class EndTransactionMarker(NamedTuple):
-    """A transaction's end as it stands in the log."""
+    """A commit or abort marker as it is in the log."""
 
     offset: int
     timestamp: int
@@ -70,8 +70,8 @@ class EndTransactionMarker(NamedTuple):
 class VerificationState:
     """A transaction's first append here, while the coordinator is asked about it (KIP-890).
 
-    Batches that arrive meanwhile must not overtake each other: were a later one written first, the
-    earlier one could never be. The lowest sequence seen is therefore the only one let through.
+    Batches that arrive meanwhile must not overtake each other: if a later one were written first,
+    the earlier one would be refused for ever. So only the lowest sequence seen is accepted.
     """
 
     guard: VerificationGuard
@@ -81,7 +81,7 @@ class VerificationState:
     supports_epoch_bump: bool
 
     def observe(self, sequence: int, producer_epoch: int) -> None:
-        """Take note of another batch that waits; a new epoch counts from its own sequence."""
+        """Note another batch that waits; a new epoch starts with its own sequence."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.lowest_sequence = sequence
@@ -98,9 +98,9 @@ def after_data_batch(
     *,
     is_next: bool = False,
 ) -> ProducerEntry:
-    """Return the producer's entry after a data batch, or raise what is wrong with the batch.
+    """Return the producer's entry after a data batch; KafkaError if the batch is refused.
 
-    ``is_next`` says that ``ProducerEntry.follows`` was asked and the batch does.
+    ``is_next`` means that ``ProducerEntry.follows`` returned True for the batch.
     """
     epoch = batch.producer_epoch
     offset = batch.base_offset
@@ -135,7 +135,7 @@ def after_marker(
     partition: TopicPartition,
     transaction_version: int,
 ) -> ProducerEntry:
-    """Return the producer's entry after the end of a transaction, or raise what is wrong."""
+    """Return the producer's entry after a marker; KafkaError if the marker is refused."""
     if transaction_version == TV_UNKNOWN and origin is not _REPLICATION:
         raise ValueError("a marker can only be checked if its transaction version is given")
     epoch = marker.producer_epoch
@@ -165,9 +165,9 @@ def check_verified(
     *,
     verified: bool,
 ) -> None:
-    """Let a transactional batch pass if its transaction is open here, or proven to be open.
+    """Accept a transactional batch if its transaction is open here, or verified to be ongoing.
 
-    The epoch comes first: a fenced producer can recover from that error, not from the other.
+    The epoch is checked first: a producer can recover from that error, but not from the other.
     """
     if entry.has_open_transaction and batch.producer_epoch == entry.producer_epoch:
         return

@@ -1,4 +1,4 @@
-"""What a partition remembers of one producer.
+"""What a partition remembers about one producer.
 
 Entries never change: an append makes a new one and the log swaps it in once the bytes are written,
 so a failed append leaves no trace. They are named tuples, not dataclasses, because one is made for
@@ -15,7 +15,7 @@ from dohle.core.ids import ProducerId
 from dohle.records.batch import Batch
 from dohle.records.checking.fast_check import FastCheckedBatch
 
-#: How many batches of a producer are remembered, so that a resent one is known again.
+#: How many batches of a producer are remembered, so that a resent one is recognised.
 BATCHES_RETAINED = 5
 
 NO_EPOCH = -1
@@ -76,7 +76,7 @@ class ProducerEntry(NamedTuple):
         return self.batches[-1].offset_delta if self.batches else 0
 
     def follows(self, batch: Batch | FastCheckedBatch) -> bool:
-        """Tell whether a batch has the next sequence, in the same epoch as the one before."""
+        """Tell whether a batch has the next sequence in the same epoch."""
         return (
             batch.producer_epoch == self.producer_epoch
             and len(self.batches) > 0
@@ -101,7 +101,7 @@ class ProducerEntry(NamedTuple):
         timestamp: int,
         current_txn_first_offset: int,
     ) -> ProducerEntry:
-        """Return the entry after a data batch; a change of epoch forgets the batches before."""
+        """Return the entry after a data batch; a new epoch forgets the earlier batches."""
         batch = BatchMetadata(last_sequence, last_offset, last_offset - first_offset, timestamp)
         if producer_epoch == self.producer_epoch:
             batches = (*self.batches[1 - BATCHES_RETAINED :], batch)

@@ -1,7 +1,7 @@
 """The transactions that hold a partition's last stable offset back.
 
-A transaction is ongoing from its first batch to its marker, and unreplicated from there until the
-high watermark has passed the marker. Readers of committed records stop before the oldest of both:
+A transaction is ongoing from its first batch to its marker, and then unreplicated until the high
+watermark has passed the marker. Readers of committed records stop before the oldest of both kinds:
 a marker that may still be lost decides nothing.
 """
 
@@ -25,7 +25,7 @@ class TransactionChanges:
     #: First offset to marker.
     completed: dict[int, int] = field(default_factory=dict)
     aborted: list[AbortedTransaction] = field(default_factory=list)
-    #: Producers whose verification has come to its end.
+    #: Producers whose verification has ended.
     verified: list[ProducerId] = field(default_factory=list)
 
 
@@ -58,9 +58,9 @@ class OpenTransactions:
         return unreplicated if ongoing is None else min(ongoing, unreplicated)
 
     def last_stable_offset(self, marker_offset: int, changes: TransactionChanges) -> int:
-        """Return up to where all is decided by a marker and the changes that it comes with.
+        """Return the last stable offset after a marker and the changes appended with it.
 
-        Changes are taken in the order of the batches, so a follower that gets many at once finds
+        Changes are applied in the order of the batches, so a follower that gets many at once finds
         the same offset as its leader did.
         """
         for first_offset in itertools.chain(self._ongoing, changes.started):

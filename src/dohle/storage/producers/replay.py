@@ -19,8 +19,9 @@ def rebuild_producer_state(
 ) -> None:
     """Bring the producer state to ``end_offset``: newest snapshot, then the batches behind it.
 
-    After a clean stop without any snapshot (a directory from before there were such) the state is
-    taken to be empty. Otherwise snapshots are left at the last two segments' starts and at the end.
+    After a clean stop without any snapshot (a directory from before there were snapshots) the state
+    is taken to be empty. Otherwise snapshots are written at the starts of the last two segments and
+    at the end.
     """
     wanted = set(segments.base_offsets[-2:])
     if state.snapshots.latest_offset is None and after_clean_shutdown:

@@ -1,11 +1,11 @@
 """The file that keeps a partition's producer state across a restart: ``<offset>.snapshot``.
 
 Its number is the first offset whose batches are not in it. Kafka's version 1: int16 version, uint32
-CRC-32C over everything behind it, int32 count, then 46 bytes a producer. Only the last batch of a
-producer is kept; a last offset of -1 says that there is none, after a marker without data.
+CRC-32C over everything behind it, int32 count, then 46 bytes for each producer. Only the last batch
+of a producer is kept; a last offset of -1 means that there is none, after a marker without data.
 
-A snapshot is written in place. One that a crash has torn fails its checksum and is thrown away;
-an older one and the log itself give the same state.
+A snapshot is written in place. One that a crash has torn fails its checksum and is discarded; an
+older one and the log itself give the same state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OFFSET_DIGITS = 20
 
 
 class CorruptSnapshot(Exception):
-    """A producer snapshot that cannot be right."""
+    """A producer snapshot that is damaged."""
 
 
 def snapshot_name(offset: int) -> str:
@@ -68,11 +68,11 @@ _EMPTY = encode_snapshot(())
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """Return the producers in a snapshot file; CorruptSnapshot says what is wrong with it."""
+    """Return the producers in a snapshot file; CorruptSnapshot if it is damaged."""
     if data == _EMPTY:
         return []
     if len(data) < _HEAD.size:
-        raise CorruptSnapshot(f"{len(data)} bytes are no snapshot")
+        raise CorruptSnapshot(f"{len(data)} bytes are too few for a snapshot")
     version, stored_crc, count = _HEAD.unpack_from(data)
     if version != _VERSION:
         raise CorruptSnapshot(f"version {version} is not known")
@@ -106,7 +106,7 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
 
 
 def read_snapshot(fs: FileSystem, path: str) -> list[ProducerEntry]:
-    """Return the producers in a file; CorruptSnapshot if it cannot be right."""
+    """Return the producers in a file; CorruptSnapshot if it is damaged."""
     return decode_snapshot(fs.read(path))
 
 

@@ -1,4 +1,4 @@
-"""The producer snapshots in a partition's folder: which there are, and which may go.
+"""The producer snapshots in a partition's folder: which exist, and which may be removed.
 
 There is one at the start of every segment, so that recovery of a segment needs to read no other,
 and one at the log's end after a clean stop.
@@ -63,7 +63,7 @@ class SnapshotFiles:
         return path
 
     def read_newest(self) -> tuple[int, Sequence[ProducerEntry]] | None:
-        """Return the newest snapshot that is good, and its offset; those that are not, go."""
+        """Return the newest valid snapshot and its offset; damaged ones are removed."""
         while self._offsets:
             offset = self._offsets[-1]
             try:
@@ -80,7 +80,7 @@ class SnapshotFiles:
         return None
 
     def remove_strays(self, segment_base_offsets: Iterable[int]) -> None:
-        """Keep one snapshot per segment start, and the newest if it lies behind all of them."""
+        """Keep one snapshot per segment start, and the newest if it is behind all of them."""
         starts = set(segment_base_offsets)
         strays = [offset for offset in self._offsets if offset not in starts]
         if strays and strays[-1] > max(starts, default=-1):

@@ -4,9 +4,9 @@ Kafka calls it the producer state manager. The log asks ``validate`` before it w
 ``commit`` with the answer once the batches, and the aborted transactions among them, are in their
 files. Nothing changes in between, so a write that fails leaves the state as it was.
 
-The state covers all batches below ``map_end_offset``. It is kept by snapshots at segment starts and
-at the end of the log; loading takes the newest good one and replays the log from there. A restart
-knows of each producer only the last batch before the snapshot.
+The state covers all batches below ``map_end_offset``. It is saved in snapshots at segment starts
+and at the end of the log; loading takes the newest valid one and replays the log from there. After
+a restart only the last batch of each producer before the snapshot is known.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 
 logger = logging.getLogger("dohle.storage")
 
-# Unique in the process, so that a guard drawn before a partition was opened anew proves nothing.
+# Unique in the process, so that a guard made before a partition was reopened proves nothing.
 _guards = itertools.count(1)
 
 
@@ -78,7 +78,7 @@ class AppendPlan(NamedTuple):
 
     @property
     def aborted(self) -> list[AbortedTransaction]:
-        """What goes into the segment's transaction index before the plan is committed."""
+        """What is added to the segment's transaction index before the plan is committed."""
         return self.transactions.aborted if self.transactions is not None else []
 
 
@@ -159,7 +159,7 @@ class ProducerState:
         return AppendPlan(next_offset, None, entries, changes)
 
     def commit(self, plan: AppendPlan) -> None:
-        """Take over a plan whose batches and aborted transactions are in their files."""
+        """Apply a plan whose batches and aborted transactions are in their files."""
         if plan.duplicate is not None:
             raise ValueError("a duplicate is not appended")
         self._producers.update(plan.entries)
@@ -171,10 +171,10 @@ class ProducerState:
                 self._verifications.pop(producer_id, None)
 
     def commit_fast_checked(self, batch: FastCheckedBatch, last_offset: int) -> bool:
-        """Take over a fast-checked batch; False if it takes the slow path, ``validate``.
+        """Apply a fast-checked batch; False if it must take the slow path, ``validate``.
 
-        That is unless it has no producer, or its producer's next sequence, and is part of the
-        transaction that is open here, or none is open or waits to be.
+        It is applied if it has no producer id; or if it has its producer's next sequence, and is
+        part of the transaction that is open here, or there is none open or being verified.
         """
         producer_id = batch.producer_id
         if producer_id >= 0:
@@ -224,7 +224,7 @@ class ProducerState:
         if batch.is_control:
             marker = _marker_in(batch)
             if marker is None:
-                # The cleaner has removed the marker with all of its transaction.
+                # The cleaner has removed the marker together with its whole transaction.
                 return entry
             after = after_marker(entry, marker, origin, self.partition, transaction_version)
             if entry.has_open_transaction:
@@ -234,8 +234,8 @@ class ProducerState:
             if not entry.has_open_transaction:
                 changes.started[after.current_txn_first_offset] = producer_id
         if verification is not None:
-            # A marker under transactions v2 has the epoch of the transaction that comes next,
-            # which may be waiting for its answer already.
+            # A marker under transactions v2 has the epoch of the next transaction, which may
+            # already be waiting for its verification.
             is_next_transaction = (
                 batch.is_control
                 and verification.supports_epoch_bump
@@ -262,7 +262,7 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction began that is undecided, or decided but not replicated."""
+        """Where the oldest transaction began that is ongoing or unreplicated."""
         return self._transactions.first_unstable_offset
 
     @property
@@ -330,7 +330,7 @@ class ProducerState:
         return NO_VERIFICATION if state is None else state.guard
 
     def remove_expired_producers(self, now_ms: int) -> None:
-        """Forget producers, and transactions never confirmed, that were idle for too long."""
+        """Forget producers that were idle for too long, and verifications that were not used."""
         expired = [
             producer_id
             for producer_id, entry in self._producers.items()
@@ -356,9 +356,9 @@ class ProducerState:
     # Snapshots
 
     def take_snapshot(self, *, sync: bool) -> str | None:
-        """Write the state to a file; None if there is one for everything below the end already.
+        """Write the state to a file; None if there is already one at this offset.
 
-        Without ``sync`` the file and its name still have to be synced: by the next flush.
+        Without ``sync`` the file and its name are synced by the next flush.
         """
         offset = self.map_end_offset
         if offset <= self._last_snapshot_offset:
@@ -370,8 +370,8 @@ class ProducerState:
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Follow a log that now has just this range.
 
-        Snapshots outside it go. If the end has moved, the state is what the newest snapshot left
-        says, and the caller replays the log from ``map_end_offset``.
+        Snapshots outside it are removed. If the end has moved, the state is loaded from the newest
+        snapshot left, and the caller replays the log from ``map_end_offset``.
         """
         for offset in self.snapshots.offsets:
             if not log_start_offset < offset <= log_end_offset:

@@ -1,7 +1,7 @@
 """Walking the batches of a segment file: whole batches for recovery, heads only for lookups.
 
-Both readers take the file in chunks, know where the file ends, and never believe a length that
-reaches behind that end, so a damaged file costs no more memory than a good one.
+Both read the file in chunks, know where the file ends, and refuse a length that reaches beyond that
+end, so a damaged file needs no more memory than a good one.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from dohle.storage.files import File
 #: Small enough to stay in the processor's cache between the read and the checksum.
 SCAN_CHUNK = 512 * 1024
 
-# Two index intervals: a lookup lands within one of its batch.
+# Two index intervals: a lookup starts at most one interval before its batch.
 _HEAD_CHUNK = 8 * 1024
 
 _OVERHEAD = struct.Struct(">qi")
-# Base offset, length, magic, last offset delta: as much as a lookup has to see.
+# Base offset, length, magic, last offset delta: all that a lookup needs.
 _REACH = struct.Struct(">qi4xb6xi")
 _LEGACY_HEAD = struct.Struct(">qiIbbq")
 _MAGIC_AT = 16
@@ -47,7 +47,7 @@ CheckedBatch = tuple[int, int, int, int, int, int, RecordBatch | None]
 
 
 class BatchHead(NamedTuple):
-    """What the head of a batch tells, without its records."""
+    """The head of a batch, without its records."""
 
     position: int
     base_offset: int
@@ -61,8 +61,8 @@ class BatchHead(NamedTuple):
 def scan_batches(file: File, start: int, end: int) -> Iterator[tuple[int, Batch]]:
     """Yield every batch of ``file[start:end]`` with its position.
 
-    A batch's bytes are a view into a buffer that is used again: it is good until the next step.
-    Nonsense raises CorruptBatch, a batch that reaches behind ``end`` IncompleteBatch; both carry
+    A batch's bytes are a view into a buffer that is reused: it is valid until the next step.
+    Damaged bytes raise CorruptBatch, a batch that reaches beyond ``end`` IncompleteBatch; both have
     the file position.
     """
     view = memoryview(bytearray(min(SCAN_CHUNK, max(end - start, 0))))
@@ -121,7 +121,7 @@ def scan_checked(file: File, start: int, end: int) -> Iterator[CheckedBatch]:
 
 
 def _check_odd_batch(view: memoryview, at: int, position: int) -> CheckedBatch:
-    """Take in a batch of an old format; anything else that comes here is damaged."""
+    """Check a batch of an old format; anything else that comes here is damaged."""
     try:
         batch = read_batch(view, at)
         batch.ensure_valid()
@@ -144,7 +144,7 @@ def _total_size(view: memoryview, at: int, position: int, end: int) -> int:
 def _ensure_within(size: int, position: int, end: int) -> None:
     if size > end - position:
         raise IncompleteBatch(
-            f"batch of {size} bytes at position {position} reaches behind the end at {end}",
+            f"batch of {size} bytes at position {position} reaches beyond the end at {end}",
             position,
         )
 
@@ -152,7 +152,7 @@ def _ensure_within(size: int, position: int, end: int) -> None:
 def _refill(
     file: File, view: memoryview, at: int, filled: int, position: int, end: int, need: int
 ) -> tuple[memoryview, int]:
-    """Move what is left to the front, read on behind it; a larger buffer if one batch needs it."""
+    """Move what is left to the front and read on; use a larger buffer if a batch needs it."""
     left = filled - at
     size = max(need, min(SCAN_CHUNK, end - position - at))
     target = view if size <= len(view) else memoryview(bytearray(size))
@@ -170,8 +170,8 @@ def find_batch(
 ) -> BatchHead | None:
     """Return the first batch of ``file[start:end]`` that ends at or behind ``offset``.
 
-    ``first_ends_at`` is what an index says of the batch at ``start``; if it is not so, or there is
-    no batch, CorruptBatch is raised.
+    ``first_ends_at`` is the last offset of the batch at ``start`` according to an index. If that is
+    wrong, or there is no batch, CorruptBatch is raised.
     """
     if first_ends_at is not None and not 0 <= start < end:
         raise CorruptBatch(f"no batch can be at position {start}", start)
@@ -209,9 +209,9 @@ def find_batch(
 def read_small(
     file: File, start: int, end: int, offset: int, max_bytes: int, first_ends_at: int | None
 ) -> bytes | None:
-    """Return what ``find_batch`` finds and what follows it, with one small read; None if it cannot.
+    """Return what ``find_batch`` finds and what follows it, by one small read; None if it cannot.
 
-    That is at least one batch, and no more than ``max_bytes`` if there are several.
+    That is at least one batch, and at most ``max_bytes`` if there are several.
     """
     left = end - start
     if left > _HEAD_CHUNK and max_bytes > _HEAD_CHUNK:
@@ -234,9 +234,9 @@ def read_small(
 
 
 def scan_heads(file: File, start: int, end: int) -> Iterator[BatchHead]:
-    """Yield the heads of the batches of ``file[start:end]``, reading little of what lies between.
+    """Yield the heads of the batches of ``file[start:end]``, reading little of what is between.
 
-    Raises as ``scan_batches`` does, but sees only heads: no checksum is looked at.
+    Raises as ``scan_batches`` does, but sees only heads: checksums are not verified.
     """
     position = start
     chunk, chunk_at = b"", start
@@ -259,7 +259,7 @@ def _read_head(chunk: bytes, at: int, position: int) -> BatchHead:
             base_offset, length, epoch = fields[0], fields[1], fields[2]
             last_offset, max_timestamp = base_offset + fields[6], fields[8]
         elif magic < 2:
-            # A wrapper's own offset is its last record's; only decompression tells the first.
+            # A wrapper's offset is that of its last record; finding the first needs decompression.
             base_offset, length, _, _, _, timestamp = _LEGACY_HEAD.unpack_from(chunk, at)
             last_offset, epoch = base_offset, -1
             max_timestamp = timestamp if magic == 1 else -1

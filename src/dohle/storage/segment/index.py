@@ -1,13 +1,14 @@
 """The two sparse indexes of a segment: offset → file position, and timestamp → offset.
 
-Both live in memory as arrays while they are in use and are written to their files when the log is
+Both are in memory as arrays while they are in use, and are written to their files when the log is
 flushed, rolled or closed, so an append makes no system call for them. That is safe because an index
-holds nothing that the segment does not: after an unclean stop every segment from the recovery point
-on is scanned and its indexes are built anew, and the recovery point only moves after the indexes
-below it were synced. Kafka maps a preallocated file instead; on a clean stop the bytes are equal.
+holds nothing that is not in the segment: after an unclean stop every segment from the recovery
+point on is scanned and its indexes are rebuilt, and the recovery point only moves after the indexes
+below it were synced. Kafka maps a preallocated file instead; after a clean stop the bytes are
+equal.
 
-A closed segment's index is read when a lookup first needs it, and what all closed segments of a
-node may keep in memory is bounded (``IndexMemory``).
+A closed segment's index is read when a lookup first needs it, and the memory for those of all
+closed segments of a node is bounded (``IndexMemory``).
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ _TIME_ENTRY = struct.Struct(">qi")
 
 
 class CorruptIndex(Exception):
-    """An index file that cannot be right; the segment's scan makes a new one."""
+    """An index file that is damaged; a scan of the segment makes a new one."""
 
 
 class IndexHolder(Protocol):
-    """The indexes of a segment, as far as their memory goes."""
+    """The indexes of a segment, as ``IndexMemory`` sees them."""
 
     def unload(self) -> None:
-        """Give the memory back; the next lookup reads the files again."""
+        """Free the memory; the next lookup reads the files again."""
 
 
 class IndexMemory:
-    """A bound on the memory that indexes of closed segments take: the first read go first."""
+    """A limit for the memory of closed segments' indexes: first in, first out."""
 
     def __init__(self, bytes_max: int = 64 << 20) -> None:
         self._bytes_max = bytes_max
@@ -51,9 +52,9 @@ class IndexMemory:
         return len(self._loaded)
 
     def loaded(self, holder: IndexHolder, size: int) -> None:
-        """Take note of indexes that were read, and make room for them."""
+        """Count indexes that were read, and make room for them."""
         self.forget(holder)
-        # Even an empty one costs its objects; so their number is bounded too.
+        # Even an empty index takes some memory, so their number is bounded too.
         size = max(size, _INDEX_MEMORY_LEAST)
         self._loaded[holder] = size
         self.bytes += size
@@ -82,7 +83,7 @@ class TimestampOffset(NamedTuple):
 
 
 class _Index:
-    """What the two have in common: loading late, writing behind, cutting."""
+    """What both indexes have in common: lazy loading, delayed writing, truncation."""
 
     ENTRY_SIZE = 0
 
@@ -92,7 +93,7 @@ class _Index:
         self.base_offset = base_offset
         self.entries_max = size_max // self.ENTRY_SIZE
         self._loaded = False
-        # How many entries the file has; those behind it are only in memory.
+        # How many entries are in the file; later ones are only in memory.
         self._entries_in_file = 0
 
     def create(self) -> None:
@@ -101,18 +102,18 @@ class _Index:
         self.reset()
 
     def reset(self) -> None:
-        """Become empty in memory; the file is only right again after ``create`` or ``replace``."""
+        """Empty the index in memory; the file is outdated until ``create`` or ``replace``."""
         self._clear()
         self._entries_in_file = 0
         self._loaded = True
 
     def replace(self) -> None:
-        """Put what is in memory in the place of the file, in one step and durably."""
+        """Replace the file by what is in memory, atomically and durably."""
         write_atomically(self._fs, self.path, self._pack(0))
         self._entries_in_file = len(self)
 
     def load(self) -> None:
-        """Read the file if that has not been done; CorruptIndex if it cannot be right."""
+        """Read the file if that has not been done; CorruptIndex if it is damaged."""
         if self._loaded:
             return
         data = self._fs.read(self.path)
@@ -129,7 +130,7 @@ class _Index:
         return size
 
     def unload(self) -> None:
-        """Give the memory back, if the file has everything; the next lookup reads it again."""
+        """Free the memory, if the file has everything; the next lookup reads it again."""
         if self._loaded and self._entries_in_file == len(self):
             self.drop()
 
@@ -140,7 +141,7 @@ class _Index:
 
     @property
     def memory_bytes(self) -> int:
-        """What the entries take."""
+        """How much memory the entries take."""
         return len(self) * self.ENTRY_SIZE
 
     def write_out(self) -> None:
@@ -162,7 +163,7 @@ class _Index:
         return self._loaded
 
     def forget_file(self) -> None:
-        """Take note that the file is another one and empty: what is in memory is not in it."""
+        """Note that there is a new, empty file: what is in memory is not in it yet."""
         self._entries_in_file = 0
 
     def sync(self) -> None:
@@ -224,8 +225,8 @@ class OffsetIndex(_Index):
     def append(self, offset: int, position: int) -> None:
         """Add an entry; offsets rise strictly.
 
-        A full index does not refuse it: what was begun in this segment is ended in it, and the next
-        append rolls.
+        A full index accepts it all the same: an append that began in this segment ends in it, and
+        the next one rolls.
         """
         relative = offset - self.base_offset
         if self._offsets and relative <= self._offsets[-1]:
@@ -292,7 +293,7 @@ class OffsetIndex(_Index):
         if sys.byteorder == "little":
             pairs.byteswap()
         offsets, positions = pairs[0::2], pairs[1::2]
-        # The mark of a crash: the zeros that Kafka preallocates behind the real entries.
+        # After a crash of Kafka there may be preallocated zeros behind the real entries.
         if offsets and (offsets[-1] < 0 or (len(offsets) > 1 and offsets[-1] <= offsets[0])):
             raise CorruptIndex(f"{self.path}: last offset is not above the first")
         self._offsets, self._positions = offsets, positions
@@ -331,8 +332,8 @@ class TimeIndex(_Index):
     def last_entry(self) -> TimestampOffset:
         """Return the last entry; (-1, base offset) if there is none.
 
-        Of an index that is not in memory only the end is read: a search by time asks many segments
-        for it and goes into one.
+        If the index is not in memory, only its end is read: a search by time needs the last entry
+        of many segments, but the whole index of only one.
         """
         if not self._loaded:
             return self._last_entry_in_file()
@@ -368,7 +369,7 @@ class TimeIndex(_Index):
         return TimestampOffset(timestamp, self.base_offset + offset)
 
     def fill(self, entries: Sequence[TimestampOffset]) -> None:
-        """Take the entries of a scan into the empty index; one that repeats the last is none."""
+        """Take the entries of a scan into the empty index; one that repeats the last is skipped."""
         previous = -1
         for timestamp, offset in entries:
             if timestamp > previous:

@@ -60,7 +60,7 @@ class SegmentIndexes:
         #: Tells whether the offset and time index are in memory.
         self.loaded = False
         #: Tells whether the segment has to be rolled because an index has no room for an entry.
-        #: Known when they are loaded.
+        #: Known only while they are loaded.
         self.is_full = False
         self._log_file = log_file
         self._base_offset = base_offset
@@ -77,7 +77,7 @@ class SegmentIndexes:
     # Filling
 
     def add(self, position: int, last_offset: int, max_timestamp: int, size: int) -> None:
-        """Take note of one batch, appended or found by a scan: both give the same entries."""
+        """Add one batch, appended or found by a scan: both give the same entries."""
         maximum = self._max_timestamp or self.max_timestamp
         if max_timestamp > maximum.timestamp:
             maximum = self._max_timestamp = TimestampOffset(max_timestamp, last_offset)
@@ -95,7 +95,7 @@ class SegmentIndexes:
         max_timestamp: TimestampOffset,
         bytes_since_entry: int,
     ) -> None:
-        """Take in what ``add`` would have made of a whole file, after ``reset``."""
+        """After ``reset``, take in the entries that ``add`` would have made for a whole file."""
         self.offset.fill(entries)
         self.time.fill(time_entries)
         self._max_timestamp, self.bytes_since_entry = max_timestamp, bytes_since_entry
@@ -135,7 +135,7 @@ class SegmentIndexes:
         self._memory.loaded(self, self.offset.memory_bytes + self.time.memory_bytes)
 
     def unload(self) -> None:
-        """Give the memory back, where the files have everything."""
+        """Free the memory, where the files have everything."""
         self.offset.unload()
         self.time.unload()
         self.loaded = False
@@ -143,10 +143,10 @@ class SegmentIndexes:
     # Repair
 
     def rebuild(self, reason: str) -> None:
-        """Make the offset and time index anew from the heads of the batches.
+        """Rebuild the offset and time index from the heads of the batches.
 
-        The segment may lie below the recovery point, so that nobody looks at it after a crash: the
-        old files stay until the new ones are whole and on the disk.
+        The segment may be below the recovery point, where recovery does not scan after a crash. So
+        the old files stay until the new ones are complete and on the disk.
         """
         log_file = self._log_file
         logger.warning("%s: rebuilding the indexes: %s", log_file.path, reason)
@@ -187,14 +187,14 @@ class SegmentIndexes:
         self._count_entries()
 
     def raise_max_timestamp(self, timestamp: int, last_offset: int) -> None:
-        """Take note of a batch that has an older entry, or none."""
+        """Take in a batch that has no entry of its own."""
         if timestamp > self.max_timestamp.timestamp:
             self._max_timestamp = TimestampOffset(timestamp, last_offset)
 
     # Life
 
     def write_out(self) -> None:
-        """Bring the files up to what is in memory, with the time entry that closes a segment."""
+        """Write what is only in memory to the files, with the time entry that ends a segment."""
         if self._max_timestamp is not None:
             self.time.load()
             self.time.maybe_append(*self._max_timestamp)
@@ -203,23 +203,23 @@ class SegmentIndexes:
         self.time.write_out()
 
     def sync(self) -> None:
-        """Bring the files to the disk."""
+        """Sync the files."""
         self.offset.sync()
         self.time.sync()
         self.txn.sync()
 
     def forget_files(self) -> None:
-        """Take note that the files are others, and those of entries in memory are empty."""
+        """Note that the files are new ones, which are empty where the entries are in memory."""
         for index in (self.offset, self.time):
             if index.is_loaded:
                 index.forget_file()
 
     def close(self) -> None:
-        """Let go of the descriptor that the transaction index keeps; a later use opens it again."""
+        """Close the descriptor of the transaction index; a later use opens it again."""
         self.txn.close()
 
     def discard(self) -> None:
-        """Let go of everything, as the segment is taken out of its log."""
+        """Free everything, as the segment is removed from its log."""
         self.txn.close()
         self._memory.forget(self)
 

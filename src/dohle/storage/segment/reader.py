@@ -1,8 +1,8 @@
 """Finding what a segment holds: by offset, by timestamp, or one batch after the other.
 
-An index entry says where to begin, and a short walk over the heads of batches does the rest. An
-entry that turns out to be wrong has the indexes rebuilt. ``large_slice`` and ``small_bytes`` are
-the fast paths of a fetch: they return what ``find`` and ``slice`` would, or None.
+An index entry says where to begin, and a short walk over the heads of batches does the rest. If an
+entry turns out to be wrong, the indexes are rebuilt. ``large_slice`` and ``small_bytes`` are the
+fast paths of a fetch: they return what ``find`` and ``slice`` would, or None.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class SegmentReader:
     def _find_large(self, offset: int) -> tuple[int, int, int, int, int, int, int] | None:
         """Return the fields of the ``BatchHead`` that holds ``offset`` if it has an index entry.
 
-        Where batches are large each has one, and this takes one small read. None if the offset is
-        not in the batch of the first entry at or behind it. The indexes must be loaded.
+        Large batches all have one, so that this takes one small read. None if the offset is not in
+        the batch of the first entry at or behind it. The indexes must be loaded.
         """
         entry = self._indexes.offset.large_batch(offset, _LARGE_BATCH_BYTES)
         if entry is None:
@@ -113,7 +113,7 @@ class SegmentReader:
         return LogSlice(self._log_file.file, position, size if size > 0 else 0, head.base_offset)
 
     def large_slice(self, offset: int, max_bytes: int, end: int) -> LogSlice | None:
-        """Return what is to be read from ``offset`` on, at least a batch, if that batch is large.
+        """Return the slice to read from ``offset`` on, at least a batch, if that batch is large.
 
         It does not reach behind the position ``end``, at which a batch begins or the segment ends.
 
@@ -131,7 +131,7 @@ class SegmentReader:
         return LogSlice(log_file.file, position, size, base_offset)
 
     def small_bytes(self, offset: int, max_bytes: int, end: int) -> bytes | None:
-        """Return what is to be read from ``offset`` on, at least a batch, if one small read does.
+        """Return the bytes from ``offset`` on, at least a batch, if one small read is enough.
 
         It does not reach behind the position ``end``, at which a batch begins or the segment ends.
 
@@ -162,7 +162,7 @@ class SegmentReader:
         return iter(()) if head is None else self.heads(head.position)
 
     def batches(self, position: int = 0) -> Iterator[tuple[int, Batch]]:
-        """Yield (position, batch); a batch is good until the next step."""
+        """Yield (position, batch); a batch is valid until the next step."""
         return scan_batches(self._log_file.file, position, self._log_file.size)
 
     # By timestamp

@@ -1,4 +1,4 @@
-"""Checking a segment after an unclean stop: bad bytes are cut off, indexes rebuilt."""
+"""Checking a segment after an unclean stop: damaged bytes are cut off, indexes rebuilt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Recovered(NamedTuple):
     """What a segment's recovery found."""
 
     end_offset: int
-    #: Offsets are missing between its batches, as after a cleaning, here or on the leader.
+    #: Whether offsets are missing between its batches, as after compaction here or on the leader.
     has_gaps: bool
 
 
@@ -28,10 +28,10 @@ def recover_segment(
     on_epoch: Callable[[int, int], object],
     on_producer: Callable[[RecordBatch], None],
 ) -> Recovered:
-    """Scan the file, index every batch anew, and cut the file at the first bad one.
+    """Scan the file, rebuild its indexes, and cut the file at the first damaged batch.
 
-    ``on_epoch`` is called for every leader epoch above ``latest_epoch`` with the offset it begins
-    at, ``on_producer`` for every batch that a producer's state depends on.
+    ``on_epoch`` is called for every leader epoch above ``latest_epoch`` with its first offset,
+    ``on_producer`` for every batch that a producer's state depends on.
     """
     log_file, indexes = segment.log_file, segment.indexes
     segment.reset_indexes()
@@ -66,7 +66,7 @@ def recover_segment(
     except CorruptBatch as error:
         cut, why = log_file.size - valid, error.args[0]
         logger.warning(
-            "%s: cutting off %d bytes at position %d, which are no whole batch: %s",
+            "%s: cutting off %d bytes at position %d, where a batch is damaged or incomplete: %s",
             log_file.path,
             cut,
             valid,

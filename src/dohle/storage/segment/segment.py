@@ -1,9 +1,9 @@
 """One segment of a log: a ``.log`` file and its indexes, from a base offset to the next segment's.
 
 Here is what changes a segment: appends, the decision to roll, truncation and closing. The bytes are
-in ``segment_file``, the entries for them in ``indexes``, lookups in ``reader``, and the check after
-an unclean stop in ``recovery``. Only the log's owner appends; a closed segment does not change any
-more, except by truncation.
+in ``segment_file``, the index entries in ``indexes``, lookups in ``reader``, and the check after an
+unclean stop in ``recovery``. Only the active segment is appended to; a closed one changes only by
+truncation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LogSegment:
         self._clock = context.clock
         self.base_offset = base_offset
         self.jitter_ms = jitter_ms
-        #: None if the file has to be asked, or is empty.
+        #: None if it has to be read from the file, or the file is empty.
         self._first_batch_timestamp: int | None = None
         self._created_ms = context.clock.now_ms()
         path = join(directory, segment_file_name(base_offset, LOG_SUFFIX + suffix))
@@ -78,7 +78,7 @@ class LogSegment:
     # Appending
 
     def can_hold(self, offset: int) -> bool:
-        """Tell whether an offset fits the four bytes an index entry has for it."""
+        """Tell whether an offset fits into the four bytes of an index entry."""
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def should_roll(
@@ -86,8 +86,8 @@ class LogSegment:
     ) -> bool:
         """Tell whether ``size`` more bytes have to go to a new segment.
 
-        Ages are differences between record timestamps; only a segment whose first batch has none
-        is measured by the clock.
+        A segment's age is a difference between record timestamps; only if its first batch has none,
+        the clock is used.
         """
         log_size = self.log_file.size
         if (
@@ -108,7 +108,7 @@ class LogSegment:
 
     @property
     def first_batch_timestamp(self) -> int:
-        """The largest timestamp of the first batch, from which the segment's age is counted.
+        """The largest timestamp of the first batch, with which the segment's age begins.
 
         -1 if there is no batch, or none with a timestamp.
         """
@@ -122,8 +122,8 @@ class LogSegment:
     def append(self, batches: Sequence[Batch], data: Buffer, *, defer_write: bool = False) -> None:
         """Write the batches' bytes at the end and index them.
 
-        ``defer_write`` leaves the writing to ``SegmentFile.write_appends``, which writes all of it
-        with one call. Until then the bytes must stay as they are; whatever needs the file writes
+        ``defer_write`` leaves the writing to ``SegmentFile.write_appends``, which writes all such
+        appends with one call. Until then the bytes must not be changed; any use of the file writes
         them first.
         """
         if defer_write:
@@ -141,18 +141,18 @@ class LogSegment:
             position += batch.size
 
     def defer_write(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Take one batch in as ``append`` does, and leave its bytes unwritten."""
+        """Add one batch as ``append`` does, and leave its bytes unwritten."""
         position = self.log_file.defer_write(data)
         if position == 0:
             self._first_batch_timestamp = max_timestamp
         self.indexes.add(position, last_offset, max_timestamp, len(data))
 
     def largest_timestamp_ms(self) -> int:
-        """Return what retention by time goes by: the largest record timestamp, else the file's."""
+        """Return the time for retention: the largest record timestamp, or else the file's mtime."""
         timestamp = self.indexes.max_timestamp.timestamp
         return timestamp if timestamp >= 0 else self.log_file.mtime_ms
 
-    # Taking back
+    # Truncation
 
     def reset_indexes(self) -> None:
         """Empty the offset and time index: the segment is empty, or about to be scanned."""
@@ -160,7 +160,7 @@ class LogSegment:
         self._first_batch_timestamp = None
 
     def truncate_to(self, offset: int) -> int:
-        """Drop every batch that ends at or behind ``offset``; return how many bytes went."""
+        """Drop every batch that ends at or behind ``offset``; return how many bytes that were."""
         head = self.reader.find(offset)
         self.indexes.truncate_to(offset)
         dropped = 0
@@ -178,9 +178,9 @@ class LogSegment:
     # Life
 
     def seal(self) -> None:
-        """Leave the files as those of a closed segment: all written, no room reserved behind.
+        """Leave the files as those of a closed segment: all written, no reserved room at the end.
 
-        Done when the log is closed, and before: see ``retire``.
+        Done when the segment is retired, or the log is closed.
         """
         self.log_file.release_reserved()
         self.indexes.write_out()
@@ -191,12 +191,12 @@ class LogSegment:
         self.indexes.count_memory()
 
     def close(self) -> None:
-        """Let go of the descriptors; a later use opens the files again."""
+        """Close the descriptors; a later use opens the files again."""
         self.log_file.close()
         self.indexes.close()
 
     def discard(self) -> None:
-        """Let go of everything, as the segment is taken out of its log."""
+        """Free everything, as the segment is removed from its log."""
         self.log_file.close()
         self.indexes.discard()
 

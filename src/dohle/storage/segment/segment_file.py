@@ -1,7 +1,7 @@
 """The ``.log`` file of a segment: batches exactly as they came over the wire.
 
-Appended bytes may stay unwritten for a while, so that many appends cost one system call. Nobody who
-asks for ``file`` notices: what is unwritten is written first.
+Appended bytes may stay unwritten for a while, so that many appends take one system call. Users of
+``file`` do not notice: what is unwritten is written first.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from dohle.storage.files import Buffer, File, FileSystem
 
-# A file that has reached this size, and is written in large pieces, has as much reserved on the
-# disk ahead of it: writing is a tenth cheaper if the file system finds its blocks at once.
+# Once a file has reached this size, and is written in large pieces, as much again is reserved on
+# the disk: writing is a tenth cheaper if the file system finds its blocks at once.
 RESERVED_BYTES = 8 * 1024 * 1024
 _RESERVING_WRITE_BYTES_MIN = 256 * 1024
 
@@ -35,7 +35,7 @@ class SegmentFile:
     def __init__(self, fs: FileSystem, path: str, size: int) -> None:
         self._fs = fs
         self.path = path
-        #: With what is unwritten, and without preallocated room.
+        #: Including what is unwritten, without preallocated room.
         self.size = size
         self._file: File | None = None
         self._unwritten: list[Buffer] = []
@@ -43,7 +43,7 @@ class SegmentFile:
         self._reserved_end = RESERVED_BYTES
 
     def create(self, preallocated_bytes: int) -> None:
-        """Make the file, empty, with room for so many bytes."""
+        """Create the file, empty, with room for so many bytes."""
         self._file = file = self._fs.open(self.path, write=True, create=True)
         file.truncate(0)
         if preallocated_bytes:
@@ -76,9 +76,9 @@ class SegmentFile:
         return position
 
     def defer_write(self, data: Buffer) -> int:
-        """Take bytes in at the end, unwritten; return where they begin.
+        """Add bytes at the end, unwritten; return where they begin.
 
-        They must stay as they are until ``write_appends``.
+        They must not be changed until ``write_appends``.
         """
         position = self.size
         if not self._unwritten:
@@ -104,14 +104,14 @@ class SegmentFile:
             self._file.write_all_at(position, unwritten)
 
     def cut(self, size: int) -> None:
-        """Cut the file, durably: bytes that were taken back must not return after a crash."""
+        """Cut the file, durably: removed bytes must not return after a crash."""
         self.file.truncate(size)
         self.file.sync()
         self.size = size
         self._reserved_end = RESERVED_BYTES
 
     def release_reserved(self) -> None:
-        """Write what is unwritten, and give back the room behind the end."""
+        """Write what is unwritten, and release the room reserved behind the end."""
         self.write_appends()
         if self._file is not None and (
             self._reserved_end > max(self.size, RESERVED_BYTES) or self._file.size() > self.size
@@ -120,8 +120,8 @@ class SegmentFile:
             self._reserved_end = RESERVED_BYTES
 
     def close(self) -> None:
-        """Let go of the descriptor; a later use opens the file again.
+        """Drop the file; a later use opens it again.
 
-        It is closed with the last slice that is being sent from it: see ``OsFile``.
+        Its descriptor is closed with the last slice that is being sent from it: see ``OsFile``.
         """
         self._file = None

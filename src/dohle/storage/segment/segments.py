@@ -1,7 +1,7 @@
 """The segments of a log in the order of their base offsets.
 
-The list is copied on every change, so that whoever is reading one (a fetch, a flush in another
-thread) keeps a whole and unchanging view while segments come and go.
+The list is copied on every change, so that a reader (a fetch, or a flush in another thread) keeps a
+complete and unchanging view while segments come and go.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ class Segments:
         self._set((*self._segments, segment))
 
     def remove(self, gone: Iterable[LogSegment]) -> None:
-        """Take segments out."""
+        """Remove segments."""
         names = {segment.base_offset for segment in gone}
         self._set(s for s in self._segments if s.base_offset not in names)
 
     def clear(self) -> None:
-        """Take all out."""
+        """Remove all segments."""
         self._set(())
 
     def from_offset(self, offset: int) -> tuple[LogSegment, ...]:
-        """Return the segment that holds ``offset`` and all behind it; all, if it lies before."""
+        """Return the segment that holds ``offset`` and all after it; all, if it is before them."""
         return self._segments[max(0, bisect_right(self._base_offsets, offset) - 1) :]
 
     def floor(self, offset: int) -> LogSegment | None:

@@ -1,10 +1,10 @@
 """The index of a segment's aborted transactions: which data a read_committed consumer has to skip.
 
 An entry is written for each abort marker in the segment whose transaction had data in this
-partition, in the order of the markers. The file is made by the first abort; most segments have
-none, so whether it exists is asked once and remembered. An entry's last stable offset says how far
-everything was decided when the marker was written: transactions that overlap offsets below it are
-all listed up to here, which is where a search may stop.
+partition, in the order of the markers. The first abort creates the file; most segments have none,
+so whether it exists is checked once and remembered. An entry's last stable offset says how far
+everything was decided when the marker was written: all transactions that overlap offsets below it
+are listed up to this entry, so a search may stop here.
 
 Kafka names the format version 0: 34 bytes an entry, all big-endian.
 """
@@ -24,12 +24,12 @@ _ENTRY = struct.Struct(">hqqqq")
 _LAST_OFFSET = struct.Struct(">q")
 _LAST_OFFSET_AT = 18
 
-#: Entries taken from the file in one read.
+#: How many entries are read from the file at once.
 _CHUNK_ENTRIES = 1024
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was rolled back."""
+    """A transaction that was aborted."""
 
     producer_id: ProducerId
     #: Its first record in this partition.
@@ -71,14 +71,14 @@ class TransactionIndex:
                 f"{self.path}: the marker at {aborted.last_offset} does not follow the one at "
                 f"{self._last_offset}"
             )
-        # Behind the last whole entry, over what a torn write may have left there.
+        # Behind the last whole entry, overwriting what a torn write may have left there.
         file.write_at(self._entries * self.ENTRY_SIZE, _ENTRY.pack(_VERSION, *aborted))
         self._entries += 1
         self._last_offset = aborted.last_offset
         self._unsynced = True
 
     def entries(self) -> list[AbortedTransaction]:
-        """Return all entries; CorruptIndex if one has a version that is not known."""
+        """Return all entries; CorruptIndex if one has an unknown version."""
         found: list[AbortedTransaction] = []
         if (file := self._open()) is not None:
             for start in range(0, self._entries, _CHUNK_ENTRIES):
@@ -90,7 +90,7 @@ class TransactionIndex:
     ) -> tuple[list[AbortedTransaction], bool]:
         """Return the aborted transactions that overlap [fetch offset, upper bound).
 
-        The second value tells whether these are all; if not, the next segment knows more.
+        The second value tells whether these are all; if not, the next segment may have more.
         """
         found: list[AbortedTransaction] = []
         if (file := self._open()) is None:
@@ -105,7 +105,7 @@ class TransactionIndex:
         return found, False
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndex if the file cannot be right; a scan of the segment makes a new one."""
+        """Raise CorruptIndex if the file is damaged; a scan of the segment makes a new one."""
         if (file := self._open()) is None:
             return
         if (size := file.size()) % self.ENTRY_SIZE:
@@ -135,7 +135,7 @@ class TransactionIndex:
 
     def sync(self) -> None:
         """Return once what was appended has reached the disk."""
-        # The marks are taken off first: a change that comes during the sync puts them on again.
+        # The flags are cleared first: a change during the sync sets them again.
         unsynced, name_unsynced = self._unsynced, self._name_unsynced
         self._unsynced = self._name_unsynced = False
         try:
@@ -149,7 +149,7 @@ class TransactionIndex:
             raise
 
     def close(self) -> None:
-        """Give the descriptor back; a later use opens the file again."""
+        """Close the descriptor; a later use opens the file again."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -197,7 +197,7 @@ class TransactionIndex:
         self._unsynced = True
 
     def _slot(self, file: File, offset: int) -> int:
-        """Return which entry is the first whose marker is at ``offset`` or above."""
+        """Return the number of the first entry whose marker is at ``offset`` or above."""
         return bisect_left(
             range(self._entries), offset, key=lambda slot: self._last_offset_at(file, slot)
         )
