@@ -97,7 +97,7 @@ def test_taking_away_more_than_an_unused_epoch_is_told(caplog: pytest.LogCapture
 @pytest.mark.parametrize(("epoch", "start_offset"), [(-1, 0), (0, -1)])
 def test_negative_epochs_and_offsets_are_refused(epoch: int, start_offset: int) -> None:
     epochs = epochs_of((1, 0))
-    with pytest.raises(ValueError, match="cannot be"):
+    with pytest.raises(ValueError, match="is not valid"):
         epochs.assign(epoch, start_offset)
     assert epochs.entries == [EpochEntry(1, 0)]
 

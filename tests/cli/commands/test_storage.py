@@ -196,7 +196,7 @@ def test_people_get_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     [
         (None, "not formatted"),
         ("version=9\n", "version 9 is unknown"),
-        ("version=1\n", "node.id and cluster.id must be there"),
+        ("version=1\n", "version 1 needs node.id and cluster.id"),
     ],
 )
 def test_what_is_wrong_with_a_directory_is_told(

@@ -156,7 +156,7 @@ def test_incomplete_meta_properties_are_shown_and_refused(tmp_path: Path, capsys
     assert main(["log", "dump", str(path)]) == 1
     shown = capsys.readouterr()
     assert "node.id: 4" in shown.out
-    assert shown.err == f"dohle: error: {path}: cluster.id must be there in version 1\n"
+    assert shown.err == f"dohle: error: {path}: version 1 needs cluster.id\n"
     write(path, "version=\\u12\n")
     assert main(["log", "dump", str(path)]) == 1
     assert "without four hex digits" in capsys.readouterr().err
@@ -165,7 +165,7 @@ def test_incomplete_meta_properties_are_shown_and_refused(tmp_path: Path, capsys
 def test_a_broken_partition_metadata_is_refused(tmp_path: Path, capsys: Capture) -> None:
     path = write(tmp_path / "partition.metadata", "version: 0\n")
     assert main(["log", "dump", str(path)]) == 1
-    assert capsys.readouterr().err.startswith(f"dohle: error: {path}: not a 'version: '")
+    assert capsys.readouterr().err.startswith(f"dohle: error: {path}: it must have a 'version: '")
 
 
 def test_an_old_mark_of_a_clean_stop_is_in_order(tmp_path: Path, capsys: Capture) -> None:
@@ -200,7 +200,7 @@ def test_the_file_that_is_given_is_shown_and_not_the_one_beside_it(
         "partition.metadata": (
             f"version: 0\ntopic_id: {TOPIC_ID_TEXT}",
             "version: 0\n",
-            "not a 'version: ' and a 'topic_id: ' line",
+            "it must have a 'version: ' and a 'topic_id: ' line",
         ),
         ".kafka_cleanshutdown": (
             '{"version":0,"brokerEpoch":5}',

@@ -106,14 +106,14 @@ def test_json_becomes_columns_and_each_bad_record_says_why(spark: SparkSession) 
         b'{"id": 1, "name": "\xff"}': "not UTF-8: invalid start byte at byte 19",
         b"{}": "field 'id' is missing",
         b'{"id": null}': "field 'id' is null",
-        b'{"id": "1"}': "field 'id' is a string, which is no bigint",
-        b'{"id": 1.5}': "field 'id' is the number 1.5, which is no bigint",
+        b'{"id": "1"}': "field 'id' is a string, which is not bigint",
+        b'{"id": 1.5}': "field 'id' is the number 1.5, which is not bigint",
         b'{"id": 9223372036854775808}': "field 'id' is the number 9223372036854775808",
-        b'{"id": true}': "field 'id' is true, which is no bigint",
-        b'{"id": 1, "inner": 3}': "field 'inner' is the number 3, which is no struct<x:int>",
+        b'{"id": true}': "field 'id' is true, which is not bigint",
+        b'{"id": 1, "inner": 3}': "field 'inner' is the number 3, which is not struct<x:int>",
         b'{"id": 1, "inner": {"x": "y"}}': "not struct<id:bigint",
         b'{"id": 1, "list": [1, "b"]}': "not struct<id:bigint",
-        b'{"id": 1, "at": "yesterday"}': "field 'at' is a string, which is no timestamp",
+        b'{"id": 1, "at": "yesterday"}': "field 'at' is a string, which is not timestamp",
     }
     records = _records(spark, [*good, *bad])
 
@@ -170,7 +170,7 @@ def test_avro_becomes_columns_and_back_and_each_bad_record_says_why(
     datum = _avro(_ORDER)
     bad = {
         datum[:-1]: "not Avro of this schema: it ends too early",
-        datum + b"x": "not Avro of this schema: 1 bytes are left behind the datum",
+        datum + b"x": "not Avro of this schema: 1 bytes are left after the datum",
         b"": "not Avro of this schema: it ends too early",
         b"\x02" * 5: "not Avro of this schema",
         None: "the record has no value",

@@ -252,7 +252,9 @@ def test_rows_that_do_not_fit_a_table_are_refused_before_anything_is_written(
 
     with pytest.raises(TableError, match="the table has no column 'more'"):
         place.table(kind).prepare(rows.withColumnRenamed("raw", "more").schema)
-    with pytest.raises(TableError, match="column 'id' is int64 there, and string here"):
+    with pytest.raises(
+        TableError, match="column 'id' is int64 in the table, but string in the rows"
+    ):
         place.table(kind).prepare(rows.selectExpr(*_NAMES[1:], "string(id) as id").schema)
     with pytest.raises(TableError, match=r"is partitioned by \[\], not by \['day'\]"):
         place.table(kind, partition_by=["day"]).prepare(rows.schema)
@@ -266,7 +268,7 @@ def test_places_that_cannot_be_are_refused(spark: SparkSession, tmp_path: Path) 
 
     with pytest.raises(TableError, match="object stores have no atomic rename"):
         table("parquet", "s3://lake/orders").prepare(schema)
-    with pytest.raises(TableError, match="is in a catalog"):
+    with pytest.raises(TableError, match="needs a catalog"):
         table("iceberg", "lake.orders")
     with pytest.raises(TableError, match="has no catalog"):
         table("delta", tmp_path, catalog={})

@@ -129,7 +129,7 @@ def test_the_log_is_cut_at_a_nonsense_block_and_segments_behind_it_go(
         name_of(base, suffix) for base in (0, 3) for suffix in (".index", ".timeindex")
     }
     assert says(lines, name, f"cutting off {2 * BATCH_SIZE} bytes at position {BATCH_SIZE}")
-    assert says(lines, "orders-0", "removing the segments behind the cut")
+    assert says(lines, "orders-0", "segments behind the damage")
     assert append(log, data(1))[0].first_offset == 4
     assert offsets(log_records(node.restart(clean=False))) == [0, 1, 2, 3, 4]
 

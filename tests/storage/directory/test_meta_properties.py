@@ -100,9 +100,9 @@ def test_both_versions_are_read(content: str, properties: MetaProperties) -> Non
     [
         ("version=2", "version 2 is unknown"),
         ("version=x", "version is 'x', not a number"),
-        ("version=1\ncluster.id=x", "node.id must be there"),
-        ("version=1\nnode.id=1", "cluster.id must be there"),
-        ("version=1", "node.id and cluster.id must be there"),
+        ("version=1\ncluster.id=x", "version 1 needs node.id"),
+        ("version=1\nnode.id=1", "version 1 needs cluster.id"),
+        ("version=1", "version 1 needs node.id and cluster.id"),
         (v1().replace("node.id=3", "node.id=three"), "node.id is 'three', not a number"),
         (v1().replace("node.id=3", "node.id=2147483648"), "not a number"),
         ("broker.id=", "broker.id is '', not a number"),

@@ -1,6 +1,6 @@
 """Topics into tables and back: typed columns, tables that take each batch once, backfills.
 
-``decode_json`` and ``decode_avro`` make columns of a topic's values and set bad records apart;
+``decode_json`` and ``decode_avro`` turn a topic's values into columns and separate bad records;
 ``write_stream`` adds a stream to a Parquet, Delta or Iceberg table; ``read_table`` reads one, and
 ``backfill`` sends rows to a topic. Delta, Iceberg and Avro come with ``pip install dohle[tables]``.
 """

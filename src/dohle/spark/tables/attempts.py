@@ -1,4 +1,4 @@
-"""Where the files of a batch lie in tables that name their files: one folder an attempt.
+"""Where the files of a batch are, in tables that list their files: one folder for each attempt.
 
     <table>/dohle/<query>/<number>/<attempt>/part-…
 
@@ -36,7 +36,7 @@ def sync_attempt(folder: str) -> None:
 
 
 def sweep(attempt_folder: str, kept: Collection[str]) -> None:
-    """Delete what other attempts at this attempt's batch have left, except the kept files."""
+    """Delete what other attempts at the same batch have left, except the kept files."""
     file_system, folder = open_folder(attempt_folder)
     batch_folder, _, attempt = folder.rpartition("/")
     kept_paths = {f"{folder}/{name}" for name in kept}

@@ -1,8 +1,8 @@
-"""Avro schemas: loaded from text or file, and their types as Spark's.
+"""Avro schemas: loaded from text or file, and their types in Spark.
 
 Logical types without a counterpart in Spark count as their underlying types, as Avro requires of
-readers. A union is a type and null; other unions have no column that could hold them and are
-refused, as are recursive types.
+readers. A union must be a type and null; other unions fit no column and are refused, as are
+recursive types.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DECIMAL_PRECISION_MAX = 38
 
 
 def load_avro_schema(schema: AvroSchema) -> dict[str, Any]:
-    """Return a record's schema from its JSON text, a file's name or as it is."""
+    """Return a record's schema, given as JSON text, the name of a file, or a dict."""
     if find_spec("fastavro") is None:
         raise TableError("Avro needs the package fastavro: pip install dohle[tables]")
     if isinstance(schema, Mapping):

@@ -1,8 +1,8 @@
 """Avro values into typed columns and back, by fastavro.
 
-A value is one datum and nothing behind it. With ``writer_schemas`` it is framed as Confluent's
-serializers do, a zero byte and the schema's id in four before the datum: the id says which of these
-schemas it was written with, and Avro's rules bring it to the schema that is asked for.
+A value is one datum and nothing after it. With ``writer_schemas`` it is framed as by Confluent's
+serializers: a zero byte, then four bytes with the schema's id, then the datum. The id says with
+which of these schemas it was written; Avro's rules convert it to the schema asked for.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def decode_avro(
     """Decode the Avro datums in ``value``.
 
     ``schema`` is the record's: JSON text, a dict or the name of an ``.avsc`` file.
-    ``writer_schemas`` tells that values are framed, and which schema each id in a frame stands for.
-    ``keep`` names columns of the record that go along, as in ``decode_json``.
+    ``writer_schemas`` means that values are framed, and maps the ids in the frames to schemas.
+    ``keep`` names columns of the record to keep, as in ``decode_json``.
     """
     check_records(records, types.BinaryType)
     loaded = load_avro_schema(schema)
@@ -125,7 +125,7 @@ def _decoder(schema: str, writer_schemas: Mapping[int, str]) -> Decoder:
             datum = schemaless_reader(source, wanted, None)
         left_bytes = len(value) - source.tell()
         if left_bytes:
-            raise ValueError(f"{left_bytes} bytes are left behind the datum")
+            raise ValueError(f"{left_bytes} bytes are left after the datum")
         return datum
 
     return decode
@@ -149,7 +149,7 @@ def _attempt(decode: Decoder, value: bytes | None) -> tuple[Any, str | None]:
     except (EOFError, IndexError):
         return None, "not Avro of this schema: it ends too early, or was written with another one"
     except Exception as error:
-        # Whatever a value makes the decoder raise, it is the value's fault.
+        # Whatever the decoder raises, the value is to blame.
         return None, f"not Avro of this schema: {error}"
 
 
@@ -162,7 +162,7 @@ def _as_column(decoded: list[Any], errors: list[str | None], kind: pa.DataType) 
                 pa.array([datum], kind)
             except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
                 decoded[i] = None
-                errors[i] = f"no column holds the value: {error}"
+                errors[i] = f"the value does not fit the column: {error}"
         return pa.array(decoded, kind)
 
 

@@ -23,12 +23,12 @@ def backfill(
     schema_id: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> None:
-    """Write every row to the topic, as ``records_of`` makes records of rows.
+    """Write every row to the topic, as a record made by ``records_of``.
 
-    ``options`` go to the sink, as ``{"delivery": "at-least-once"}``.
+    ``options`` go to the sink, for example ``{"delivery": "at-least-once"}``.
     """
     if rows.isStreaming:
-        raise TableError("a backfill ends; write a stream with writeStream.format('dohle')")
+        raise TableError("a stream cannot be a backfill: use writeStream.format('dohle')")
     records = records_of(rows, key=key, value=value, avro=avro, schema_id=schema_id)
     settings = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic, **(options or {})}
     records.write.format("dohle").options(**settings).mode("append").save()
@@ -49,11 +49,11 @@ def records_of(
     """
     for name in (key, value):
         if name is not None and name not in rows.columns:
-            raise TableError(f"there is no column {name!r}: {', '.join(rows.columns)}")
+            raise TableError(f"there is no column {name!r}, only {', '.join(rows.columns)}")
     keyed = None if key is None else _bytes(rows, key)
     if avro is not None:
         if value is not None:
-            raise TableError("the value is one column, or Avro of several: not both")
+            raise TableError("give either a column for the value or an Avro schema, not both")
         return encode_avro(rows, avro, keyed, schema_id=schema_id)
     if value is None:
         options = {"ignoreNullFields": "false"}

@@ -78,6 +78,16 @@ def write_batch(table: Table, rows: DataFrame, batch: BatchId) -> Outcome:
         # counts is whether the batch is in the table.
         if not table.has(batch):
             raise
-        _log.info("though batch %d is in the table: %s", batch.number, error)
-    _log.warning("batch %d of query %s was added meanwhile", batch.number, batch.query_id)
+        _log.info(
+            "batch %d of query %s is in the table, although committing it failed: %s",
+            batch.number,
+            batch.query_id,
+            error,
+        )
+    _log.warning(
+        "batch %d of query %s was added by another attempt; this one changed nothing. Check that"
+        " the query does not run twice.",
+        batch.number,
+        batch.query_id,
+    )
     return Outcome.ALREADY_THERE

@@ -1,7 +1,7 @@
-"""The columns of a table: Spark's types as Arrow's, and whether two schemas mean the same.
+"""The columns of a table: Spark's types as Arrow's, and whether two schemas are the same.
 
-Files carry microseconds in UTC and never say that a column may not be null: what a record must
-have is checked where it is decoded, and a table that outlives its query is free to change.
+Files have timestamps in microseconds of UTC, and all columns may be null: what a record must have
+is checked when it is decoded, and a table that outlives its query is free to change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PLAIN: dict[type[types.DataType], pa.DataType] = {
     types.TimestampNTZType: pa.timestamp("us"),
 }
 
-#: Characters that every format spells the same in folder names and partition values.
+#: Characters that every format writes the same in folder names and partition values.
 _PARTITION_TYPES = (
     types.BooleanType,
     types.ByteType,
@@ -49,7 +49,7 @@ def arrow_schema(schema: types.StructType) -> pa.Schema:
     names = [name.lower() for name in schema.names]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise TableError(f"columns of the same name: {', '.join(twice)}; rename one of each")
+        raise TableError(f"several columns have the same name: {', '.join(twice)}; rename them")
     return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in schema])
 
 
@@ -122,7 +122,7 @@ def _differences(table: pa.Schema, rows: pa.Schema) -> Iterator[str]:
             continue
         there, here = spelling(field.type), spelling(rows.field(field.name).type)
         if there != here:
-            yield f"column {field.name!r} is {there} there, and {here} here"
+            yield f"column {field.name!r} is {there} in the table, but {here} in the rows"
 
 
 def spelling(kind: pa.DataType) -> str:

@@ -1,9 +1,9 @@
 """A Delta table, written without Delta's jars: the package ``deltalake`` keeps its log.
 
-The batch is noted as the transaction (query id, batch number) that Delta's log has for this: a
-number that the query has passed is skipped here, and two attempts at the same time are told apart
-by the log itself. Of statistics only the number of rows is given: readers that find some columns'
-least and greatest values but not others' have been seen to skip files they should not.
+The batch is recorded as a transaction (query id, batch number), which Delta's log has for this
+purpose: a number that the query has passed is skipped here, and of two concurrent attempts the log
+itself refuses one. Files have only the number of rows as statistics: readers that find minimum and
+maximum of some columns but not of others have been seen to skip files that they should read.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _REFUSED_PROPERTIES = ("delta.constraints.", "delta.columnMapping.mode")
 
 @dataclass(frozen=True, slots=True)
 class DeltaTable:
-    """A table at a location. ``storage_options`` are deltalake's, for places that ask for them."""
+    """A table at a location. ``storage_options`` go to deltalake, for stores that need them."""
 
     location: str
     partition_by: tuple[str, ...] = ()
     storage_options: Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self, schema: types.StructType) -> None:
-        """Create the table, or compare its columns and what it is divided by."""
+        """Create the table, or compare its columns and its partitioning."""
         from deltalake import DeltaTable as Log
 
         check_partitioning(schema, self.partition_by)
@@ -69,7 +69,9 @@ class DeltaTable:
             )
         for name in metadata.configuration:
             if name.startswith(_REFUSED_PROPERTIES):
-                raise TableError(f"the table {self.location} has {name}, which is not kept here")
+                raise TableError(
+                    f"the table {self.location} has {name}, which this writer does not support"
+                )
 
     def has(self, batch: BatchId) -> bool:
         """Tell whether the log has the batch's transaction, or a later one of the query."""
@@ -83,7 +85,7 @@ class DeltaTable:
         return Attempt(name, rows, FileTask(f"{self.location}/{name}", kept, self.partition_by))
 
     def commit(self, batch: BatchId, attempt: Attempt, files: list[DataFile]) -> bool:
-        """Add the files in the transaction that notes the batch."""
+        """Add the files in the transaction that records the batch."""
         from deltalake import CommitProperties, Transaction
 
         log = self._log()
@@ -91,7 +93,7 @@ class DeltaTable:
             return False
         sync_attempt(attempt.task.folder)
         noted = CommitProperties(app_transactions=[Transaction(batch.query_id, batch.number)])
-        # If another attempt commits the same transaction after we have looked, this one fails.
+        # If another attempt commits the same transaction after this check, the commit fails.
         log.create_write_transaction(
             self._additions(attempt.name, files),
             "append",
@@ -136,7 +138,7 @@ class DeltaTable:
 
 @dataclass(frozen=True, slots=True)
 class _Fragments:
-    """Reads one file of a table; the values it is divided by come from its place in the log."""
+    """Reads one file of a table; the log has the values of its partition columns."""
 
     schema: pa.Schema
 

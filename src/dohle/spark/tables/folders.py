@@ -1,7 +1,7 @@
 """The folders of tables: paths, URIs, and how they are synced to the disk.
 
-A path without a scheme is on this machine (or on a file system mounted on all machines). Other
-schemes are opened by pyarrow, on driver and executors alike.
+A path without a scheme is on this machine (or on a file system mounted on all machines). Locations
+with other schemes are opened by pyarrow, on driver and executors alike.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def local_path(uri: str) -> Path | None:
 
 
 def open_folder(uri: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a location, and its name there."""
+    """Return the file system of a location, and the path in it."""
     path = local_path(uri)
     if path is not None:
         return fs.LocalFileSystem(), str(path)

@@ -1,10 +1,10 @@
 """An Iceberg table, written without Iceberg's jars: the package ``pyiceberg`` keeps its metadata.
 
-The last batch of a query is noted in a table property that is set in the same commit as the files
-are added (snapshots expire, properties stay); the snapshot's summary carries the same for people.
-The catalog lets a commit through only if nobody else has committed since the table was loaded and
-looked at; else we look again. pyiceberg's own retry would add the files without looking, so it is
-kept off.
+The last batch of a query is recorded in a table property, which is set in the same commit that adds
+the files (snapshots expire, properties stay); the snapshot's summary has the same for people. The
+catalog accepts a commit only if nobody else has committed since the table was loaded and checked;
+otherwise it is loaded and checked again. pyiceberg's own retry would add the files without that
+check, so it is off.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _HOUR_US = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class IcebergTable:
-    """``namespace.name`` in a catalog; ``catalog`` holds pyiceberg's properties of that."""
+    """``namespace.name`` in a catalog; ``catalog`` has pyiceberg's properties for that catalog."""
 
     identifier: str
     catalog: Mapping[str, str]
@@ -52,7 +52,7 @@ class IcebergTable:
     catalog_name: str = field(default="dohle")
 
     def prepare(self, schema: types.StructType) -> None:
-        """Create the table in one commit, or compare its columns and what it is divided by."""
+        """Create the table in one commit, or compare its columns and its partitioning."""
         from pyiceberg.exceptions import NoSuchTableError
 
         check_partitioning(schema, self.partition_by)
@@ -71,12 +71,12 @@ class IcebergTable:
                 )
 
     def has(self, batch: BatchId) -> bool:
-        """Tell whether the table notes the batch, or a later one of the query."""
+        """Tell whether the table has the batch, or a later one of the query."""
         with closing(self._open()) as catalog:
             return _noted(self._load(catalog), batch)
 
     def begin(self, batch: BatchId, rows: DataFrame) -> Attempt:
-        """Write into a folder of this attempt below the table, a file for one partition each."""
+        """Write into a folder of this attempt below the table, with one partition in each file."""
         with closing(self._open()) as catalog:
             table = self._load(catalog)
         schema = widened(arrow_schema(rows.schema))
@@ -86,7 +86,7 @@ class IcebergTable:
         return Attempt(name, rows.withColumns(keys), FileTask(folder, schema, tuple(keys)))
 
     def commit(self, batch: BatchId, attempt: Attempt, files: list[DataFile]) -> bool:
-        """Add the files and note the batch in one commit, looking again after every conflict."""
+        """Add the files and record the batch in one commit; check again after every conflict."""
         from pyiceberg.exceptions import CommitFailedException
 
         folder = attempt.task.folder
@@ -147,7 +147,7 @@ class IcebergTable:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """Reads one planned file with its deletes, in the table's columns of today."""
+    """Reads one planned file with its deletes, in the table's current columns."""
 
     metadata: Any
     io: Any
@@ -166,14 +166,14 @@ def _noted(table: Loaded, batch: BatchId) -> bool:
 
 
 def _folder(table: Loaded) -> str:
-    """Return the table's place as a URI; pyiceberg takes the letters of one as they stand."""
+    """Return the table's location as a URI; pyiceberg does not decode escapes in one."""
     location = table.location()
     return as_uri(location.removeprefix("file://")) if location.startswith("file:") else location
 
 
 def _append(table: Loaded, batch: BatchId, folder: str, files: list[DataFile]) -> None:
     paths = [f"{table.location()}/{folder}/{file.name}" for file in files]
-    # Of this copy in memory only: the table keeps its own setting.
+    # Set in this copy only: the table keeps its own setting.
     table.metadata.properties["commit.retry.num-retries"] = "0"
     summary = {"dohle.query-id": batch.query_id, "dohle.batch-id": str(batch.number)}
     with table.transaction() as transaction:
@@ -187,7 +187,7 @@ def _divided_by(table: Loaded) -> tuple[str, ...]:
 
 
 def _partition_keys(table: Loaded) -> list[Column]:
-    """Return columns that are equal for rows of the same partition alone."""
+    """Return columns that are equal exactly for rows of the same partition."""
     keys = []
     for part, name in zip(table.spec().fields, _divided_by(table), strict=True):
         column = f.col(f"`{name}`")
@@ -218,7 +218,7 @@ def _days(kind: str, column: Column) -> Column | None:
         case "date" | "timestamp":
             return column.cast("date")
         case "timestamptz":
-            # Iceberg's days are those of UTC, whatever the session's time zone.
+            # Iceberg's days are UTC days, whatever the session's time zone.
             micros = f.unix_micros(column)
             whole = micros - f.pmod(micros, f.lit(_DAY_US))
             return f.date_from_unix_date((whole / f.lit(_DAY_US)).cast("int"))

@@ -1,8 +1,8 @@
 """JSON values into typed columns, by Spark's own parser.
 
 A record is good if its value is one JSON object, every field of the schema that is in it has the
-schema's type, and the columns that may not be null are there. Fields that are not in the schema are
-ignored. For bad records only, Python finds out what is wrong.
+schema's type, and no column that must not be null is missing. Fields that are not in the schema are
+ignored. Only for bad records, Python finds out what is wrong.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ def decode_json(
 ) -> Decoded:
     """Decode the JSON objects in ``value``.
 
-    ``schema`` is Spark's, or its text as in ``"id LONG NOT NULL, name STRING"``; without one it is
-    inferred from the records, which for a stream must be done before (``infer_json_schema``).
-    ``keep`` names columns of the record that go along: ``["offset"]`` or ``{"offset": "at"}``.
+    ``schema`` is Spark's, or its text as in ``"id LONG NOT NULL, name STRING"``. Without one it is
+    inferred from the records; for a stream that must be done before (``infer_json_schema``).
+    ``keep`` names columns of the record to keep: ``["offset"]``, or ``{"offset": "at"}`` to rename.
     """
     check_records(records, types.BinaryType, types.StringType)
     if schema is None:
         if records.isStreaming:
             raise TableError(
-                "a stream has no records yet to infer a schema from: give one, or take "
-                "infer_json_schema of a batch read of the topic"
+                "a stream has no records yet to infer a schema from: give one, or call "
+                "infer_json_schema with a batch read of the topic"
             )
         schema = infer_json_schema(records)
     fields = _from_text(schema) if isinstance(schema, str) else schema
@@ -88,7 +88,7 @@ def infer_json_schema(records: DataFrame, sample_rows: int = _SAMPLE_ROWS) -> ty
 def _from_text(text: str) -> types.StructType:
     found = types.StructType.fromDDL(text)
     if not isinstance(found, types.StructType):
-        raise TableError(f"a schema has columns, as in 'id LONG, name STRING'; not {text!r}")
+        raise TableError(f"a schema lists columns, as in 'id LONG, name STRING'; not {text!r}")
     return found
 
 
@@ -98,14 +98,14 @@ def _parsed(records: DataFrame, fields: types.StructType) -> DataFrame:
     corrupt = types.StructField(_CORRUPT, types.StringType())
     parsed = f.from_json(f.col(_TEXT), types.StructType([*fields, corrupt]), _STRICT)
     # Exploding an array of one element keeps the optimizer from parsing twice, for the filter and
-    # for the columns: it moves filters over projections, not over this.
+    # for the columns: it pushes filters below projections, but not below this.
     once = f.explode(f.array(parsed)).alias(_PARSED)
     return records.withColumn(_TEXT, usable).select("*", once)
 
 
 def _is_one_object(text: Column) -> Column:
-    # Spark's parser takes the first of an array's objects, and ignores what follows an object: if a
-    # brace closes before the last one, the values are counted.
+    # Spark's parser takes the first object of an array, and ignores what follows an object. So if
+    # there is a closing brace before the last one, the values are counted.
     is_flat = text.rlike(r"\A\s*+\{[^}]*+\}\s*+\z")
     from_brace_to_brace = text.rlike(r"(?s)\A\s*+\{.*\}\s*+\z")
     values = f.json_array_length(f.concat(f.lit("["), text, f.lit("]")))
@@ -159,7 +159,7 @@ def explain(value: bytes | str | None, fields: types.StructType) -> str:
                 return f"field {field.name!r} is {missing}"
         elif not _fits(inside, field.dataType):
             wanted = field.dataType.simpleString()
-            return f"field {field.name!r} is {_json_name(inside)}, which is no {wanted}"
+            return f"field {field.name!r} is {_json_name(inside)}, which is not {wanted}"
     return f"not {fields.simpleString()}"
 
 
@@ -172,7 +172,7 @@ def _fits(value: Any, kind: types.DataType) -> bool:
         case types.FractionalType():
             return isinstance(value, int | float | str) and not isinstance(value, bool)
         case types.DateType() | types.TimestampType() | types.TimestampNTZType():
-            # Only Spark can say whether the text is one.
+            # Only Spark can tell whether the text is a valid one.
             return isinstance(value, str) and not value.isspace() and any(map(str.isdigit, value))
         case types.ArrayType():
             return isinstance(value, list)

@@ -45,8 +45,8 @@ def table(
         case "iceberg":
             if catalog is None:
                 raise TableError(
-                    'an Iceberg table is in a catalog: say catalog={"type": "sql", "uri": '
-                    '"sqlite:////lake/catalog.db", "warehouse": "file:///lake"}, for example'
+                    'an Iceberg table needs a catalog, for example catalog={"type": "sql", "uri": '
+                    '"sqlite:////lake/catalog.db", "warehouse": "file:///lake"}'
                 )
             return IcebergTable(os.fspath(where), dict(catalog), divided_by)
     raise TableError(f"unknown kind of table {kind!r}: use one of {', '.join(get_args(Kind))}")

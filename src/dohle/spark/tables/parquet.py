@@ -1,14 +1,14 @@
-"""A table of plain Parquet files on a disk: one folder a batch, made visible by one rename.
+"""A table of plain Parquet files on a disk: one folder per batch, made visible by one rename.
 
     orders/_table.json                          columns and partitioning
-    orders/dohle_batch=<query>-<number>/        a batch, whole or not there
+    orders/dohle_batch=<query>-<number>/        a batch, always complete
     orders/dohle_batch=.../_batch.json          what is in it
     orders/dohle_batch=.../country=DE/part-…    its files
-    orders/_staging/…                           batches in the making, which readers pass over
+    orders/_staging/…                           batches being written, which readers ignore
 
-Any reader of Hive's layout reads it and sees no half batch, with ``dohle_batch`` as one more
-column. The rename fails if the batch's folder is there already, so of two attempts one wins. It is
-atomic on the file systems of a machine, not on object stores: those are refused.
+Any reader of Hive's layout can read it, and never sees part of a batch; ``dohle_batch`` is one more
+column. The rename fails if the batch's folder already exists, so of two attempts one wins. It is
+atomic on the file systems of a machine, but not on object stores: those are refused.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ParquetTable:
             )
 
     def has(self, batch: BatchId) -> bool:
-        """Tell whether the batch's folder is there."""
+        """Tell whether the batch's folder exists."""
         return self._folder(batch).exists()
 
     def begin(self, batch: BatchId, rows: DataFrame) -> Attempt:
@@ -83,7 +83,7 @@ class ParquetTable:
         return Attempt(name, rows, FileTask(folder.as_uri(), kept, self.partition_by))
 
     def commit(self, batch: BatchId, attempt: Attempt, files: list[DataFile]) -> bool:
-        """Put the named files together in one folder, and rename that into the table."""
+        """Collect the named files in one folder, and rename that into the table."""
         staging = self._root() / attempt.name
         whole = staging / "batch"
         self._assemble(batch, files, staging / "files", whole)
@@ -119,7 +119,7 @@ class ParquetTable:
         path = local_path(self.location)
         if path is None:
             raise TableError(
-                f"a Parquet table lives on a disk, not at {self.location}: object stores have no "
+                f"a Parquet table must be on a disk, not at {self.location}: object stores have no "
                 "atomic rename; use delta or iceberg there"
             )
         return path
@@ -151,7 +151,7 @@ def _escaped(text: str) -> str:
 
 
 def _write_once(path: Path, content: object) -> None:
-    """Write a file under its name in one step; an existing one stays unchanged."""
+    """Write a file atomically; an existing one stays unchanged."""
     temporary = path.with_name(f"{path.name}.{uuid4().hex}")
     _write_synced(temporary, content)
     try:

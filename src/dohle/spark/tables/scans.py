@@ -1,7 +1,7 @@
 """Reads the rows of a table into Spark without the format's jars: executors read the pieces.
 
-A piece is whatever its format reads separately (a file with its deletes and its partition's
-values); it is pickled to its task. Rows are streamed: no piece is in memory as a whole.
+A piece is what the format reads as a unit (a file with its deletes and its partition's values); it
+is pickled and sent to its task. Rows are streamed: no piece is in memory as a whole.
 """
 
 from __future__ import annotations

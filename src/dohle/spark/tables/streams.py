@@ -38,10 +38,10 @@ def write_stream(
 
     ``kind`` is ``"parquet"``, ``"delta"`` or ``"iceberg"``; ``where`` the folder of the table, or
     for Iceberg its name ``namespace.table`` in the ``catalog``. The table is created if it is
-    missing. ``trigger`` is what Spark's ``trigger()`` takes, as ``{"availableNow": True}``.
+    missing. ``trigger`` is passed to Spark's ``trigger()``, for example ``{"availableNow": True}``.
     """
     if not rows.isStreaming:
-        raise TableError("these rows are no stream; write_once adds a batch to a table")
+        raise TableError("these rows are not a stream: use write_once to add a batch to a table")
     target = table(
         kind, where, partition_by=partition_by, catalog=catalog, storage_options=storage_options
     )

@@ -3,12 +3,12 @@
 Every log directory has four that map ``topic partition`` to an offset; every partition has one of
 leader epochs (:mod:`dohle.storage.leader_epochs`), which uses the same reader.
 
-- A file that is missing or empty, or that ends behind its version line, has no entries: Kafka
-  creates the file before it has anything to say.
-- Anything else that is not exactly the format is :class:`CorruptCheckpoint`, naming path and line.
-  As in Kafka, fields are parted by white space of any length, white space may trail but not lead,
-  and a line may end in ``\\n``, ``\\r\\n`` or ``\\r``.
-- Writing replaces the file in one step and returns once it is on the disk.
+- A file that is missing or empty, or that ends after its version line, has no entries: Kafka
+  creates the file before it has any.
+- Anything else that is not exactly in the format is a :class:`CorruptCheckpoint` with path and
+  line. As in Kafka, fields are separated by white space of any length, white space may trail but
+  not lead, and a line may end in ``\\n``, ``\\r\\n`` or ``\\r``.
+- Writing replaces the file atomically and returns once it is on the disk.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIRST_ENTRY_LINE = 3
 
 
 class CorruptCheckpoint(Exception):
-    """A checkpoint file that is not in the format, with the place where it is not."""
+    """A checkpoint file that is not in the format, with the line where it is not."""
 
     def __init__(self, path: str, line: int, problem: str) -> None:
         super().__init__(path, line, problem)
@@ -56,7 +56,7 @@ def read_entries(fs: FileSystem, path: str) -> list[bytes]:
 
 def parse_entries(path: str, data: bytes) -> list[bytes]:
     """Check version and count, and return the lines behind them; ``path`` is for the error."""
-    # Unlike str, bytes are split at exactly the line ends that Java's reader knows.
+    # Unlike str, bytes are split at exactly the line ends that Java's reader recognises.
     lines = data.splitlines()
     if not lines:
         return lines
@@ -76,15 +76,15 @@ def parse_fields(path: str, line_number: int, line: bytes, count: int) -> list[b
     """Split an entry at its white space into exactly ``count`` fields."""
     fields = line.split()
     if len(fields) != count or not line.startswith(fields[0]):
-        raise CorruptCheckpoint(path, line_number, f"{_shown(line)} has not {count} fields")
+        raise CorruptCheckpoint(path, line_number, f"{_shown(line)} does not have {count} fields")
     return fields
 
 
 def parse_int(path: str, line_number: int, field: bytes, largest: int) -> int:
     """Read a whole decimal number between ``-largest - 1`` and ``largest``."""
-    # int() alone would take spaces and underscores. A sign is read as Java reads it.
+    # int() alone would accept spaces and underscores. A sign is read as Java reads it.
     if field.isdigit() or (field[:1] in (b"-", b"+") and field[1:].isdigit()):
-        # The length keeps a file of a million digits from being worked on.
+        # Limiting the length keeps int() from working on a million digits.
         number = int(field) if len(field) < 100 else largest + 1
         if -largest - 1 <= number <= largest:
             return number
@@ -99,7 +99,7 @@ def format_entries(entries: Iterable[str]) -> bytes:
 
 
 def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
-    """Return the offset of each partition; of two entries for one partition the later counts."""
+    """Return the offset of each partition; if there are two entries, the later one counts."""
     offsets = {}
     for number, line in enumerate(read_entries(fs, path), _FIRST_ENTRY_LINE):
         topic, partition, offset = parse_fields(path, number, line, 3)

@@ -1,9 +1,9 @@
-"""``.kafka_cleanshutdown``: the mark of a log directory that was closed in order.
+"""``.kafka_cleanshutdown``: the mark of a log directory that was closed cleanly.
 
-It is written when everything else of the directory is on the disk, and its presence alone spares
-the next start the recovery. So it must be gone from the disk, not only from the page cache, before
-that start writes anything: :func:`remove_clean_shutdown` returns only then. Since KIP-966 the file
-names the broker epoch too; older ones are empty, and then the epoch is unknown.
+It is written when everything else in the directory is on the disk; if it is there, the next start
+skips recovery. So it must be gone from the disk, not only from the page cache, before that start
+writes anything: :func:`remove_clean_shutdown` returns only then. Since KIP-966 the file has the
+broker epoch; older ones are empty, and then the epoch is unknown.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def write_clean_shutdown(fs: FileSystem, folder: str, broker_epoch: int) -> None
 
 
 def has_clean_shutdown(fs: FileSystem, folder: str) -> bool:
-    """Tell whether the directory was closed in order."""
+    """Tell whether the directory was closed cleanly."""
     return fs.exists(join(folder, CLEAN_SHUTDOWN_FILE))
 
 
 def read_broker_epoch(fs: FileSystem, folder: str) -> int | None:
-    """Return the broker epoch in the mark; None if there is no mark or it does not say."""
+    """Return the broker epoch in the mark; None if there is no mark, or no epoch in it."""
     try:
         content = json.loads(fs.read(join(folder, CLEAN_SHUTDOWN_FILE)))
     except (FileNotFoundError, ValueError, RecursionError):
@@ -39,9 +39,10 @@ def read_broker_epoch(fs: FileSystem, folder: str) -> int | None:
 
 
 def remove_clean_shutdown(fs: FileSystem, folder: str) -> None:
-    """Take the mark away and return once that is on the disk.
+    """Remove the mark and return once that is on the disk.
 
-    If it is gone already, the process that took it away may have been killed before its sync.
+    This syncs even if there is no mark: the process that removed it may have been killed before its
+    sync.
     """
     with suppress(FileNotFoundError):
         fs.remove(join(folder, CLEAN_SHUTDOWN_FILE))

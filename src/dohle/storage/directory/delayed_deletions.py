@@ -1,6 +1,7 @@
 """Files and folders of a log directory that are removed when ``file.delete.delay.ms`` has passed.
 
-They have got their ``.deleted`` or ``-delete`` names before; what a stop leaves is found by those.
+They have been renamed to ``.deleted`` or ``-delete`` before; after a stop, the next start finds
+them by these names.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ logger = logging.getLogger("dohle.storage")
 
 
 class DelayedDeletions:
-    """What is to be removed, by the time of the monotonic clock."""
+    """What is to be removed, and when by the monotonic clock."""
 
     def __init__(self, fs: FileSystem, clock: Clock) -> None:
         self._fs = fs

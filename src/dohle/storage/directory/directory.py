@@ -1,9 +1,9 @@
 """One entry of ``log.dirs``: its lock, its identity, and the logs in it.
 
-It is put together from parts of one idea each: whether its disk works (``disk_status``), the names
-of its folders (``folders``), offsets kept beside the logs (``directory_checkpoints``), what is to
-be removed later (``delayed_deletions``), and replicas that come and go (``future_replicas``). Here
-logs are opened, made and taken away. No clean stop is claimed for a directory that is offline.
+It is made of parts: whether its disk works (``disk_status``), the names of its folders
+(``folders``), offsets kept beside the logs (``directory_checkpoints``), what is to be removed later
+(``delayed_deletions``), and replicas that move in and out (``future_replicas``). Here logs are
+opened, created and deleted. A directory that is offline is never marked as closed cleanly.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class LogDirectory:
         self._fs = fs
         self._lock: Lock | None = None
 
-    # What recurs. All times are the monotonic clock's.
+    # Recurring work. All times are those of the monotonic clock.
 
     @property
     def next_due_ms(self) -> int | None:
@@ -104,7 +104,7 @@ class LogDirectory:
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def take_due_flushes(self, now_ms: int) -> list[PendingFlush]:
-        """Prepare the flushes that are due, each log's once until it is complete."""
+        """Prepare the flushes that are due. A log has only one at a time."""
         return take_due_flushes(self.disk, self._flushes, now_ms)
 
     # Opening
@@ -122,9 +122,9 @@ class LogDirectory:
     def load(self, config_for: Callable[[TopicPartition], LogConfig]) -> None:
         """Open every partition in the directory."""
         self.had_clean_shutdown = has_clean_shutdown(self._fs, self.path)
-        # Gone before the first log is touched: a crash while loading is an unclean stop. This syncs
-        # the names of the logs' folders too, which a killed process may have left unsynced: a flush
-        # does that only for folders that its own process has made.
+        # Removed before the first log is opened: a crash while loading is an unclean stop. This
+        # also syncs the names of the logs' folders, which a killed process may have left unsynced:
+        # a flush does that only for folders that its own process has created.
         remove_clean_shutdown(self._fs, self.path)
         known = self.checkpoints.read()
         names = self.folders.names()
@@ -191,7 +191,7 @@ class LogDirectory:
                         name,
                     )
             case PartitionDirKind.LIVE:
-                # The metadata log is its quorum's, not one of the broker's partitions.
+                # The metadata log belongs to the quorum: it is not one of the broker's partitions.
                 if found.topic_partition.topic != CLUSTER_METADATA_TOPIC:
                     return found.topic_partition
         return None
@@ -204,14 +204,14 @@ class LogDirectory:
         return log
 
     def open_internal(self, partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> Log:
-        """Open, or make, a log that is not one of the broker's partitions: the metadata log.
+        """Open, or create, a log that is not one of the broker's partitions: the metadata log.
 
-        It is always checked from its start, as Kafka does; it is small, and all depends on it.
+        It is always checked from its start, as in Kafka: it is small, and everything depends on it.
         """
         with self.disk.guarding(f"opening {partition}"):
             folder = self.folders.live_path(partition)
             self._fs.make_dirs(folder)
-            # Even if it was there: its maker may have been killed before this.
+            # Even if it existed: the process that created it may have been killed before its sync.
             self._fs.sync_dir(self.path)
             if read_partition_metadata(self._fs, folder) is None:
                 write_partition_metadata(self._fs, folder, topic_id)
@@ -219,13 +219,13 @@ class LogDirectory:
             log.topic_id = topic_id
             return log
 
-    # Making logs and taking them away
+    # Creating and deleting logs
 
     def create_log(self, partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> Log:
-        """Make a partition's folder.
+        """Create a partition's folder.
 
-        Nothing is synced: thousands may be made at once, and an empty log has nothing to lose. The
-        first flush of its records brings the folder and its ``partition.metadata`` to the disk.
+        Nothing is synced: thousands may be created at once, and an empty log has nothing to lose.
+        The first flush of its records syncs the folder and its ``partition.metadata``.
         """
         with self.disk.guarding(f"creating {partition}"):
             self.futures.forget_departed(partition)
@@ -237,18 +237,18 @@ class LogDirectory:
             return log
 
     def assign_topic_id(self, log: Log, topic_id: Uuid) -> None:
-        """Write the ``partition.metadata`` that a crash, or an old broker, has left out."""
+        """Write the ``partition.metadata`` that is missing after a crash, or from an old broker."""
         with self.disk.guarding(f"writing the topic id of {log.partition}"):
             write_partition_metadata(self._fs, log.directory, topic_id)
             log.topic_id = topic_id
 
     def delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
-        """Take logs away: their folders get ``-delete`` now and go after the delay.
+        """Delete logs: their folders are renamed to ``-delete`` now and removed after the delay.
 
-        Many at once cost one sync of the names and one of each checkpoint.
+        Many at once take one sync of the names and one of each checkpoint.
         """
         logs = [self.logs[partition] for partition in partitions]
-        # Whatever the disk does: they are gone, and must not stand in the way of a new topic.
+        # Even if the disk fails they are gone, and must not get in the way of a new topic.
         for log in logs:
             self.forget(log)
         with self.disk.guarding(f"deleting {len(logs)} partitions"):
@@ -257,11 +257,11 @@ class LogDirectory:
                 self._rename(log, target)
                 self.deletions.add([target], log.config.file_delete_delay_ms)
             self._fs.sync_dir(self.path)
-            # A partition of the same name may come again, and must not inherit these.
+            # A new partition of the same name must not inherit these.
             self.checkpoints.write_all()
 
     def mark_stray(self, partition: TopicPartition) -> None:
-        """Close a log that is not ours any more; its folder gets ``-stray`` and is kept."""
+        """Close a log that is no longer assigned here; its folder is kept as ``-stray``."""
         with self.disk.guarding(f"renaming the stray {partition}"):
             log = self.logs[partition]
             log.close()
@@ -276,19 +276,19 @@ class LogDirectory:
         log.files.discard()
 
     def forget(self, log: Log) -> None:
-        """Take a log off the list of those that are here."""
+        """Remove a log from the list of those in this directory."""
         del self.logs[log.partition]
         self._flushes.forget(log)
 
     # Closing
 
     def prepare_close(self) -> list[PendingFlush]:
-        """Write what a clean stop leaves in each log; return what has to be synced before it."""
+        """Write what a clean stop leaves in each log; return the flushes that must come first."""
         closing = []
         try:
             for log in self.logs.values():
                 if (job := log.prepare_close()) is not None:
-                    # The directory itself is synced once for all of them.
+                    # The directory itself is synced once for all logs.
                     folders = tuple(folder for folder in job.folders if folder != self.path)
                     job = replace(job, folders=folders)
                     closing.append(PendingFlush(self.disk, self._flushes, log, job))
@@ -308,7 +308,7 @@ class LogDirectory:
                         write_clean_shutdown(self._fs, self.path, broker_epoch)
         except KafkaError:
             self._warn_unclean()
-            # The mark may be there and only its sync have failed.
+            # The mark may have been written although its sync failed.
             with suppress(OSError):
                 remove_clean_shutdown(self._fs, self.path)
         finally:
@@ -321,7 +321,7 @@ class LogDirectory:
         )
 
     def release(self) -> None:
-        """Give descriptors and lock back without claiming a clean stop."""
+        """Close the descriptors and release the lock, without the mark of a clean stop."""
         for log in self.logs.values():
             log.files.discard()
         if self._lock is not None:

@@ -1,8 +1,8 @@
 """The checkpoint files of a log directory: numbers that are kept beside its logs, not in them.
 
-Each says one thing of every log: below which offset it is on the disk, its high watermark, its
-start. A fourth is the cleaner's, and tells which logs were once compacted. A file that cannot be
-read counts as missing. None may outlive the log it tells of: one of the same name may come.
+Each has one number for every log: its recovery point, its high watermark, its log start offset. A
+fourth is the cleaner's, and tells which logs were once compacted. A file that cannot be read counts
+as missing. No entry may outlive its log: a new log of the same name would inherit it.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ class DirectoryCheckpoints:
             return None
 
     def replace_stale(self, known: KnownOffsets) -> None:
-        """Write the files anew that say more than was found.
+        """Rewrite the files that have entries beyond what was found.
 
-        The next start must not take a lost log's numbers for those of what comes in its place.
+        The next start must not use the numbers of a lost log for the one that replaces it.
         """
         if not known.has_recovery_points or self._is_stale(
             known.recovery_points, lambda log: log.recovery_point
@@ -117,13 +117,13 @@ class DirectoryCheckpoints:
         )
 
     def write_all(self) -> None:
-        """Write the three files that are the logs' own."""
+        """Write the three files with numbers of the logs."""
         self.write_recovery_points()
         self.write_log_start_offsets()
         self.write_high_watermarks()
 
     def write_recovery_points(self) -> None:
-        """Write below which offset each log is on the disk."""
+        """Write each log's recovery point."""
         self._write(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
 
     def write_high_watermarks(self) -> None:
@@ -131,7 +131,7 @@ class DirectoryCheckpoints:
         self._write(HIGH_WATERMARK_CHECKPOINT, lambda log: log.high_watermark)
 
     def write_log_start_offsets(self, *coming: Log) -> None:
-        """Write the log starts that the segments' names do not tell, also of logs yet to come."""
+        """Write the log start offsets that are not base offsets, also of logs that move in."""
         self._write(
             LOG_START_OFFSET_CHECKPOINT,
             lambda log: (
@@ -156,10 +156,10 @@ class DirectoryCheckpoints:
         return cleaned is None or partition in cleaned
 
     def note_cleaned(self, partition: TopicPartition) -> None:
-        """Have a log that comes counted among those that were compacted."""
+        """Count a log that moves in among those that were compacted."""
         found = self._read_cleaned()
-        # While the file cannot be read all logs count as such.
+        # While the file cannot be read, all logs count as such.
         if found is not None and partition not in found:
-            # A cleaner that begins at the log's start does more than it must.
+            # A cleaner that begins at the log start does more work than needed, but no harm.
             path = join(self._folder, CLEANER_OFFSET_CHECKPOINT)
             write_offsets(self._fs, path, {**found, partition: 0})

@@ -22,8 +22,8 @@ class DiskStatus:
     def __init__(self, path: str, on_failed: Callable[[], None] = lambda: None) -> None:
         self._path = path
         self._on_failed = on_failed
-        #: Why the directory is offline. The text alone: an exception would keep the buffers of the
-        #: append that failed.
+        #: Why the directory is offline. Only the text: an exception would keep the buffers of the
+        #: failed append alive.
         self.failure: str | None = None
 
     def ensure_online(self) -> None:
@@ -52,7 +52,7 @@ class DiskStatus:
 
     @contextmanager
     def guarding(self, doing: str) -> Iterator[None]:
-        """Raise KAFKA_STORAGE_ERROR if the directory is offline, or goes so by an ``OSError``."""
+        """Raise KAFKA_STORAGE_ERROR if the directory is offline; take it offline at ``OSError``."""
         self.ensure_online()
         try:
             yield

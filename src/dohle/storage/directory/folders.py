@@ -1,4 +1,4 @@
-"""The partition folders of a log directory, by their names: see ``partition_dirs`` for these."""
+"""The partition folders of a log directory; ``partition_dirs`` explains their names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dohle.storage.files import FileSystem, join
 
 
 class PartitionFolders:
-    """What folders there are, and what a new one is to be called."""
+    """Which folders exist, and the names for new ones."""
 
     def __init__(self, fs: FileSystem, directory: str, disk: DiskStatus, rng: Rng) -> None:
         self._fs = fs
@@ -46,11 +46,11 @@ class PartitionFolders:
         return self.path(partition_dir_name(partition))
 
     def new_delete_path(self, partition: TopicPartition) -> str:
-        """Return what a folder that is to be deleted is renamed to."""
+        """Return the new path for a folder that is to be deleted."""
         return self.path(delete_dir_name(partition, random_uuid(self._rng)))
 
     def new_stray_path(self, partition: TopicPartition) -> str:
-        """Return what a folder that is to be kept, but not used, is renamed to."""
+        """Return the new path for a folder that is kept, but not used."""
         return self.path(stray_dir_name(partition, random_uuid(self._rng)))
 
     def new_future_path(self, partition: TopicPartition) -> str:
@@ -58,11 +58,11 @@ class PartitionFolders:
         return self.path(future_dir_name(partition, random_uuid(self._rng)))
 
     def rename(self, name: str, target: str) -> None:
-        """Give a folder another path, durably."""
+        """Rename a folder, durably."""
         with self._disk.guarding(f"renaming {name}"):
             self._fs.rename(self.path(name), target)
             self._fs.sync_dir(self._directory)
 
     def mark_stray(self, partition: TopicPartition, name: str) -> None:
-        """Give a folder that is not to be used, but may not be useless, a ``-stray`` name."""
+        """Rename a folder that is not used, but may be needed, to ``-stray``."""
         self.rename(name, self.new_stray_path(partition))

@@ -1,8 +1,8 @@
-"""The replicas that are on their way into a log directory, and those that have left it.
+"""The replicas that are moving into a log directory, and those that have moved out of it.
 
-A future replica grows in a ``-future`` folder until it takes the partition's name: see
-``moves.move`` for the order of the steps, and ``moves.places`` for what a start makes of a move
-that was interrupted.
+A future replica grows in a ``-future`` folder until it gets the partition's name: see
+``moves.move`` for the order of the steps, and ``moves.places`` for how a start handles an
+interrupted move.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class FutureReplicas:
         self._folders = folders
         self._checkpoints = checkpoints
         self._deletions = deletions
-        #: Their folders, with those that an interrupted move has left.
+        #: Their folders, including those that an interrupted move has left.
         self.paths: dict[TopicPartition, str] = {}
-        #: Those that this start has given the partition's name.
+        #: Those to which this start has given the partition's name.
         self.promoted: set[TopicPartition] = set()
-        # Moved elsewhere, and the checkpoints may still have their offsets.
+        # Moved to another directory; the checkpoints may still have their offsets.
         self._departed: set[TopicPartition] = set()
 
     def begin(self, partition: TopicPartition, topic_id: Uuid) -> str:
-        """Make the folder of a replica that is to come here; one of an earlier attempt goes."""
+        """Create the folder for a replica that moves in; one of an earlier attempt is deleted."""
         self.drop(partition)
         with self._disk.guarding(f"preparing for {partition}"):
             self.forget_departed(partition)
@@ -56,7 +56,7 @@ class FutureReplicas:
             return folder
 
     def drop(self, partition: TopicPartition) -> None:
-        """Delete a replica that will not come."""
+        """Delete a future replica whose move is cancelled."""
         folder = self.paths.pop(partition, None)
         if folder is not None:
             self._delete(partition, folder, 0)
@@ -64,7 +64,7 @@ class FutureReplicas:
     def take_over(self, log: Log, *, may_be_cleaned: bool) -> str:
         """Give a future replica the partition's name, and return its folder.
 
-        What is kept beside the logs comes first: a start that finds the log here finds that too.
+        The checkpoints are written first: a start that finds the log here finds its offsets too.
         """
         partition = log.partition
         if log.log_start_offset > log.segments.first.base_offset:
@@ -77,7 +77,7 @@ class FutureReplicas:
         return folder
 
     def promote(self, partition: TopicPartition, name: str) -> None:
-        """Make a future replica the log, at start: no other is left."""
+        """At start, make a future replica the log, because there is no other."""
         self._folders.rename(name, self._folders.live_path(partition))
         self.promoted.add(partition)
 
@@ -100,7 +100,7 @@ class FutureReplicas:
             self._deletions.add([target], delay_ms)
 
     def forget_departed(self, partition: TopicPartition) -> None:
-        """Take the offsets of a log that was here out of the checkpoints, before one comes."""
+        """Remove the offsets of a log that moved out from the checkpoints, before one moves in."""
         if partition in self._departed:
             self._checkpoints.write_all()
             self._departed.clear()

@@ -1,9 +1,9 @@
 """Text files of ``key=value`` lines as Java's ``Properties`` class reads and writes them.
 
-Reading knows the whole grammar: comments, lines continued by a backslash, keys that end at the
-first unescaped ``=``, ``:`` or white space, and the escapes. Bytes are Latin-1, as Java takes
-them. Writing sorts the keys, as Java does from version 18 on, and escapes every character outside
-printable ASCII, so that the text means the same in any encoding.
+Reading supports the whole grammar: comments, lines continued by a backslash, keys that end at the
+first unescaped ``=``, ``:`` or white space, and the escapes. Bytes are Latin-1, as in Java. Writing
+sorts the keys, as Java does from version 18 on, and escapes every character outside printable
+ASCII, so that the text means the same in any encoding.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def format_properties(properties: Mapping[str, str], now_ms: int) -> bytes:
 
 def java_date(now_ms: int) -> str:
     """Return a time as ``Date.toString`` prints it, in UTC: ``Tue Nov 14 22:13:20 UTC 2023``."""
-    # strftime would use the names of the machine's language.
+    # strftime would use the names of the machine's locale.
     time = _EPOCH + timedelta(milliseconds=now_ms)
     day, month = _DAYS[time.weekday()], _MONTHS[time.month - 1]
     return f"{day} {month} {time:%d %H:%M:%S} UTC {time.year}"

@@ -1,17 +1,18 @@
-"""Opening a partition's folder: what an unclean stop left half done is finished or undone here.
+"""Opening a partition's folder: what an unclean stop left incomplete is completed or undone here.
 
 In Kafka's order:
 
-1. ``.deleted`` and ``.cleaned`` files go. A ``.swap`` file at or behind the first ``.cleaned`` one
-   belongs to a cleaning that was not complete and goes too.
-2. The other ``.swap`` files are complete: the segments they replace go, then they get their names.
-3. Segments are opened; an index without a log file goes, a log file without indexes is scanned.
+1. ``.deleted`` and ``.cleaned`` files are removed. So is a ``.swap`` file at or behind the first
+   ``.cleaned`` one: it belongs to a cleaning that was not complete.
+2. The other ``.swap`` files are complete: the segments that they replace are removed, then they are
+   renamed.
+3. Segments are opened; an index without a log file is removed, a log file without indexes scanned.
 4. After an unclean stop every segment from the recovery point on is scanned: each batch's checksum
-   is checked, the indexes are built anew, and the log is cut at the first thing that is no batch.
-   Segments behind a cut go. So do segments behind a gap, unless there is a sign that the gap may
-   be meant: the file system may have lost the end of one file and kept the next. (Kafka does not
-   look for gaps.)
-5. Leader epochs are cut to what is left, and the producer state is brought to the log's end.
+   is verified, the indexes are rebuilt, and the log is cut at the first damaged batch. Segments
+   behind a cut are removed. So are segments behind a gap, because the file system may have lost the
+   end of one file and kept the next, unless there is a sign that the gap is legitimate. (Kafka does
+   not look for gaps.)
+5. Leader epochs are truncated to what is left, and the producer state is brought to the log's end.
 
 Each repair is one log line that says what was done.
 """
@@ -57,13 +58,13 @@ _KRAFT_SNAPSHOT_DELETED = ".checkpoint" + DELETED_SUFFIX
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What the checkpoints and the last stop tell about a log that is about to be opened."""
+    """What is known from the checkpoints and the last stop about a log to be opened."""
 
     log_start_offset: int = 0
     recovery_point: int = 0
-    #: False if the checkpoint could not be read, so that all of the log is scanned.
+    #: False if the checkpoint could not be read: then the whole log is scanned.
     recovery_point_known: bool = True
-    #: The log was once compacted: segments may end before the next one begins.
+    #: Whether the log was once compacted: a segment may then end before the next one begins.
     was_cleaned: bool = False
     had_clean_shutdown: bool = False
 
@@ -75,7 +76,7 @@ def load_log(
     config: LogConfig,
     options: LoadOptions,
 ) -> Log:
-    """Open a partition's folder, repairing what has to be; the folder itself must exist."""
+    """Open a partition's folder, and repair it where needed; the folder itself must exist."""
     loader = _Loader(context, directory, partition, config, options)
     names = loader.finish_interrupted_work()
     loader.open_segments(names)
@@ -83,7 +84,7 @@ def load_log(
     log_start_offset = options.log_start_offset
     if len(loader.segments):
         log_start_offset = max(log_start_offset, loader.segments.first.base_offset)
-    # A scan leaves snapshots of its own; else the one listing of the folder will do.
+    # A scan writes snapshots of its own; otherwise one listing of the folder is enough.
     known = None if loader.repaired else snapshot_offsets(names)
     state = ProducerState(
         context.fs, directory, partition, context.producer_config, snapshot_offsets=known
@@ -147,10 +148,10 @@ class _Loader:
         try:
             return LeaderEpochs.load(self._fs, self._directory)
         except CorruptCheckpoint as error:
-            # Recovery finds the epochs again in the batches it scans; a follower that lacks older
-            # ones truncates further back than it must, never too little.
+            # Recovery finds the epochs in the batches that it scans. A follower that lacks older
+            # ones truncates further back than necessary, never too little.
             logger.warning(
-                "%s: leader epochs cannot be read, and are found again as far as possible: %s",
+                "%s: the leader epochs cannot be read, and are rebuilt as far as possible: %s",
                 self._partition,
                 error,
             )
@@ -161,13 +162,13 @@ class _Loader:
     # Steps 1 and 2
 
     def finish_interrupted_work(self) -> set[str]:
-        """Remove or complete temporary files; return the names that are there then."""
+        """Remove or complete temporary files; return the names that are left."""
         names = {entry.name for entry in self._fs.list_dir(self._directory) if not entry.is_dir}
         if not any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
             return names
         for name in sorted(names):
             if name.endswith(DELETED_SUFFIX) and not name.endswith(_KRAFT_SNAPSHOT_DELETED):
-                self._remove(names, name, "its deletion had been decided")
+                self._remove(names, name, "it was already marked for deletion")
         cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
         swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
         if cleaned:
@@ -197,7 +198,7 @@ class _Loader:
             for name in sorted(names):
                 if name.endswith(SEGMENT_SUFFIXES) and start <= _base_offset(name) < end:
                     self._remove(names, name, "a cleaned segment takes its place")
-        # A rebuilt index may have been written beside the others meanwhile.
+        # Opening may have rebuilt an index, which is a new file.
         found = {entry.name for entry in self._fs.list_dir(self._directory)}
         for name in sorted(name for name in found if name.endswith(SWAP_SUFFIX)):
             target = name.removesuffix(SWAP_SUFFIX)
@@ -245,10 +246,10 @@ class _Loader:
         self.segments.add(segment)
 
     def _repair(self, segment: LogSegment) -> None:
-        """Scan a segment that may lie below the recovery point, so that it is scanned only once.
+        """Scan a segment that may be below the recovery point, so that it is scanned only once.
 
-        Its offset index gets its name when all else is on the disk: a crash on the way leaves it
-        missing, and the next start begins again.
+        Its offset index gets its name when everything else is on the disk: after a crash before
+        that it is missing, and the next start scans again.
         """
         index = segment.indexes.offset
         path, index.path = index.path, index.path + ".tmp"
@@ -294,7 +295,7 @@ class _Loader:
         try:
             return active.reader.next_offset()
         except CorruptBatch as error:
-            # A clean stop was promised, but the file says otherwise.
+            # The stop was marked as clean, but the file is damaged.
             logger.warning(
                 "%s: checking segment %d and rebuilding its indexes: %s",
                 self._partition,
@@ -321,16 +322,21 @@ class _Loader:
             truncated = self._recover_segment(segment)
             previous, previous_end = segment, segment.reader.next_offset()
             if truncated and unflushed[number + 1 :]:
-                logger.warning("%s: removing the segments behind the cut", self._partition)
+                logger.warning(
+                    "%s: removing the %d segments behind the damage: their records would leave a"
+                    " gap",
+                    self._partition,
+                    len(unflushed) - number - 1,
+                )
                 self._drop(unflushed[number + 1 :])
                 return
 
     def _shows_loss(self, previous: LogSegment, end: int, segment: LogSegment) -> bool:
-        """Tell whether offsets are missing between two segments that were once there.
+        """Tell whether records between two segments were lost.
 
-        A gap can only be meant where cleaning took the end of a segment away, here or at the
-        leader's, or where it is too wide for the segment before it to have held those offsets. At
-        any sign of that, nothing is removed.
+        A gap is legitimate if compaction removed the end of a segment, here or on the leader, or if
+        it is too wide for the segment before it to have held those offsets. At any sign of that,
+        nothing is removed.
         """
         return (
             end != segment.base_offset
@@ -352,7 +358,7 @@ class _Loader:
             if aborted is not None:
                 segment.indexes.txn.append(aborted)
 
-        # The next segment's scan, and the start itself, go on from this snapshot.
+        # The scan of the next segment, and the load itself, continue from this snapshot.
         state.map_end_offset, has_gaps = recover_segment(segment, latest, epochs.assign, replay)
         self._has_gaps |= has_gaps
         state.take_snapshot(sync=False)
@@ -373,8 +379,8 @@ class _Loader:
         return state
 
     def _drop(self, gone: Iterable[LogSegment]) -> None:
-        # At start nobody is reading: the files can go at once. The newest first, so that a crash
-        # leaves no hole.
+        # At start nobody is reading: the files can be removed at once. The newest first, so that a
+        # crash leaves no gap.
         gone = sorted(gone, key=lambda segment: segment.base_offset, reverse=True)
         self.segments.remove(gone)
         for segment in gone:
@@ -384,7 +390,7 @@ class _Loader:
         self._fs.sync_dir(self._directory)
 
     def recovery_point(self, log_end_offset: int) -> int:
-        """Return below which offset the log is known to be on the disk."""
+        """Return the offset below which the log is known to be on the disk."""
         if self._options.had_clean_shutdown and not self.repaired:
             return log_end_offset
         return min(self._options.recovery_point, log_end_offset)

@@ -1,9 +1,9 @@
 """All logs of a node: opening its directories, placing partitions, and the work that recurs.
 
-Nothing here runs by itself. When ``next_due_ms`` has come, the node's driver calls ``run_due``, and
-for each of ``due_flushes``, where blocking does no harm, ``run``, then back on its own thread
-``complete``. Intervals go by the monotonic clock, ages of records by the wall clock; both come from
-the seam, so a test walks through weeks of retention without waiting.
+Nothing here runs by itself. At ``next_due_ms`` the node's driver calls ``run_due``. For each of
+``due_flushes`` it calls ``run`` in a thread that may block, then ``complete`` on its own thread.
+Intervals are measured by the monotonic clock, ages of records by the wall clock; both come through
+the seam, so a test goes through weeks of retention without waiting.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from dohle.storage.segment.index import IndexMemory
 
 logger = logging.getLogger("dohle.storage")
 
-#: How many wishes for logs that are not there are remembered.
+#: How many requests for the directories of logs that do not exist yet are remembered.
 _PREFERRED_MAX = 10_000
 
 
-#: Calls all of some functions and returns what they return, in their order.
+#: Calls all given functions and returns their results in the same order.
 RunAll = Callable[[Sequence[Callable[[], OSError | None]]], Sequence[OSError | None]]
 
 
 def one_by_one(works: Sequence[Callable[[], OSError | None]]) -> list[OSError | None]:
-    """Call one after the other, here."""
+    """Call one after the other, in this thread."""
     return [work() for work in works]
 
 
@@ -61,7 +61,7 @@ class Identity:
 
 @dataclass(slots=True)
 class _Task:
-    """Work that recurs in every directory."""
+    """Recurring work in every directory."""
 
     name: str
     interval_ms: int
@@ -89,20 +89,20 @@ class LogManager:
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
         )
         self._index_memory = IndexMemory() if index_memory is None else index_memory
-        #: Told of a directory that has just gone offline.
+        #: Called with a directory that has just gone offline.
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda _: None
         self.directories: list[LogDirectory] = []
         #: Those of them that have no id yet: ``load`` gives them one.
         self.unformatted: list[LogDirectory] = []
         #: Those of them that had no ``meta.properties`` at all.
         self.new_directories: list[LogDirectory] = []
-        #: The one of the metadata log, if ``attach`` was told of it.
+        #: The one of the metadata log, if its path was given to ``attach``.
         self.metadata_directory: LogDirectory | None = None
         # That one, if it holds nothing else.
         self._beside: list[LogDirectory] = []
         self._gone_offline: dict[str, str] = {}
         self.places = Places()
-        # Where logs are to be made that are not there yet, by what an operator wished.
+        # In which directories an operator wants logs that do not exist yet.
         self._preferred: dict[TopicPartition, str] = {}
         self._tasks = self._plan_tasks()
 
@@ -152,11 +152,11 @@ class LogManager:
     def attach(
         self, paths: Sequence[str], identity: Identity, metadata_path: str | None = None
     ) -> None:
-        """Lock and check; what is in the directories stays untouched.
+        """Lock and check the directories; what is in them stays unchanged.
 
-        A directory whose disk fails is left offline. One that is another node's, or in use, is a
-        mistake that must not be passed over; so is having no directory left, or not the one of the
-        metadata log. That may be one of the others, or one that holds nothing else.
+        A directory whose disk fails is left offline. It is an error if one belongs to another node
+        or is in use, if none can be used, or if that of the metadata log cannot. The latter may be
+        one of ``log.dirs``, or one that holds nothing else.
         """
         self._identity = identity
         data_paths = paths
@@ -197,7 +197,7 @@ class LogManager:
             )
 
     def _choose_metadata_directory(self, path: str) -> None:
-        """Find it among the others, and format it before them: see ``verify_metadata_dir``."""
+        """Find the metadata log's directory, and format it first: see ``verify_metadata_dir``."""
         if path not in self._gone_offline:
             attached = [*self.directories, *self._beside]
             chosen = next(directory for directory in attached if directory.path == path)
@@ -235,7 +235,7 @@ class LogManager:
         )
         try:
             directory.lock()
-            # From here on it is ours to release, whatever comes.
+            # From here on it must be released, whatever happens.
             (self.directories if is_data else self._beside).append(directory)
             if directory_id is None:
                 self.unformatted.append(directory)
@@ -252,8 +252,8 @@ class LogManager:
     ) -> None:
         """Open every partition in the directories that were attached.
 
-        ``config_for`` must know of compacted topics: recovery treats them with more care.
-        ``assignment_of`` tells where the metadata log has the replicas.
+        ``config_for`` must be right about compaction: recovery accepts gaps in compacted logs.
+        ``assignment_of`` tells where the replicas are according to the metadata log.
         """
         with self._releasing_on_failure():
             for directory in list(self.unformatted):
@@ -278,7 +278,7 @@ class LogManager:
                 self.places = settle_places(online, assignment_of, any_offline=any_offline)
                 return
             except KafkaError:
-                # A directory that fails changes what is to be made of what is in the others.
+                # Another directory has failed, which changes how the folders in the rest are used.
                 if online == self.online_directories:
                     raise
 
@@ -339,7 +339,8 @@ class LogManager:
     ) -> Log:
         """Return a partition's log; a new one goes to the directory with the fewest.
 
-        Unless it is known to be new, it is not made while a directory is offline: it may be there.
+        Unless it is known to be new, it is not created while a directory is offline: it may be in
+        that one.
         """
         if partition in self.places.elsewhere and not is_new:
             raise KafkaError(
@@ -372,13 +373,13 @@ class LogManager:
         return best.create_log(partition, topic_id, config)
 
     def prefer(self, partition: TopicPartition, path: str) -> None:
-        """Have a log that is not there yet made in this directory."""
+        """Have a log that does not exist yet created in this directory."""
         self._preferred[partition] = path
         while len(self._preferred) > _PREFERRED_MAX:
             del self._preferred[next(iter(self._preferred))]
 
     def delete(self, *partitions: TopicPartition) -> None:
-        """Take logs away; what is in an offline directory stays on its disk until that is back."""
+        """Delete logs; those in an offline directory stay on its disk until it is back."""
         by_directory: dict[LogDirectory, list[TopicPartition]] = {}
         for partition in partitions:
             if (directory := self.directory_of(partition)) is not None:
@@ -393,7 +394,7 @@ class LogManager:
             raise failures[0]
 
     def mark_stray(self, partition: TopicPartition) -> None:
-        """Put a log aside that this node is not assigned any more: kept, but not loaded again."""
+        """Set aside a log that is not assigned to this node: it is kept, but not loaded again."""
         if (directory := self.directory_of(partition)) is not None:
             directory.mark_stray(partition)
 
@@ -402,10 +403,10 @@ class LogManager:
         self._producer_config.producer_id_expiration_ms = ms
 
     def set_transaction_verification(self, *, enabled: bool) -> None:
-        """Say whether a transaction's first append needs a proof from now on, in every log."""
+        """Set whether a transaction's first append must be verified from now on, in every log."""
         self._producer_config.transaction_partition_verification_enable = enabled
 
-    # Work that recurs
+    # Recurring work
 
     def next_due_ms(self) -> int:
         """Return when ``run_due`` and ``due_flushes`` are next worth calling, in monotonic time."""
@@ -414,7 +415,7 @@ class LogManager:
         return min(due)
 
     def run_due(self) -> None:
-        """Do what has come due; a directory that fails at it goes offline, the others go on."""
+        """Do what is due; a directory that fails at it goes offline, the others go on."""
         now_ms = self._clock.monotonic_ms()
         due = [task for task in self._tasks if task.due_ms <= now_ms]
         for task in due:
@@ -428,7 +429,7 @@ class LogManager:
                         task.run(directory)
 
     def due_flushes(self) -> list[PendingFlush]:
-        """Return the flushes that a roll or ``flush.ms`` asks for, each log's once."""
+        """Return the flushes that a roll or ``flush.ms`` asks for, one for each log."""
         now_ms = self._clock.monotonic_ms()
         found: list[PendingFlush] = []
         for directory in self._all_online():
@@ -437,7 +438,7 @@ class LogManager:
         return found
 
     def flush_due_now(self) -> None:
-        """Run and complete what is due, here and now."""
+        """Run and complete the flushes that are due, in this thread."""
         for due in self.due_flushes():
             due.complete(due.try_run())
 
@@ -451,9 +452,9 @@ class LogManager:
             log.producer_state.remove_expired_producers(now_ms)
 
     def close(self, broker_epoch: int = -1, run_all: RunAll = one_by_one) -> None:
-        """Stop cleanly. What is offline stays as it is, for recovery.
+        """Stop cleanly. Offline directories stay as they are, for recovery.
 
-        ``run_all`` brings the logs to the disk, in threads if it likes.
+        ``run_all`` runs the flushes of the logs, in threads if it has any.
         """
         closing = [
             flush for directory in self.online_directories for flush in directory.prepare_close()
@@ -466,7 +467,7 @@ class LogManager:
         self._let_go()
 
     def release(self) -> None:
-        """Let go without claiming a clean stop, as after a failed start."""
+        """Close everything without the mark of a clean stop, as after a failed start."""
         for directory in self.directories:
             directory.release()
         self._let_go()
@@ -484,7 +485,7 @@ class LogManager:
 
 @contextmanager
 def _unless_offline(directory: LogDirectory) -> Iterator[None]:
-    """Go on behind a failure that has taken the directory offline: its logs will tell."""
+    """Go on after a failure that has taken the directory offline: its logs report that."""
     try:
         yield
     except KafkaError:
@@ -493,12 +494,12 @@ def _unless_offline(directory: LogDirectory) -> Iterator[None]:
 
 
 def _each_log(directory: LogDirectory, name: str, work: Callable[[Log], object]) -> None:
-    """Do something with every log; what is wrong with one is no reason to leave the others."""
+    """Do something with every log; if it fails for one, the others are still done."""
     for log in list(directory.logs.values()):
         try:
             work(log)
         except KafkaError as error:
             directory.disk.ensure_online()
             logger.error(
-                "%s of %s failed, and is tried again later: %s", name, log.partition, error
+                "the %s of %s failed, and is retried later: %s", name, log.partition, error
             )

@@ -1,9 +1,9 @@
 """``meta.properties``: to which node of which cluster a log directory belongs.
 
 Version 1 has ``node.id`` and ``cluster.id``; version 0, from before KRaft, has ``broker.id`` and
-may lack either. ``directory.id`` tells the directories of one node apart. What we write is version
-1. Before a node uses its directories they must agree, and the metadata log must be where it is
-looked for: see :class:`MetaPropertiesEnsemble`.
+may lack either. ``directory.id`` tells the directories of one node apart. Version 1 is written.
+Before a node uses its directories, they must agree, and the metadata log must be where the node
+looks for it: see :class:`MetaPropertiesEnsemble`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class InvalidMetaProperties(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What one file says. Only version 0 may leave the node or the cluster open."""
+    """The content of one file. Only version 0 may lack the node or the cluster."""
 
     cluster_id: str | None
     node_id: BrokerId | None
@@ -41,7 +41,7 @@ class MetaProperties:
 
 @dataclass(frozen=True, slots=True)
 class MetaPropertiesEnsemble:
-    """What the files of all of a node's log directories say."""
+    """The files of all of a node's log directories."""
 
     #: The directories with a readable file.
     properties: Mapping[str, MetaProperties]
@@ -63,10 +63,10 @@ class MetaPropertiesEnsemble:
         return next((found for found in ids if found is not None), None)
 
     def verify(self, cluster_id: str | None = None, node_id: BrokerId | None = None) -> None:
-        """Refuse directories that are not of one node, given what is expected of them, if anything.
+        """Refuse directories that are not all of one node, or not of the expected one.
 
-        Node and cluster ids must be the same everywhere, directory ids must all differ and be
-        none of Kafka's reserved ones.
+        Node and cluster ids must be the same everywhere; directory ids must all differ, and must
+        not be Kafka's reserved ones.
         """
         owners: dict[Uuid, str] = {}
         for folder, found in self.properties.items():
@@ -91,9 +91,9 @@ class MetaPropertiesEnsemble:
                 _verify_directory_id(path, found.directory_id, owners)
 
     def verify_metadata_dir(self, fs: FileSystem, path: str) -> None:
-        """Refuse a directory of the metadata log if that seems to be elsewhere.
+        """Refuse a directory for the metadata log if the log seems to be in another one.
 
-        A node that began a new one would know of no topic, and set all logs aside.
+        A node that began a new metadata log would know no topics, and set all logs aside.
         """
         for folder in self.properties:
             if folder != path and fs.exists(join(folder, METADATA_FOLDER)):
@@ -174,7 +174,7 @@ def _from_properties(pairs: Mapping[str, str]) -> MetaProperties:
     if version == 1:
         missing = [key for key in ("node.id", "cluster.id") if key not in pairs]
         if missing:
-            raise ValueError(f"{' and '.join(missing)} must be there in version 1")
+            raise ValueError(f"version 1 needs {' and '.join(missing)}")
     elif cluster_id is None and node_key not in pairs:
         raise ValueError("it names neither a node nor a cluster: it is empty, or was cut")
     node_id = BrokerId(_to_int(node_key, pairs[node_key])) if node_key in pairs else None

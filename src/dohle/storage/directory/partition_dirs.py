@@ -1,10 +1,10 @@
-"""The names of partition folders, and ``partition.metadata``, which says whose partition it is.
+"""The names of partition folders, and ``partition.metadata``, which has the topic id.
 
-A partition lives in ``<topic>-<partition>``; the name is parted at its last dash. Three kinds have
-an ending: ``<topic>-<partition>.<unique>-delete`` is being deleted in the background, ``-stray``
-was found but is not assigned to this broker, ``-future`` is being filled to take the place of the
+A partition's folder is ``<topic>-<partition>``; the name is split at its last dash. Three kinds
+have an ending: ``<topic>-<partition>.<unique>-delete`` is being deleted in the background,
+``-stray`` was found but is not assigned to this broker, ``-future`` is being filled to replace the
 live one in another directory. The unique part is the 32 hex digits of a uuid. With the first two
-the topic is cut so that the name fits a file system's 255 bytes.
+the topic is shortened so that the name fits into the 255 bytes that file systems allow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dohle.storage.files import FileSystem, join, write_atomically
 
 PARTITION_METADATA: Final = "partition.metadata"
 
-#: What a file system takes.
+#: The longest name that file systems allow.
 NAME_LENGTH_MAX = 255
 _PARTITION_MAX = (1 << 31) - 1
 _METADATA_START = b"version: 0\ntopic_id: "
@@ -28,7 +28,7 @@ _SUFFIXED = re.compile(r"(\S+-\S+)\.[^\s.]+-(delete|stray|future)", re.ASCII)
 
 
 class PartitionDirKind(Enum):
-    """What a partition folder is there for; the value is the ending of its name."""
+    """The purpose of a partition folder; the value is the ending of its name."""
 
     LIVE = ""
     DELETE = "-delete"
@@ -37,14 +37,14 @@ class PartitionDirKind(Enum):
 
 
 class PartitionDir(NamedTuple):
-    """What the name of a partition folder says. A cut topic stays cut."""
+    """The parts of a partition folder's name. A shortened topic stays shortened."""
 
     topic_partition: TopicPartition
     kind: PartitionDirKind
 
 
 class NotAPartitionDir(Exception):
-    """A folder among the partitions whose name is not one of a partition."""
+    """A folder in a log directory whose name is not that of a partition folder."""
 
 
 class CorruptPartitionMetadata(Exception):
@@ -62,12 +62,12 @@ def delete_dir_name(topic_partition: TopicPartition, unique: Uuid) -> str:
 
 
 def stray_dir_name(topic_partition: TopicPartition, unique: Uuid) -> str:
-    """Return the name of a folder that is kept but not ours."""
+    """Return the name of a folder that is kept, but not assigned to this broker."""
     return _capped_name(topic_partition, unique, PartitionDirKind.STRAY)
 
 
 def future_dir_name(topic_partition: TopicPartition, unique: Uuid) -> str:
-    """Return the name of a folder that is to replace the one in use. It is never cut."""
+    """Return the name of a folder that is to replace the one in use. It is never shortened."""
     return f"{partition_dir_name(topic_partition)}.{unique.hex()}{PartitionDirKind.FUTURE.value}"
 
 
@@ -86,7 +86,7 @@ def parse_partition_dir(name: str) -> PartitionDir:
             raise _not_a_partition(name)
         live_name, kind = found[1], PartitionDirKind(f"-{found[2]}")
     topic, _, digits = live_name.rpartition("-")
-    # One spelling for one partition: Java would take a-07 and a-+7 for a-7 as well.
+    # Only one spelling for each partition: Java would also accept a-07 and a-+7 as a-7.
     plain = digits.isascii() and digits.isdigit() and (digits == "0" or digits[0] != "0")
     if not topic or not plain or len(digits) > 10 or int(digits) > _PARTITION_MAX:
         raise _not_a_partition(name)
@@ -95,16 +95,16 @@ def parse_partition_dir(name: str) -> PartitionDir:
 
 def _not_a_partition(name: str) -> NotAPartitionDir:
     return NotAPartitionDir(
-        f"{name!r} is not the name of a partition folder: <topic>-<partition>, or that with "
-        ".<unique id>-delete, -stray or -future behind. A log directory holds nothing else: move "
-        "the folder elsewhere."
+        f"{name!r} is not the name of a partition folder: <topic>-<partition>, or that followed by "
+        ".<unique id>-delete, -stray or -future. A log directory holds nothing else: move the "
+        "folder elsewhere."
     )
 
 
 def write_partition_metadata(
     fs: FileSystem, folder: str, topic_id: Uuid, *, sync: bool = True
 ) -> None:
-    """Write the topic id and, unless told otherwise, return once it is on the disk."""
+    """Write the topic id and, unless ``sync`` is False, return once it is on the disk."""
     if topic_id == ZERO_UUID:
         raise ValueError(f"{folder}: the zero uuid is no topic id")
     content = _METADATA_START + uuid_to_text(topic_id).encode()
@@ -114,7 +114,7 @@ def write_partition_metadata(
 def read_partition_metadata(fs: FileSystem, folder: str) -> Uuid | None:
     """Return the topic id, or None if there is none.
 
-    That is so in a folder from before topic ids, and after a power cut before its first flush.
+    There is none in a folder from before topic ids, or after a power cut before the first flush.
     """
     path = join(folder, PARTITION_METADATA)
     try:
@@ -135,10 +135,10 @@ def read_partition_metadata(fs: FileSystem, folder: str) -> Uuid | None:
 def _parse_topic_id(data: bytes) -> Uuid:
     if data.startswith(_METADATA_START) and len(data) == len(_METADATA_START) + 22:
         return uuid_from_text(data[len(_METADATA_START) :].decode("latin-1"))
-    # Kafka reads more than it writes: later versions, more white space, further lines.
+    # Kafka accepts more than it writes: later versions, more white space, further lines.
     values = [_METADATA_FIELD.split(line.rstrip()) for line in data.splitlines()[:2]]
     if len(values) != 2 or not all(len(value) == 2 for value in values):
-        raise ValueError("not a 'version: ' and a 'topic_id: ' line")
+        raise ValueError("it must have a 'version: ' and a 'topic_id: ' line")
     version, topic_id = values[0][1], values[1][1]
     if not version.isdigit():
         raise ValueError(f"{version[:60]!r} is not a version")

@@ -1,4 +1,4 @@
-"""Flushes of logs that have been prepared and are still to be run."""
+"""Flushes of logs that are prepared but not run yet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dohle.storage.log import Log
 
 @dataclass(frozen=True, slots=True)
 class PendingFlush:
-    """One log's flush. The log has no other before ``complete`` was called."""
+    """One log's flush. The log has no other one until ``complete`` is called."""
 
     disk: DiskStatus
     flushes: FlushSchedule[Log]
@@ -19,7 +19,7 @@ class PendingFlush:
     job: FlushJob
 
     def run(self) -> None:
-        """Sync the files, in any thread: nothing else is touched. OSError if that fails."""
+        """Sync the files, in any thread: it uses nothing else. OSError if that fails."""
         self.job.run()
 
     def try_run(self) -> OSError | None:
@@ -31,7 +31,7 @@ class PendingFlush:
         return None
 
     def complete(self, error: OSError | None = None) -> None:
-        """Move the recovery point, or take the directory offline. Only where the logs are used."""
+        """Move the recovery point, or take the directory offline. Call in the logs' own thread."""
         if error is not None:
             self.disk.failed(f"flushing {self.log.partition}", error)
         else:
@@ -42,7 +42,7 @@ class PendingFlush:
 def take_due_flushes(
     disk: DiskStatus, flushes: FlushSchedule[Log], now_ms: int
 ) -> list[PendingFlush]:
-    """Prepare the flushes that are due, each log's once until it is complete."""
+    """Prepare the flushes that are due. A log has only one at a time."""
     found: list[PendingFlush] = []
     for log in flushes.take(now_ms):
         job = log.prepare_due_flush()

@@ -1,8 +1,8 @@
-"""Which segments go: by age, by size, and because the log start has moved past them.
+"""Deleting segments: by age, by size, and because the log start has moved past them.
 
-Kafka's rules: segments go from the oldest on, up to the first that may stay; none that reaches
-above the high watermark; if all go, an empty one takes their place first. Age is the largest record
-timestamp of a segment against the clock (the file's time if its records have none).
+Kafka's rules: segments are deleted from the oldest on, up to the first that may stay, and none that
+reaches above the high watermark; if all are deleted, an empty one is created first. A segment's age
+is the time since its largest record timestamp (since the file's mtime if its records have none).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dohle.storage.log import Log
 from dohle.storage.segment.segment import LogSegment
 
-#: Given a segment and the one behind it, tell whether it may go.
+#: Given a segment and the one after it, tells whether it is to be deleted.
 Condition = Callable[[LogSegment, LogSegment | None], bool]
 
 
 def delete_old_segments(log: Log, now_ms: int) -> int:
-    """Apply every rule that the topic's ``cleanup.policy`` has; return how many segments went."""
+    """Delete segments by the topic's ``cleanup.policy``; return how many were deleted."""
     with log.disk.guarding(f"deleting old segments of {log.partition}"):
         return _apply_rules(log, now_ms)
 
