@@ -139,6 +139,9 @@ class ConfluentProducer:
         with suppress(confluent_kafka.KafkaException):
             self.producer.purge()
             self.producer.flush(0)
+        # Its threads and sockets end with the last reference to it; an exception that a test has
+        # caught may keep this object until the garbage collector runs.
+        del self.producer
 
 
 def _confluent_error(error: Any) -> Exception:
