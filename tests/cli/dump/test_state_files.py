@@ -156,7 +156,7 @@ def test_incomplete_meta_properties_are_shown_and_refused(tmp_path: Path, capsys
     assert main(["log", "dump", str(path)]) == 1
     shown = capsys.readouterr()
     assert "node.id: 4" in shown.out
-    assert shown.err == f"dohle: error: {path}: version 1 needs cluster.id\n"
+    assert shown.err.startswith(f"dohle: error: {path}: version 1 needs cluster.id. Restore it")
     write(path, "version=\\u12\n")
     assert main(["log", "dump", str(path)]) == 1
     assert "without four hex digits" in capsys.readouterr().err
@@ -218,7 +218,7 @@ def test_the_file_that_is_given_is_shown_and_not_the_one_beside_it(
     if is_mark:
         assert f"note: {shown}" in captured.out
     else:
-        assert captured.err == f"dohle: error: {other}: {shown}\n"
+        assert captured.err.startswith(f"dohle: error: {other}: {shown}")
     usual.unlink()
     assert main(["log", "dump", str(other)]) == (0 if is_mark else 1)
 
