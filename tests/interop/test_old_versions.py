@@ -29,7 +29,6 @@ from dohle.protocol.messages.produce import ProduceResponse
 from dohle.records.batch import batches
 from dohle.records.builder import BatchBuilder
 from dohle.records.compression.codecs import Codec
-from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import Record
 from dohle.testing import Broker
 from tests.interop.clients import CLIENTS, Client
@@ -37,6 +36,7 @@ from tests.interop.conftest import NewTopic
 from tests.interop.waiting import wait_until
 from tests.interop.wire import NOW_MS as T0
 from tests.interop.wire import Wire, batch_of, fetch_request, produce_request
+from tests.records.message_sets import Message, build_message_set
 
 OLD_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
 MESSAGES = [

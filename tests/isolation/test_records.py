@@ -10,6 +10,7 @@ import crc32c
 import pytest
 
 from dohle.core.ids import TopicName
+from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from dohle.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -18,9 +19,10 @@ from dohle.protocol.messages.produce import (
 from dohle.records.batch import HEADER_SIZE, Codec
 from dohle.records.builder import BatchBuilder
 from dohle.records.compression.codecs import compress
+from dohle.records.legacy import encode_message
 from dohle.records.varint import encode_varint
 from tests.interop.wire import NOW_MS, Wire, frame_of
-from tests.isolation.harness import assert_harmless
+from tests.isolation.harness import Prepare, assert_harmless
 
 TOPIC = "attacked"
 MANY = 40
@@ -51,7 +53,7 @@ def same_offsets(codec: Codec = Codec.ZSTD, timestamp: int = NOW_MS) -> bytes:
     return batch_of(records, TINY_RECORDS, codec, timestamp)
 
 
-def honest(count: int, value_sizes: tuple[int, ...]) -> bytes:
+def honest(count: int, value_sizes: tuple[int, ...], codec: Codec = Codec.ZSTD) -> bytes:
     """As many records as fit into a megabyte, each as it should be."""
     rng = random.Random(1)
     pieces = []
@@ -59,16 +61,31 @@ def honest(count: int, value_sizes: tuple[int, ...]) -> bytes:
         value = b"a" * rng.choice(value_sizes)
         body = b"\x00\x00" + encode_varint(index) + b"\x01" + encode_varint(len(value)) + value
         pieces.append(encode_varint(len(body) + 1) + body + b"\x00")
-    return batch_of(b"".join(pieces), count, Codec.ZSTD)
+    return batch_of(b"".join(pieces), count, codec)
 
 
-def produce_frame(records: bytes) -> bytes:
+def old_messages(magic: int) -> bytes:
+    """A set of messages without key and value, in few bytes."""
+    one = encode_message(0, magic, 0, NOW_MS, None, None)
+    value = compress(Codec.GZIP, one * 700_000, message_format_0=magic == 0)
+    return encode_message(0, magic, Codec.GZIP, NOW_MS, None, value)
+
+
+def produce_frame(records: bytes, version: int = 12) -> bytes:
     data = PartitionProduceData(index=0, records=records)
     topic = TopicProduceData(name=TopicName(TOPIC), partition_data=(data,))
-    return frame_of(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=(topic,)), 12)
+    return frame_of(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=(topic,)), version)
 
 
-def attack_with(frame: bytes, *, clients: int = 1, times: int = 3) -> None:
+def old_fetch_frame() -> bytes:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchTopic(topic=TopicName(TOPIC), partitions=(partition,))
+    return frame_of(FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=(topic,)), 3)
+
+
+def attack_with(
+    frame: bytes, *, clients: int = 1, times: int = 3, prepare: Prepare = prepare
+) -> None:
     def attack(bootstrap: str) -> int:
         with ExitStack() as stack:
             wires = [stack.enter_context(Wire(bootstrap)) for _ in range(clients)]
@@ -103,3 +120,19 @@ def test_honest_records_of_mixed_sizes() -> None:
 
 def test_many_clients_with_tiny_records() -> None:
     attack_with(produce_frame(same_offsets()), clients=MANY, times=1)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_tiny_messages_of_an_old_producer(magic: int) -> None:
+    attack_with(produce_frame(old_messages(magic), version=2), times=2)
+
+
+def test_an_old_consumer_of_many_small_records() -> None:
+    def prepare_records(bootstrap: str) -> None:
+        prepare(bootstrap)
+        with Wire(bootstrap) as wire:
+            wire.socket.settimeout(600)
+            wire.socket.sendall(produce_frame(honest(400_000, (0, 1, 2), Codec.GZIP)))
+            wire.receive_frame()
+
+    attack_with(old_fetch_frame(), prepare=prepare_records)

@@ -21,10 +21,9 @@ from dohle.records.builder import BatchBuilder
 from dohle.records.checking.validation import RecordErrors, ValidationRules
 from dohle.records.compression.codecs import Codec, compress
 from dohle.records.control import build_txn_marker
-from dohle.records.conversion import down_convert, to_v2
-from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import Record, TimestampType
-from tests.records.checking.in_one_go import validate_batch
+from tests.records.checking.in_one_go import down_convert, to_v2, validate_batch
+from tests.records.message_sets import Message, build_message_set
 
 NOW_MS = 1_700_000_000_000
 LEGACY_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]

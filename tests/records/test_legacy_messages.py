@@ -13,8 +13,9 @@ from dohle.core.errors import KafkaError
 from dohle.records.batch import Batch, CorruptBatch, IncompleteBatch, batches, read_batch
 from dohle.records.compression.codecs import Codec, compress
 from dohle.records.errors import DecompressedTooLarge, InvalidRecord
-from dohle.records.legacy import LegacyBatch, Message, build_message_set
+from dohle.records.legacy import LegacyBatch
 from dohle.records.record import Record, TimestampType
+from tests.records.message_sets import Message, build_message_set
 
 NOW_MS = 1_700_000_000_000
 LEGACY_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]

@@ -16,10 +16,10 @@ from dohle.records.batch import HEADER_SIZE, batches, read_batch
 from dohle.records.builder import BatchBuilder
 from dohle.records.compression.codecs import Codec
 from dohle.records.errors import DecompressedTooLarge, InvalidRecord
-from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import Record, decode_records
 from dohle.records.varint import encode_varint
 from tests.records.framing import batch_around, framed
+from tests.records.message_sets import Message, build_message_set
 
 NOW_MS = 1_700_000_000_000
 GOOD = b"\x00\x00\x00\x02k\x02v\x02\x02h\x02x"

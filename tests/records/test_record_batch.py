@@ -23,8 +23,8 @@ from dohle.records.batch import (
 )
 from dohle.records.builder import BatchBuilder
 from dohle.records.compression.codecs import Codec
-from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import TimestampType
+from tests.records.message_sets import Message, build_message_set
 
 NOW_MS = 1_700_000_000_000
 

@@ -22,8 +22,8 @@ from dohle.records.batch import batches
 from dohle.records.builder import BatchBuilder
 from dohle.records.compression.codecs import Codec
 from dohle.records.control import build_txn_marker
-from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import Record
+from tests.records.message_sets import Message, build_message_set
 
 NOW_MS = 1_700_000_000_000
 SIZE_MAX = 16 << 20

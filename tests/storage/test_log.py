@@ -10,11 +10,11 @@ import pytest
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.records.batch import BATCH_HEADER, Codec, TimestampType
 from dohle.records.builder import build_empty_batch
-from dohle.records.legacy import Message, build_message_set
 from dohle.storage.config import LogConfig
 from dohle.storage.files import OsFileSystem
 from dohle.storage.leader_epochs import EpochEntry
 from dohle.storage.producers.state import AppendOrigin
+from tests.records.message_sets import Message, build_message_set
 from tests.storage.logs import (
     LEADER_EPOCH,
     NOW_MS,

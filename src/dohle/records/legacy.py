@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from dohle.core.ids import NO_PRODUCER_ID
 from dohle.records.compression.codecs import (
     DECOMPRESSED_BYTES_MAX,
     Codec,
     codec_of,
-    compress,
     decompress,
 )
 from dohle.records.errors import CorruptBatch, InvalidRecord
@@ -28,7 +26,7 @@ from dohle.records.record import NO_TIMESTAMP, Record, TimestampType
 #: The smallest size of a message, not counting offset and size: format 0, no key, no value.
 MESSAGE_SIZE_MIN = 14
 
-_LOG_OVERHEAD = 12  # offset and size
+LOG_OVERHEAD = 12  # offset and size
 _ENTRY = struct.Struct(">qiIBB")  # offset, size, crc, magic, attributes
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -85,7 +83,7 @@ class LegacyBatch:
                 f"the message of {size} bytes at position {position} is smaller than its header",
                 position,
             )
-        self.size = size + _LOG_OVERHEAD
+        self.size = size + LOG_OVERHEAD
         self.buffer = buffer[position : position + self.size]
         self.max_timestamp = NO_TIMESTAMP
         if self.magic == 1:
@@ -140,23 +138,28 @@ class LegacyBatch:
         codec = self.compression
         if codec is Codec.NONE:
             return [self]
-        if codec is Codec.ZSTD:
-            raise InvalidRecord(f"zstd is not a codec of format {self.magic}")
-        _, compressed = self._key_and_value()
-        if compressed is None:
-            raise InvalidRecord(f"the compressed message at offset {self.last_offset} has no value")
+        compressed = self.compressed_messages()
         data = decompress(codec, compressed, max_bytes, message_format_0=self.magic == 0)
         messages = _inner_messages(memoryview(data))
         if not messages:
             raise InvalidRecord(f"the compressed set at offset {self.last_offset} is empty")
         return messages
 
+    def compressed_messages(self) -> bytes:
+        """Return the value of a compressed set."""
+        if self.compression is Codec.ZSTD:
+            raise InvalidRecord(f"zstd is not a codec of format {self.magic}")
+        _, compressed = self.key_and_value()
+        if compressed is None:
+            raise InvalidRecord(f"the compressed message at offset {self.last_offset} has no value")
+        return compressed
+
     def records(self, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
         """Decode the message, or those inside it with a limit on what they decompress to."""
         if self.attributes & _CODEC_MASK:
             yield from self._inner_records(self.messages(max_bytes))
             return
-        key, value = self._key_and_value()
+        key, value = self.key_and_value()
         yield Record(self.last_offset, self.max_timestamp, key, value)
 
     def __iter__(self) -> Iterator[Record]:
@@ -168,8 +171,9 @@ class LegacyBatch:
             f"attributes={self.attributes:#x})"
         )
 
-    def _key_and_value(self) -> tuple[bytes | None, bytes | None]:
-        position = _LOG_OVERHEAD + _OVERHEAD[self.magic] - 8
+    def key_and_value(self) -> tuple[bytes | None, bytes | None]:
+        """Read the key and the value, which must fill the message."""
+        position = LOG_OVERHEAD + _OVERHEAD[self.magic] - 8
         key, position = self._read_bytes(position)
         value, position = self._read_bytes(position)
         if position != self.size:
@@ -212,7 +216,7 @@ class LegacyBatch:
         for message in messages:
             if message.attributes & _CODEC_MASK:
                 raise InvalidRecord("a compressed set holds a message that is compressed itself")
-            key, value = message._key_and_value()
+            key, value = message.key_and_value()
             timestamp = message.max_timestamp
             if append_time and message.magic == 1:
                 timestamp = self.max_timestamp
@@ -227,7 +231,7 @@ def _inner_messages(data: memoryview) -> list[LegacyBatch]:
         (size,) = _INT32.unpack_from(data, position + 8)
         if size < MESSAGE_SIZE_MIN:
             raise CorruptBatch(f"a message of {size} bytes inside a compressed set")
-        if size > len(data) - position - _LOG_OVERHEAD:
+        if size > len(data) - position - LOG_OVERHEAD:
             break
         message = LegacyBatch(data, position)
         messages.append(message)
@@ -235,57 +239,16 @@ def _inner_messages(data: memoryview) -> list[LegacyBatch]:
     return messages
 
 
-class Message(NamedTuple):
-    """A message to be written into a message set."""
-
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
+def message_flags(magic: int, timestamp_type: TimestampType) -> int:
+    """Return the attributes of a message that is not compressed."""
+    is_append_time = magic == 1 and timestamp_type is TimestampType.LOG_APPEND_TIME
+    return _LOG_APPEND_TIME_FLAG if is_append_time else 0
 
 
-def build_message_set(
-    magic: int,
-    messages: Iterable[Message],
-    *,
-    base_offset: int = 0,
-    codec: Codec = Codec.NONE,
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    log_append_time: int = NO_TIMESTAMP,
-    offsets: Sequence[int] | None = None,
-) -> bytes:
-    """Write messages one after the other, or compressed into a wrapper.
-
-    Offsets count up from ``base_offset``, unless ``offsets`` gives one for each, in ascending order
-    and none below it: a compacted log has gaps.
-    """
-    if magic not in (0, 1):
-        raise ValueError(f"message sets have format 0 or 1, not {magic}")
-    if codec is Codec.ZSTD:
-        raise ValueError("zstd needs format 2")
-    flags = 0
-    if magic == 1 and timestamp_type is TimestampType.LOG_APPEND_TIME:
-        flags = _LOG_APPEND_TIME_FLAG
-    # Inside a wrapper of format 1, offsets are relative to the first.
-    wrapped_from = base_offset if magic == 1 and codec is not Codec.NONE else 0
-    offset = base_offset
-    entries = []
-    max_timestamp = NO_TIMESTAMP
-    for index, message in enumerate(messages):
-        timestamp = log_append_time if flags else message.timestamp
-        offset = base_offset + index if offsets is None else offsets[index]
-        entries.append(
-            _entry(offset - wrapped_from, magic, flags, timestamp, message.key, message.value)
-        )
-        max_timestamp = max(max_timestamp, timestamp)
-    if codec is Codec.NONE or not entries:
-        return b"".join(entries)
-    value = compress(codec, b"".join(entries), message_format_0=magic == 0)
-    return _entry(offset, magic, flags | codec, max_timestamp, None, value)
-
-
-def _entry(
+def encode_message(
     offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None
 ) -> bytes:
+    """Encode one message, or a wrapper around compressed ones."""
     checked = bytearray((magic, attributes))
     if magic == 1:
         checked += _INT64.pack(timestamp)

@@ -16,7 +16,6 @@ from dohle.records.batch import set_base_offset_and_epoch
 from dohle.records.builder import BatchBuilder, build_empty_batch
 from dohle.records.compression.codecs import Codec
 from dohle.records.control import build_txn_marker
-from dohle.records.legacy import Message, build_message_set
 from tests.cli.dump.files import (
     LEADER_EPOCH,
     NOW_MS,
@@ -29,6 +28,7 @@ from tests.cli.dump.files import (
     parse_lines,
     write_segment,
 )
+from tests.records.message_sets import Message, build_message_set
 
 Capture = pytest.CaptureFixture[str]
 

@@ -1,4 +1,4 @@
-"""Checking a batch in one go, where the server takes steps."""
+"""Checking and converting batches in one go, where the server takes steps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dohle.core.steps import finish
 from dohle.records.batch import RecordBatch
 from dohle.records.checking.fast_check import FastCheckedBatch, begin_fast_check
 from dohle.records.checking.validation import ValidationRules, validating
+from dohle.records.compression.codecs import Codec
+from dohle.records.down_conversion import converting_down
+from dohle.records.up_conversion import converting_up
 
 
 def fast_check(
@@ -19,3 +22,20 @@ def fast_check(
 def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> RecordBatch:
     """Return the batch to append."""
     return finish(validating(batch, rules, now_ms))
+
+
+def to_v2(message_set: memoryview | bytes, *, codec: Codec | None = None) -> bytearray:
+    """Return the batch that an old producer's messages become."""
+    return finish(converting_up(message_set, codec=codec))
+
+
+def down_convert(
+    records: memoryview | bytes | bytearray,
+    to_magic: int,
+    *,
+    first_offset: int,
+    max_bytes: int | None = None,
+) -> bytes:
+    """Return what an old consumer gets."""
+    steps = converting_down(records, to_magic, first_offset=first_offset, max_bytes=max_bytes)
+    return finish(steps)

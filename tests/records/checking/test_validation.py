@@ -21,9 +21,9 @@ from dohle.records.checking.validation import (
 )
 from dohle.records.compression.codecs import Codec, compress
 from dohle.records.control import build_txn_marker
-from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import Header, Record, TimestampType, decode_records
 from tests.records.checking.in_one_go import validate_batch
+from tests.records.message_sets import Message, build_message_set
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

@@ -29,7 +29,6 @@ from dohle.records.columnar.decode import GROUP_BYTES_MAX, ROWS_MAX, decode_reco
 from dohle.records.compression.codecs import Codec
 from dohle.records.control import ControlRecordType, build_control_batch, build_txn_marker
 from dohle.records.errors import CorruptBatch, DecompressedTooLarge, InvalidRecord
-from dohle.records.legacy import Message, build_message_set
 from dohle.records.record import Header, Record
 from dohle.records.varint import encode_varint
 from tests.records.columnar.decoded import (
@@ -43,6 +42,7 @@ from tests.records.columnar.decoded import (
     rows_of,
 )
 from tests.records.framing import batch_around, framed
+from tests.records.message_sets import Message, build_message_set
 
 NOW_MS = 1_700_000_000_000
 

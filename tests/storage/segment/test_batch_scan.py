@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dohle.records.batch import Batch, Codec, CorruptBatch, IncompleteBatch, batches
-from dohle.records.legacy import Message, build_message_set
 from dohle.storage.files import File
 from dohle.storage.segment.batch_scan import (
     SCAN_CHUNK,
@@ -19,6 +18,7 @@ from dohle.storage.segment.batch_scan import (
     scan_heads,
 )
 from dohle.testing.simulation.files import SimulatedFileSystem
+from tests.records.message_sets import Message, build_message_set
 from tests.storage.logs import NOW_MS, batch, marker, property_test
 
 

@@ -15,10 +15,10 @@ from dohle.records.checking.record_reader import RecordReader
 from dohle.records.compression.codecs import Codec
 from dohle.records.compression.compressor import COMPRESSOR_BYTES, Compressor
 from dohle.records.errors import InvalidRecord
-from dohle.records.record import NO_TIMESTAMP, ONE_BYTE_VARINTS
-from dohle.records.varint import encode_varint, read_varint, read_varlong
+from dohle.records.record import ONE_BYTE_VARINTS
+from dohle.records.record_writer import RecordWriter
+from dohle.records.varint import read_varint, read_varlong
 
-_ATTRIBUTES = b"\x00"
 #: So many records are written in a step: what takes about half a millisecond.
 _RECORDS_PER_STEP = 256
 
@@ -60,9 +60,9 @@ def rebuilding(
             memoryview(
                 builder.build_around(
                     compressed,
-                    record_count=rewriting.index,
-                    base_timestamp=rewriting.base_timestamp,
-                    max_timestamp=rewriting.max_timestamp,
+                    record_count=rewriting.writer.count,
+                    base_timestamp=rewriting.writer.base_timestamp,
+                    max_timestamp=rewriting.writer.max_timestamp,
                 )
             )
         )
@@ -82,10 +82,10 @@ def _rewriting(
     max_bytes: int,
 ) -> Steps[list[bytes]]:
     compressor = Compressor(codec, level)
-    while rewriting.index < batch.record_count:
+    while rewriting.writer.count < batch.record_count:
         compressor.write(rewriting.rewrite_some(reader))
         yield None
-        if rewriting.index < batch.record_count and rewriting.is_doubtful:
+        if rewriting.writer.count < batch.record_count and rewriting.is_doubtful:
             head = yield from reader.head()
             left = head.end - reader.place
             compressor.write(rewriting.new_head(head.timestamp_delta, left))
@@ -115,28 +115,16 @@ class _Rewriting:
         self._count = batch.record_count
         self._source_timestamp = batch.base_timestamp
         self._append_time = append_time
-        self.base_timestamp = NO_TIMESTAMP
-        self.max_timestamp = NO_TIMESTAMP
-        self.index = 0
+        self.writer = RecordWriter()
         #: Whether the next record is not whole in the reader's memory.
         self.is_doubtful = False
 
     def new_head(self, timestamp_delta: int, rest_size: int) -> bytes:
-        """Begin the next record: all before its key, of which with what follows are so many."""
+        """Begin the next record: all before its key."""
         timestamp = self._append_time
         if timestamp is None:
             timestamp = self._source_timestamp + timestamp_delta
-        if timestamp < NO_TIMESTAMP:
-            raise InvalidRecord(f"{timestamp} is not a timestamp")
-        if not self.index:
-            self.base_timestamp = timestamp
-        if timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
-        delta, offset = encode_varint(timestamp - self.base_timestamp), encode_varint(self.index)
-        self.index += 1
-        return (
-            encode_varint(1 + len(delta) + len(offset) + rest_size) + _ATTRIBUTES + delta + offset
-        )
+        return self.writer.head(timestamp, rest_size)
 
     def rewrite_some(self, reader: RecordReader) -> bytes:
         """Write records that are whole in the reader's memory, as many as a step may have."""
@@ -144,7 +132,7 @@ class _Rewriting:
         one_byte, new_head = ONE_BYTE_VARINTS, self.new_head
         parts: list[bytes | bytearray] = []
         self.is_doubtful = False
-        for _ in range(min(_RECORDS_PER_STEP, self._count - self.index)):
+        for _ in range(min(_RECORDS_PER_STEP, self._count - self.writer.count)):
             try:
                 if (length := one_byte[data[at]]) is not None:
                     at += 1

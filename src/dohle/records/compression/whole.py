@@ -8,6 +8,7 @@ others must not wait; and it asks for room first.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from functools import partial
 from mmap import mmap
 from typing import Any
@@ -47,7 +48,9 @@ def whole_pieces(read_into: Callable[[bytearray | mmap], int], size: int) -> Pie
             yield output[start : min(start + _PIECE_BYTES, written)]
     finally:
         if output is not None:
-            output.close()
+            # A thread may still be at it, if nobody waits for it any more.
+            with suppress(BufferError):
+                output.close()
         room.release()
 
 

@@ -21,6 +21,7 @@ from dohle.server.net.sliced import SlicedWork, in_slices
 from dohle.server.partitions.delayed_fetch import DelayedFetch
 from dohle.server.partitions.fetch_pacing import Pace
 from dohle.server.partitions.fetch_reader import FetchReader
+from dohle.server.partitions.old_fetches import UNCONVERTED, converted
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
@@ -31,6 +32,13 @@ def handle_fetch(
     broker: BrokerServer, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Future[FetchResponse]:
     """Read, or wait for something to read."""
+    answer = _read(broker, context, request)
+    return answer if context.version >= UNCONVERTED else converted(broker, answer)
+
+
+def _read(
+    broker: BrokerServer, context: RequestContext, request: FetchRequest
+) -> FetchResponse | Future[FetchResponse]:
     loop, turns, now_ms = broker.loop, broker.turns, broker.clock.monotonic_ms()
     session_size = broker.fetch_sessions.size_of(request.session_id) if request.session_id else 0
     pace = broker.fetch_pacing.of(context.connection, request, session_size)

@@ -8,7 +8,7 @@ kind, and who has room for output does not wait for input, so some can always go
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, Future
+from asyncio import AbstractEventLoop, CancelledError, Future
 from collections import deque
 from functools import partial
 from typing import Generic, TypeVar
@@ -101,7 +101,12 @@ class _Memory:
         if self._waiting or size > self._left:
             future: Future[None] = self._loop.create_future()
             self._waiting.append((size, future))
-            await future
+            try:
+                await future
+            except CancelledError:
+                if not future.cancelled():
+                    self._give_back(size)
+                raise
         else:
             self._left -= size
         room.on_release = partial(self._give_back, size)

@@ -19,7 +19,7 @@ from dohle.protocol.schema import Records
 from dohle.records.batch import RecordBatch
 from dohle.records.checking.fast_check import FastCheckedBatch, begin_fast_check
 from dohle.records.checking.validation import RecordErrors, produced_batch, validating
-from dohle.records.conversion import to_v2
+from dohle.records.up_conversion import converting_up
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.log_values import AppendInfo
 from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard
@@ -114,7 +114,10 @@ def _appending(
             check = yield from check
         is_checked = check is not None
         if version < BATCHES:
-            batch = RecordBatch(memoryview(to_v2(memoryview(records or b""))))
+            converted = yield from converting_up(
+                memoryview(records or b""), max_message_bytes=partition.rules.max_message_bytes
+            )
+            batch = RecordBatch(memoryview(converted))
         else:
             batch = produced_batch(records, version)
             if guard is None and batch.is_transactional:

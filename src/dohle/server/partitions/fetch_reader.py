@@ -24,7 +24,6 @@ from dohle.protocol.messages.fetch import (
 )
 from dohle.protocol.schema import Records, default_struct
 from dohle.records.batch import Codec
-from dohle.records.conversion import down_convert
 from dohle.replication.fetch_sessions import (
     PARTITIONS_PER_STEP,
     FetchContext,
@@ -34,6 +33,7 @@ from dohle.replication.fetch_sessions import (
 )
 from dohle.server.net.outcome import FileRecords
 from dohle.server.partitions.lookup import fetching, find_partition
+from dohle.server.partitions.old_fetches import UNCONVERTED, unconverted
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.log_values import FetchData, Isolation
 from dohle.storage.segment.segment_file import LogSlice
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 SENDFILE_BYTES_MIN = 16 * 1024
 #: But an answer has no more than this in memory: a client may not read it.
 COPIED_BYTES_MAX = 512 * 1024
-
-#: Converting to an old format blocks the event loop, so an answer has no more bytes than this.
-DOWN_CONVERT_BYTES_MAX = 1024 * 1024
 
 _READ_COMMITTED = 1
 _NO_LOG = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -314,14 +311,8 @@ class FetchReader:
         piece = found.slice
         if piece is None or piece.size == 0:
             return b""
-        if self._version < 4:
-            to_magic = 0 if self._version < 2 else 1
-            return down_convert(
-                _read(partition, piece._replace(size=min(piece.size, DOWN_CONVERT_BYTES_MAX))),
-                to_magic,
-                first_offset=fetch_offset,
-                max_bytes=DOWN_CONVERT_BYTES_MAX,
-            )
+        if self._version < UNCONVERTED:
+            return unconverted(partition, piece, self._version, fetch_offset)
         if self._version < 10 and partition.rules.codec is Codec.ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs fetch version 10")
         if piece.size < SENDFILE_BYTES_MIN and self._copied + piece.size <= COPIED_BYTES_MAX:

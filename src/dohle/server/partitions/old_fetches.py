@@ -1,0 +1,115 @@
+"""Answers to old consumers (Fetch before version 4), whose records have to be converted first.
+
+That takes long, so it is done in steps, in later turns of the loop if need be, and nothing else of
+the connection is handled before. A client that goes meanwhile is forgotten.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future, Task
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from dohle.core.errors import KafkaError
+from dohle.core.steps import Steps
+from dohle.protocol.messages.fetch import FetchResponse, PartitionData
+from dohle.protocol.schema import Records
+from dohle.records.down_conversion import converting_down
+from dohle.server.net.long_work import Begun
+from dohle.server.partitions.partitions import Partition
+from dohle.storage.segment.segment_file import LogSlice
+
+if TYPE_CHECKING:
+    from dohle.server.broker import BrokerServer
+
+#: The first version that gets records as they are in the log.
+UNCONVERTED = 4
+#: An answer has no more than this of each partition.
+_BYTES_MAX = 1024 * 1024
+
+
+class Unconverted(NamedTuple):
+    """Records that stand in an answer until they are converted."""
+
+    partition: Partition
+    piece: LogSlice
+    to_magic: int
+    first_offset: int
+
+
+def unconverted(partition: Partition, piece: LogSlice, version: int, first_offset: int) -> Records:
+    """Note what a consumer of an old version is to get."""
+    piece = piece._replace(size=min(piece.size, _BYTES_MAX))
+    return cast("Records", Unconverted(partition, piece, 0 if version < 2 else 1, first_offset))
+
+
+def converted(
+    broker: BrokerServer, answer: FetchResponse | Future[FetchResponse]
+) -> FetchResponse | Future[FetchResponse]:
+    """Convert the records of an answer, or of one that is waited for."""
+    if isinstance(answer, FetchResponse):
+        begun = broker.long_work.begin(_converting(answer))
+        if not isinstance(begun, Begun):
+            return begun
+        return _attended(broker, broker.loop.create_task(broker.long_work.finish(begun)))
+    return _attended(broker, broker.loop.create_task(_convert_later(broker, answer)))
+
+
+async def _convert_later(broker: BrokerServer, answer: Future[FetchResponse]) -> FetchResponse:
+    return await broker.long_work.run(_converting(await answer))
+
+
+def _attended(broker: BrokerServer, task: Task[FetchResponse]) -> Future[FetchResponse]:
+    """Return a future with which the task ends too: a request of a client that may go."""
+    future: Future[FetchResponse] = broker.loop.create_future()
+
+    def tell(done: Task[FetchResponse]) -> None:
+        if future.done():
+            return
+        if done.cancelled():
+            future.cancel()
+        elif (error := done.exception()) is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(done.result())
+
+    def end(_: Future[Any]) -> None:
+        if future.cancelled():
+            task.cancel()
+
+    task.add_done_callback(tell)
+    future.add_done_callback(end)
+    return future
+
+
+def _converting(answer: FetchResponse) -> Steps[FetchResponse]:
+    topics = []
+    for topic in answer.responses:
+        partitions = []
+        for data in topic.partitions:
+            found: object = data.records
+            if isinstance(found, Unconverted):
+                data = yield from _converting_partition(data, found)
+            partitions.append(data)
+        topics.append(topic.replace(partitions=tuple(partitions)))
+    return answer.replace(responses=tuple(topics))
+
+
+def _converting_partition(data: PartitionData, found: Unconverted) -> Steps[PartitionData]:
+    try:
+        try:
+            stored = found.piece.read()
+        except OSError as error:
+            log = found.partition.log
+            raise log.disk.failed(f"reading {found.partition.key}", error) from error
+        records = yield from converting_down(
+            stored, found.to_magic, first_offset=found.first_offset, max_bytes=_BYTES_MAX
+        )
+    except KafkaError as error:
+        return PartitionData(
+            partition_index=data.partition_index,
+            error_code=error.code,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+    return data.replace(records=records)
