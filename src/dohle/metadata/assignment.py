@@ -39,13 +39,7 @@ def assigned_partition(
 
     ``replication_factor`` is that of the partitions before it, None for the first.
     """
-    if not replicas:
-        raise _refused("includes an empty replica list.")
-    for position, broker_id in enumerate(replicas):
-        if image.broker(broker_id) is None:
-            raise _refused(f"includes broker {broker_id}, but no such broker is registered.")
-        if broker_id in replicas[:position]:
-            raise _refused(f"includes the broker {broker_id} more than once.")
+    check_assignment(image, replicas)
     if replication_factor is not None and len(replicas) != replication_factor:
         raise _refused(
             f"includes a partition with {len(replicas)} replica(s), but this is not consistent "
@@ -60,6 +54,19 @@ def assigned_partition(
     return _new_partition(image, replicas)
 
 
+def check_assignment(image: ClusterImage, replicas: Replicas) -> None:
+    """Refuse replicas on unknown brokers, several on one, or none at all."""
+    if not replicas:
+        raise _refused("includes an empty replica list.")
+    seen: set[BrokerId] = set()
+    for broker_id in replicas:
+        if image.broker(broker_id) is None:
+            raise _refused(f"includes broker {broker_id}, but no such broker is registered.")
+        if broker_id in seen:
+            raise _refused(f"includes the broker {broker_id} more than once.")
+        seen.add(broker_id)
+
+
 def _new_partition(image: ClusterImage, replicas: Replicas) -> PartitionImage:
     isr = _active(image, replicas)
     if not isr:
@@ -69,7 +76,7 @@ def _new_partition(image: ClusterImage, replicas: Replicas) -> PartitionImage:
         )
     return PartitionImage(
         replicas=replicas,
-        directories=tuple(_directory(image, broker_id) for broker_id in replicas),
+        directories=tuple(new_directory(image, broker_id) for broker_id in replicas),
         isr=isr,
         leader=isr[0],
         leader_epoch=0,
@@ -82,7 +89,8 @@ def _active(image: ClusterImage, replicas: Sequence[BrokerId]) -> Replicas:
     return tuple(broker_id for broker_id, broker in brokers if broker and broker.is_active)
 
 
-def _directory(image: ClusterImage, broker_id: BrokerId) -> Uuid:
+def new_directory(image: ClusterImage, broker_id: BrokerId) -> Uuid:
+    """Return the directory of a broker's new replica, as far as the controller can tell."""
     broker = image.broker(broker_id)
     if broker is None or len(broker.log_dirs) > 1:
         return DIRECTORY_UNASSIGNED

@@ -26,7 +26,9 @@ from dohle.metadata.features import (
     unsupported_features,
     update_features,
 )
+from dohle.metadata.leader_elections import elect_leaders
 from dohle.metadata.producer_ids import allocate_producer_ids
+from dohle.metadata.reassignments import alter_partition_reassignments
 from dohle.metadata.topic_changes import create_partitions, delete_topics
 from dohle.metadata.topics import create_topics
 
@@ -38,6 +40,7 @@ __all__ = [
     "activation_records",
     "allocate_producer_ids",
     "alter_configs",
+    "alter_partition_reassignments",
     "assign_replicas_to_dirs",
     "begin_controlled_shutdown",
     "broker_heartbeat",
@@ -45,6 +48,7 @@ __all__ = [
     "create_topics",
     "default_bootstrap_records",
     "delete_topics",
+    "elect_leaders",
     "fence_broker",
     "incremental_alter_configs",
     "register_broker",

@@ -13,7 +13,7 @@ down uncleanly; when it is back at the minimum, the ELR is cleared.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dohle.core.ids import BrokerId, Uuid
 from dohle.metadata.context import ControllerContext
@@ -22,6 +22,7 @@ from dohle.metadata.image import ClusterImage, TopicImage
 from dohle.metadata.metadata_version import (
     bumps_leader_epoch_on_isr_shrink,
     partition_record_version,
+    supports_directories,
 )
 from dohle.metadata.partition import (
     NO_LEADER,
@@ -65,6 +66,44 @@ def leader_updates(
                 yield record
 
 
+def partition_update(
+    image: ClusterImage,
+    context: ControllerContext,
+    topic: TopicImage,
+    index: int,
+    target: PartitionImage,
+    *,
+    prefers_first: bool = False,
+    unclean: bool = False,
+) -> VersionedRecord | None:
+    """Return the record that makes a partition what ``target`` says, with a leader that fits.
+
+    ``prefers_first`` moves the leadership to the first replica if that one may lead; ``unclean``
+    elects even a replica that is not in sync, if there is no other.
+    """
+    rules = _rules_of(image, context, topic, Availability())
+    rules = replace(
+        rules, prefers_first=prefers_first, allows_unclean=unclean or rules.allows_unclean
+    )
+    before = topic.partitions[index]
+    # The ISR is compared with the one before the change, so that shrinking it is seen.
+    moved = replace(target, isr=before.isr)
+    change = _partition_change(moved, topic.id, index, target.isr, rules)
+    bare = PartitionChangeRecord(partition_id=index, topic_id=topic.id)
+    record = bare if change is None else change.record
+    assert isinstance(record, PartitionChangeRecord)
+    if target.replicas != before.replicas:
+        directories = target.directories if supports_directories(rules.level) else None
+        record = record.replace(replicas=target.replicas, directories=directories)
+    if target.adding_replicas != before.adding_replicas:
+        record = record.replace(adding_replicas=target.adding_replicas)
+    if target.removing_replicas != before.removing_replicas:
+        record = record.replace(removing_replicas=target.removing_replicas)
+    if record == bare:
+        return None
+    return VersionedRecord(record, partition_record_version(rules.level))
+
+
 def leads_any(image: ClusterImage, broker_id: int) -> bool:
     """Tell whether the broker leads a partition."""
     return any(
@@ -97,6 +136,8 @@ class _Rules:
     allows_unclean: bool
     crashed: int
     may_lead: Callable[[PartitionImage, BrokerId], bool]
+    #: Whether the first replica goes before the one that leads.
+    prefers_first: bool = False
 
 
 def _rules_of(
@@ -169,7 +210,8 @@ def _elect(
 ) -> tuple[BrokerId, bool]:
     """Return the leader, and whether it may lack acknowledged records."""
     eligible = isr or elr
-    for replica in (partition.leader, *partition.replicas):
+    first = partition.replicas[:1] if rules.prefers_first else ()
+    for replica in (*first, partition.leader, *partition.replicas):
         if replica in eligible and rules.may_lead(partition, replica):
             return replica, False
     if rules.elr_enabled and not eligible and len(partition.last_known_elr) == 1:

@@ -13,6 +13,10 @@ from dohle.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 from dohle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from dohle.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from dohle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -40,6 +44,12 @@ from dohle.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
+)
+from dohle.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
 )
 from dohle.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -142,3 +152,29 @@ def failed_assign_replicas_to_dirs(
 ) -> AssignReplicasToDirsResponse:
     """Return the error."""
     return AssignReplicasToDirsResponse(error_code=error.code)
+
+
+def failed_alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, error: ApiError
+) -> AlterPartitionReassignmentsResponse:
+    """Return the error of the request as a whole."""
+    return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+
+
+def failed_elect_leaders(request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
+    """Return the error of the request as a whole, and of every partition: v0 has only these."""
+    return ElectLeadersResponse(
+        error_code=error.code,
+        replica_election_results=tuple(
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=tuple(
+                    PartitionResult(
+                        partition_id=index, error_code=error.code, error_message=error.message
+                    )
+                    for index in topic.partitions
+                ),
+            )
+            for topic in request.topic_partitions or ()
+        ),
+    )

@@ -21,6 +21,10 @@ from dohle.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 from dohle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from dohle.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from dohle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -39,6 +43,7 @@ from dohle.protocol.messages.create_partitions import (
 )
 from dohle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from dohle.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from dohle.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -144,8 +149,22 @@ def _assign_replicas_to_dirs(
     return controller.assign_replicas_to_dirs(turn.image, request, turn.context)
 
 
+def _alter_partition_reassignments(
+    turn: Turn, request: AlterPartitionReassignmentsRequest
+) -> Decision[AlterPartitionReassignmentsResponse]:
+    return controller.alter_partition_reassignments(turn.image, request, turn.context)
+
+
+def _elect_leaders(turn: Turn, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
+    return controller.elect_leaders(turn.image, request, turn.context)
+
+
 def _timeout_ms(
-    request: CreateTopicsRequest | DeleteTopicsRequest | CreatePartitionsRequest,
+    request: CreateTopicsRequest
+    | DeleteTopicsRequest
+    | CreatePartitionsRequest
+    | AlterPartitionReassignmentsRequest
+    | ElectLeadersRequest,
 ) -> int:
     return request.timeout_ms
 
@@ -159,6 +178,14 @@ COMMANDS: Mapping[type[Request], Command] = {
     ),
     CreatePartitionsRequest: Command(
         _create_partitions, error_responses.failed_create_partitions, timeout_ms=_timeout_ms
+    ),
+    AlterPartitionReassignmentsRequest: Command(
+        _alter_partition_reassignments,
+        error_responses.failed_alter_partition_reassignments,
+        timeout_ms=_timeout_ms,
+    ),
+    ElectLeadersRequest: Command(
+        _elect_leaders, error_responses.failed_elect_leaders, timeout_ms=_timeout_ms
     ),
     AlterConfigsRequest: Command(_alter_configs, error_responses.failed_alter_configs),
     IncrementalAlterConfigsRequest: Command(

@@ -1,0 +1,111 @@
+"""ElectLeaders: leaders that somebody asks for, in place of those that the controller chose.
+
+A preferred election moves the leadership to a partition's first replica if that one is in sync. An
+unclean one gives a partition without a leader one that may lack records. Without partitions it is
+for all of them, and only those are in the answer that needed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName
+from dohle.metadata.context import ControllerContext
+from dohle.metadata.decision import (
+    NO_ERROR,
+    RECORDS_PER_REQUEST_MAX,
+    ApiError,
+    Decision,
+    VersionedRecord,
+    too_many_records,
+)
+from dohle.metadata.elections import partition_update
+from dohle.metadata.error_responses import failed_elect_leaders
+from dohle.metadata.image import ClusterImage
+from dohle.metadata.partition import NO_LEADER
+from dohle.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+
+class ElectionType(IntEnum):
+    """Which leader is wanted."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+def elect_leaders(
+    image: ClusterImage, request: ElectLeadersRequest, context: ControllerContext
+) -> Decision[ElectLeadersResponse]:
+    """Elect leaders as asked for."""
+    if request.topic_partitions == ():
+        return Decision((), ElectLeadersResponse())
+    if request.election_type not in set(ElectionType):
+        error = ApiError(
+            ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
+        )
+        return Decision((), failed_elect_leaders(request, error))
+    wanted: Iterable[tuple[TopicName, Iterable[int]]]
+    if request.topic_partitions is None:
+        wanted = [(topic.name, topic.partitions) for topic in image.topics.values()]
+    else:
+        wanted = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+    records: list[VersionedRecord] = []
+    results = []
+    for name, indexes in wanted:
+        answers = []
+        for index in indexes:
+            error = _elect(image, context, name, index, request.election_type, records)
+            if error.code is ErrorCode.ELECTION_NOT_NEEDED and request.topic_partitions is None:
+                continue
+            answers.append(
+                PartitionResult(
+                    partition_id=index, error_code=error.code, error_message=error.message
+                )
+            )
+        results.append(ReplicaElectionResult(topic=name, partition_result=tuple(answers)))
+    if len(records) > RECORDS_PER_REQUEST_MAX:
+        return Decision((), failed_elect_leaders(request, ApiError.of(too_many_records())))
+    return Decision(tuple(records), ElectLeadersResponse(replica_election_results=tuple(results)))
+
+
+def _elect(
+    image: ClusterImage,
+    context: ControllerContext,
+    name: TopicName,
+    index: int,
+    kind: int,
+    records: list[VersionedRecord],
+) -> ApiError:
+    topic = image.topic(name)
+    partition = None if topic is None else topic.partitions.get(index)
+    if topic is None or partition is None:
+        return ApiError.of(
+            KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"No such topic as {name}" if topic is None else f"There is no {name}-{index}",
+            )
+        )
+    preferred = kind == ElectionType.PREFERRED
+    if partition.leader == partition.replicas[0] if preferred else partition.leader != NO_LEADER:
+        return ApiError(
+            ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+        )
+    record = partition_update(
+        *(image, context, topic, index, partition), prefers_first=preferred, unclean=not preferred
+    )
+    if record is None:
+        if preferred:
+            return ApiError(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                f"Broker {partition.replicas[0]}, the first replica, is not in sync or not there.",
+            )
+        return ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica's broker is there.")
+    records.append(record)
+    return NO_ERROR

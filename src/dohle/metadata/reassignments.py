@@ -1,0 +1,208 @@
+"""AlterPartitionReassignments and ListPartitionReassignments: other brokers for partitions.
+
+A reassignment first adds the new replicas, and when all of them are in sync it removes the old
+ones. One that only removes replicas, or changes their order, is complete at once. None in place of
+the replicas ends a reassignment, and takes back what it has added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId
+from dohle.metadata.assignment import check_assignment, new_directory
+from dohle.metadata.context import ControllerContext
+from dohle.metadata.decision import (
+    NO_ERROR,
+    RECORDS_PER_REQUEST_MAX,
+    ApiError,
+    Decision,
+    VersionedRecord,
+    too_many_records,
+)
+from dohle.metadata.elections import partition_update
+from dohle.metadata.error_responses import failed_alter_partition_reassignments
+from dohle.metadata.image import ClusterImage, TopicImage
+from dohle.metadata.partition import PartitionImage
+from dohle.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopic,
+    ReassignableTopicResponse,
+)
+from dohle.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+
+def alter_partition_reassignments(
+    image: ClusterImage, request: AlterPartitionReassignmentsRequest, context: ControllerContext
+) -> Decision[AlterPartitionReassignmentsResponse]:
+    """Begin or end reassignments, each partition by itself."""
+    if not request.topics:
+        return Decision((), AlterPartitionReassignmentsResponse())
+    records: list[VersionedRecord] = []
+
+    def altered(topic: ReassignableTopic, wanted: ReassignablePartition) -> ApiError:
+        try:
+            record = _altered(image, context, topic, wanted, request)
+        except KafkaError as error:
+            return ApiError.of(error)
+        if record is not None:
+            records.append(record)
+        return NO_ERROR
+
+    responses = []
+    for topic in request.topics:
+        errors = [(each.partition_index, altered(topic, each)) for each in topic.partitions]
+        partitions = tuple(
+            ReassignablePartitionResponse(
+                partition_index=index, error_code=error.code, error_message=error.message
+            )
+            for index, error in errors
+        )
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
+    if len(records) > RECORDS_PER_REQUEST_MAX:
+        error = ApiError.of(too_many_records())
+        return Decision((), failed_alter_partition_reassignments(request, error))
+    reply = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=tuple(responses),
+    )
+    return Decision(tuple(records), reply)
+
+
+def list_partition_reassignments(
+    image: ClusterImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Return the reassignments that have begun and are not complete."""
+    if request.topics is None:
+        found = [_ongoing(topic, tuple(topic.partitions)) for topic in image.topics.values()]
+    else:
+        asked = ((image.topic(one.name), one.partition_indexes) for one in request.topics)
+        found = [_ongoing(topic, indexes) for topic, indexes in asked if topic is not None]
+    return ListPartitionReassignmentsResponse(
+        error_message=None, topics=tuple(topic for topic in found if topic.partitions)
+    )
+
+
+def _ongoing(topic: TopicImage, indexes: tuple[int, ...]) -> OngoingTopicReassignment:
+    partitions = ((index, topic.partitions.get(index)) for index in indexes)
+    return OngoingTopicReassignment(
+        name=topic.name,
+        partitions=tuple(
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=partition.replicas,
+                adding_replicas=partition.adding_replicas,
+                removing_replicas=partition.removing_replicas,
+            )
+            for index, partition in partitions
+            if partition is not None and _is_ongoing(partition)
+        ),
+    )
+
+
+def _altered(
+    image: ClusterImage,
+    context: ControllerContext,
+    topic: ReassignableTopic,
+    wanted: ReassignablePartition,
+    request: AlterPartitionReassignmentsRequest,
+) -> VersionedRecord | None:
+    found = image.topic(topic.name)
+    partition = None if found is None else found.partitions.get(wanted.partition_index)
+    if found is None or partition is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"Unable to find partition {topic.name}:{wanted.partition_index}.",
+        )
+    unclean = context.allows_unclean_election(image, found.name)
+    if wanted.replicas is None:
+        target = _reverted(partition, may_be_unclean=unclean)
+    else:
+        check_assignment(image, wanted.replicas)
+        if not request.allow_replication_factor_change:
+            _check_same_number(partition, wanted.replicas)
+        target = _target(image, partition, wanted.replicas)
+    return partition_update(image, context, found, wanted.partition_index, target)
+
+
+def _target(
+    image: ClusterImage, partition: PartitionImage, wanted: tuple[BrokerId, ...]
+) -> PartitionImage:
+    removing = tuple(sorted(set(partition.replicas) - set(wanted)))
+    adding = tuple(sorted(set(wanted) - set(partition.replicas)))
+    left = tuple(replica for replica in partition.isr if replica not in removing)
+    if set(wanted) <= set(left):
+        # All of them are in sync already.
+        return _with_replicas(image, partition, wanted, left)
+    target = _with_replicas(image, partition, (*wanted, *removing), partition.isr)
+    return replace(target, adding_replicas=adding, removing_replicas=removing)
+
+
+def _reverted(partition: PartitionImage, *, may_be_unclean: bool) -> PartitionImage:
+    if not _is_ongoing(partition):
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "")
+    adding = partition.adding_replicas
+    replicas = tuple(replica for replica in partition.replicas if replica not in adding)
+    isr = tuple(replica for replica in partition.isr if replica not in adding)
+    if not isr:
+        if not may_be_unclean:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "Unable to revert the assignment because it would require an unclean leader "
+                "election.",
+            )
+        isr = replicas[:1]
+    directories = tuple(map(partition.directory_of, replicas))
+    return replace(
+        partition,
+        replicas=replicas,
+        directories=directories,
+        isr=isr,
+        adding_replicas=(),
+        removing_replicas=(),
+    )
+
+
+def _with_replicas(
+    image: ClusterImage,
+    partition: PartitionImage,
+    replicas: tuple[BrokerId, ...],
+    isr: tuple[BrokerId, ...],
+) -> PartitionImage:
+    directories = tuple(
+        partition.directory_of(replica)
+        if replica in partition.replicas
+        else new_directory(image, replica)
+        for replica in replicas
+    )
+    return replace(
+        partition,
+        replicas=replicas,
+        directories=directories,
+        isr=isr,
+        adding_replicas=(),
+        removing_replicas=(),
+    )
+
+
+def _check_same_number(partition: PartitionImage, wanted: tuple[BrokerId, ...]) -> None:
+    after = {*partition.replicas, *partition.adding_replicas} - set(partition.removing_replicas)
+    if len(after) != len(wanted):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {len(after)} to {len(wanted)}",
+        )
+
+
+def _is_ongoing(partition: PartitionImage) -> bool:
+    return bool(partition.adding_replicas or partition.removing_replicas)

@@ -1,0 +1,194 @@
+"""What Kafka answers about security on a plaintext listener without an authorizer.
+
+DescribeAcls (29) v1-3, CreateAcls (30) v1-3, DeleteAcls (31) v1-3, SaslHandshake (17) v0-1,
+SaslAuthenticate (36) v0-2, CreateDelegationToken (38) v1-3, RenewDelegationToken (39) v1-2,
+ExpireDelegationToken (40) v1-2, DescribeDelegationToken (41) v1-3, DescribeClientQuotas (48) v0-1,
+DescribeUserScramCredentials (50) v0.
+
+- ACLs: SECURITY_DISABLED, for each one of the request.
+- SASL: ILLEGAL_SASL_STATE, as nobody has to authenticate here.
+- Delegation tokens: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as nobody has authenticated.
+- Quotas and passwords are told if a log that Kafka wrote has some (``dohle.metadata``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.metadata import security_queries
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from dohle.protocol.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from dohle.protocol.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from dohle.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from dohle.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from dohle.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from dohle.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from dohle.protocol.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from dohle.protocol.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+from dohle.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from dohle.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from dohle.server.net.dispatch import Handler, serves
+
+if TYPE_CHECKING:
+    from dohle.server.broker import BrokerServer
+    from dohle.server.net.dispatch import RequestContext
+
+_NO_AUTHORIZER = "No Authorizer is configured."
+_NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+_NO_TIME = -1
+_ANONYMOUS = ("User", "ANONYMOUS")
+#: The version from which on a token may be asked for in the name of somebody else.
+_NAMES_REQUESTER = 3
+
+
+def handle_describe_acls(
+    broker: BrokerServer, context: RequestContext, request: DescribeAclsRequest
+) -> DescribeAclsResponse:
+    """Say that there are no ACLs."""
+    return DescribeAclsResponse(
+        error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER
+    )
+
+
+def handle_create_acls(
+    broker: BrokerServer, context: RequestContext, request: CreateAclsRequest
+) -> CreateAclsResponse:
+    """Refuse each ACL."""
+    refused = AclCreationResult(
+        error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER
+    )
+    return CreateAclsResponse(results=(refused,) * len(request.creations))
+
+
+def handle_delete_acls(
+    broker: BrokerServer, context: RequestContext, request: DeleteAclsRequest
+) -> DeleteAclsResponse:
+    """Refuse each filter."""
+    refused = DeleteAclsFilterResult(
+        error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER
+    )
+    return DeleteAclsResponse(filter_results=(refused,) * len(request.filters))
+
+
+def handle_sasl_handshake(
+    broker: BrokerServer, context: RequestContext, request: SaslHandshakeRequest
+) -> SaslHandshakeResponse:
+    """Refuse to authenticate."""
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+
+def handle_sasl_authenticate(
+    broker: BrokerServer, context: RequestContext, request: SaslAuthenticateRequest
+) -> SaslAuthenticateResponse:
+    """Refuse to authenticate."""
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="This listener is without SASL: nobody authenticates here.",
+    )
+
+
+def handle_create_token(
+    broker: BrokerServer, context: RequestContext, request: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse:
+    """Refuse a token to somebody who has not authenticated."""
+    kind, name = _ANONYMOUS
+    owner_kind, owner = kind, name
+    if request.owner_principal_name:
+        owner_kind, owner = request.owner_principal_type or "", request.owner_principal_name
+    names_requester = context.version >= _NAMES_REQUESTER
+    return CreateDelegationTokenResponse(
+        error_code=_NOT_ALLOWED,
+        principal_type=owner_kind,
+        principal_name=owner,
+        token_requester_principal_type=kind if names_requester else "",
+        token_requester_principal_name=name if names_requester else "",
+        issue_timestamp_ms=_NO_TIME,
+        expiry_timestamp_ms=_NO_TIME,
+        max_timestamp_ms=_NO_TIME,
+    )
+
+
+def handle_renew_token(
+    broker: BrokerServer, context: RequestContext, request: RenewDelegationTokenRequest
+) -> RenewDelegationTokenResponse:
+    """Refuse it to somebody who has not authenticated."""
+    return RenewDelegationTokenResponse(error_code=_NOT_ALLOWED, expiry_timestamp_ms=_NO_TIME)
+
+
+def handle_expire_token(
+    broker: BrokerServer, context: RequestContext, request: ExpireDelegationTokenRequest
+) -> ExpireDelegationTokenResponse:
+    """Refuse it to somebody who has not authenticated."""
+    return ExpireDelegationTokenResponse(error_code=_NOT_ALLOWED, expiry_timestamp_ms=_NO_TIME)
+
+
+def handle_describe_token(
+    broker: BrokerServer, context: RequestContext, request: DescribeDelegationTokenRequest
+) -> DescribeDelegationTokenResponse:
+    """Refuse it to somebody who has not authenticated."""
+    return DescribeDelegationTokenResponse(error_code=_NOT_ALLOWED)
+
+
+def handle_describe_client_quotas(
+    broker: BrokerServer, context: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    """Return the quotas in the metadata log."""
+    try:
+        return security_queries.describe_client_quotas(broker.image, request)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(
+            error_code=error.code, error_message=str(error.args[0]), entries=None
+        )
+
+
+def handle_describe_user_scram_credentials(
+    broker: BrokerServer, context: RequestContext, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """Return which users have passwords in the metadata log."""
+    return security_queries.describe_user_scram_credentials(broker.image, request)
+
+
+HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
+    serves(ApiKey.DESCRIBE_ACLS, handle_describe_acls),
+    serves(ApiKey.CREATE_ACLS, handle_create_acls),
+    serves(ApiKey.DELETE_ACLS, handle_delete_acls),
+    serves(ApiKey.SASL_HANDSHAKE, handle_sasl_handshake),
+    serves(ApiKey.SASL_AUTHENTICATE, handle_sasl_authenticate),
+    serves(ApiKey.CREATE_DELEGATION_TOKEN, handle_create_token),
+    serves(ApiKey.RENEW_DELEGATION_TOKEN, handle_renew_token),
+    serves(ApiKey.EXPIRE_DELEGATION_TOKEN, handle_expire_token),
+    serves(ApiKey.DESCRIBE_DELEGATION_TOKEN, handle_describe_token),
+    serves(ApiKey.DESCRIBE_CLIENT_QUOTAS, handle_describe_client_quotas),
+    serves(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, handle_describe_user_scram_credentials),
+)
