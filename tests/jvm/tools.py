@@ -83,6 +83,11 @@ class Tools:
     def features(self, *arguments: str) -> Ran:
         return self._run(f"{_TOOLS}.FeatureCommand", *arguments)
 
+    def cluster(self, action: str, *arguments: str) -> Ran:
+        """Run kafka-cluster, whatever becomes of it."""
+        server = ("--bootstrap-server", self.bootstrap)
+        return self._jvm.run(f"{_TOOLS}.ClusterTool", action, *server, *arguments)
+
     def producer_perf_test(self, *arguments: str) -> Ran:
         return self._run(f"{_TOOLS}.ProducerPerformance", *arguments)
 

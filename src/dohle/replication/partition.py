@@ -229,6 +229,15 @@ class PartitionReplication(Generic[W]):
         return min(self._min_isr, len(self._assignment.replicas))
 
     @property
+    def is_catching_up(self) -> bool:
+        """Whether a new leader does not know yet how far its predecessors' records are committed.
+
+        Until its high watermark reaches the offset at which it began to lead, the end that it would
+        tell consumers may be one that they have already passed (KIP-207).
+        """
+        return self.is_leader and self.high_watermark < self._epoch_start_offset
+
+    @property
     def low_watermark(self) -> int:
         """The lowest log start of the replicas whose brokers are alive."""
         starts = [

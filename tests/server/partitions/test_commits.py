@@ -428,3 +428,40 @@ def test_a_node_that_stops_leaves_nobody_waiting(tmp_path: Path) -> None:
         assert await producer.is_closed()
 
     asyncio.run(run())
+
+
+def test_a_new_leader_tells_no_end_before_it_knows_what_is_committed(tmp_path: Path) -> None:
+    """Rule G24 (KIP-207): consumers that ask for the latest offset, or a late time, ask again."""
+
+    async def listed(
+        wire: Wire, timestamp: int, version: int, replica: int = -1
+    ) -> tuple[int, int]:
+        asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        topic = ListOffsetsTopic(name=TopicName("t"), partitions=(asked,))
+        request = ListOffsetsRequest(topics=(topic,)).replace(replica_id=replica)
+        found = (await wire.send(request, version)).topics[0].partitions[0]
+        return found.error_code, found.offset
+
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, producer, follower):
+            await post(producer, b"0")
+            await appended(node, 1)
+            partition = partition_of(node)
+            assert await listed(follower, -1, 5) == (ErrorCode.NONE, 0)
+            image = partition.image
+            partition.follow(
+                replace(
+                    image,
+                    leader_epoch=image.leader_epoch + 1,
+                    partition_epoch=image.partition_epoch + 1,
+                )
+            )
+            for timestamp in (-1, 2**62):
+                assert await listed(follower, timestamp, 5) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+                assert await listed(follower, timestamp, 4) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+            assert await listed(follower, -2, 5) == (ErrorCode.NONE, 0)
+            assert await listed(follower, -1, 5, replica=FOLLOWER) == (ErrorCode.NONE, 1)
+            await follow(follower, 1)
+            assert await listed(follower, -1, 5) == (ErrorCode.NONE, 1)
+
+    asyncio.run(run())

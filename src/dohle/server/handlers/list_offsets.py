@@ -5,6 +5,8 @@
   tiered, so the last two find nothing. A special value that the version does not have: 35.
 - A timestamp finds the offset and timestamp of the first record with this timestamp or a later one.
   If there is none: -1 for both, without an error.
+- A leader that does not know yet what is committed (KIP-207) answers 78, below v5 5, to a consumer
+  that asks for the latest offset, or for a time behind which nothing is found.
 - v0 answers with a list of base offsets of segments, newest first.
 - A partition that is named twice: 42.
 """
@@ -54,6 +56,8 @@ _SINCE = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+#: The first version whose clients know OFFSET_NOT_AVAILABLE.
+_KNOWS_NOT_AVAILABLE = 5
 _READ_COMMITTED = 1
 _CONSUMER = -1
 _NOTHING = TimestampedOffset(-1, -1, -1)
@@ -104,8 +108,14 @@ def _find(
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not valid in this version"
         )
-    log = find_partition(broker, *key, listing_offsets(replica_id), asked.current_leader_epoch).log
+    partition = find_partition(
+        broker, *key, listing_offsets(replica_id), asked.current_leader_epoch
+    )
+    log = partition.log
     bound = _bound(log, replica_id, committed)
+    is_catching_up = replica_id == _CONSUMER and partition.replication.is_catching_up
+    if is_catching_up and timestamp == LATEST:
+        raise _not_available(version)
     if version == 0:
         now_ms = broker.clock.now_ms()
         offsets = _segment_offsets(log, timestamp, bound, now_ms, asked.max_num_offsets)
@@ -113,11 +123,21 @@ def _find(
             partition_index=key.partition, old_style_offsets=tuple(offsets)
         )
     found = _lookup(log, timestamp, bound)
+    if is_catching_up and found is _NOTHING:
+        raise _not_available(version)
     return ListOffsetsPartitionResponse(
         partition_index=key.partition,
         timestamp=found.timestamp,
         offset=found.offset,
         leader_epoch=found.leader_epoch if version >= 4 else -1,
+    )
+
+
+def _not_available(version: int) -> KafkaError:
+    known = version >= _KNOWS_NOT_AVAILABLE
+    return KafkaError(
+        ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE,
+        "the leader does not know yet how far the log is committed; ask again",
     )
 
 

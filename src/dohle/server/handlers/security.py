@@ -77,7 +77,8 @@ def handle_describe_acls(
 ) -> DescribeAclsResponse:
     """Say that there are no ACLs."""
     return DescribeAclsResponse(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER
+        error_code=ErrorCode.SECURITY_DISABLED,
+        error_message="No Authorizer is configured on the broker",
     )
 
 
