@@ -139,7 +139,20 @@ def begin_controlled_shutdown(
 def unregister_broker(
     image: ClusterImage, request: UnregisterBrokerRequest, context: ControllerContext
 ) -> Decision[UnregisterBrokerResponse]:
-    """Remove a broker that will not come back."""
+    """Remove a broker that will not come back.
+
+    Kafka also removes one that runs, which then serves nothing until it is started again. The
+    broker in the controller's own process is not removed: any client could stop a single node.
+    """
+    if request.broker_id == context.node_id:
+        message = (
+            f"Broker {request.broker_id} is running, in the same process as the controller: only a "
+            "broker that will not come back can be unregistered."
+        )
+        reply = UnregisterBrokerResponse(
+            error_code=ErrorCode.INVALID_REQUEST, error_message=message
+        )
+        return Decision((), reply)
     try:
         broker = _registered(image, request.broker_id)
     except KafkaError as error:
