@@ -8,6 +8,7 @@ from typing import TypeVar
 from dohle.core.config.static import SINGLE_NODE, BrokerConfig
 from dohle.core.ids import BrokerId, TopicName, Uuid
 from dohle.core.seams import Rng
+from dohle.core.steps import PlainSteps, finish
 from dohle.metadata.bootstrap import activation_records, default_bootstrap_records
 from dohle.metadata.brokers import register_broker, unfence_broker
 from dohle.metadata.context import ControllerContext
@@ -105,7 +106,9 @@ class Cluster:
         self.write(VersionedRecord(each, type(each).VERSIONS.highest) for each in records)
         return self.delta
 
-    def commit(self, decision: Decision[R]) -> R:
+    def commit(self, decision: Decision[R] | PlainSteps[Decision[R]]) -> R:
+        if not isinstance(decision, Decision):
+            decision = finish(decision)
         self.write(decision.records)
         return decision.reply
 

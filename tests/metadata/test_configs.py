@@ -3,6 +3,7 @@
 import pytest
 
 from dohle.core.ids import TopicName
+from dohle.core.steps import finish
 from dohle.metadata.configs import Operation, alter_configs, incremental_alter_configs
 from dohle.metadata.image import ResourceType
 from dohle.protocol.messages import alter_configs as legacy
@@ -239,6 +240,6 @@ def test_the_old_api_can_validate_only() -> None:
         ),
         validate_only=True,
     )
-    decision = alter_configs(made.image, request, made.context)
+    decision = finish(alter_configs(made.image, request, made.context))
     assert decision.records == ()
     assert decision.reply.responses[0].error_code == 0

@@ -4,6 +4,7 @@ import pytest
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, Uuid
+from dohle.core.steps import finish
 from dohle.metadata.brokers import fence_broker
 from dohle.metadata.queries import (
     MetadataAnswer,
@@ -51,13 +52,15 @@ def ask(
     version: int = LATEST,
     listener: str = "PLAINTEXT",
 ) -> MetadataAnswer:
-    answer = metadata(
-        made.image,
-        request,
-        version=version,
-        listener=listener,
-        cluster_id=CLUSTER_ID,
-        controller_id=1,
+    answer = finish(
+        metadata(
+            made.image,
+            request,
+            version=version,
+            listener=listener,
+            cluster_id=CLUSTER_ID,
+            controller_id=1,
+        )
     )
     encoded = answer.response.encode(version)
     assert MetadataResponse.from_bytes(version, encoded)
@@ -248,8 +251,10 @@ def page(
         response_partition_limit=limit,
         cursor=cursor,
     )
-    return describe_topic_partitions(
-        made.image, request, listener="PLAINTEXT", partition_limit=server_limit
+    return finish(
+        describe_topic_partitions(
+            made.image, request, listener="PLAINTEXT", partition_limit=server_limit
+        )
     )
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from dohle.core.ids import BrokerId, TopicName, Uuid
+from dohle.core.steps import finish
 from dohle.core.uuid import ZERO_UUID
 from dohle.metadata.brokers import begin_controlled_shutdown, fence_broker
 from dohle.metadata.topic_changes import create_partitions, delete_topics
@@ -100,7 +101,7 @@ def test_deletion_can_be_switched_off(version: int, code: int) -> None:
     made = cluster(properties={"delete.topic.enable": "false"})
     made.create_topic("jays")
     request = DeleteTopicsRequest(topics=(named("jays"),))
-    decision = delete_topics(made.image, request, made.context, version=version)
+    decision = finish(delete_topics(made.image, request, made.context, version=version))
     assert [each.error_code for each in decision.reply.responses] == [code]
     assert decision.records == ()
 
@@ -193,6 +194,6 @@ def test_a_topic_named_twice_does_not_grow() -> None:
     made.create_topic("jays")
     topic = CreatePartitionsTopic(name=TopicName("jays"), count=2, assignments=None)
     request = CreatePartitionsRequest(topics=(topic, topic))
-    decision = create_partitions(made.image, request, made.context)
+    decision = finish(create_partitions(made.image, request, made.context))
     assert [(each.name, each.error_code) for each in decision.reply.results] == [("jays", 42)]
     assert decision.records == ()

@@ -6,6 +6,7 @@ import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, TopicName
+from dohle.core.steps import finish
 from dohle.metadata.brokers import begin_controlled_shutdown, fence_broker, unfence_broker
 from dohle.metadata.partition import DIRECTORY_UNASSIGNED
 from dohle.metadata.topics import create_topics
@@ -139,7 +140,7 @@ def test_replicas_that_are_not_active_are_not_in_sync() -> None:
 def test_with_validate_only_all_is_checked_and_nothing_written() -> None:
     made = cluster()
     request = CreateTopicsRequest(topics=(topic(), topic("bad name")), validate_only=True)
-    decision = create_topics(made.image, request, made.context)
+    decision = finish(create_topics(made.image, request, made.context))
     assert decision.records == ()
     assert [result.error_code for result in decision.reply.topics] == [0, 17]
     assert decision.reply.topics[0].num_partitions == 1

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dohle.core.ids import Uuid
+from dohle.core.steps import finish
 from dohle.protocol.codec.unsigned_varint import RecordsElsewhere, uvarint
 from dohle.protocol.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
 from dohle.protocol.fields import array, int8, int16, int32, string, uuid
@@ -34,8 +35,16 @@ def decodes(cls: type[Message], version: int, data: bytes) -> bool:
             return False
         return True
 
+    def decodes_in_steps() -> bool:
+        try:
+            _, end = finish(cls.decode_in_steps(version, memoryview(data)))
+        except MalformedMessage:
+            return False
+        return end == len(data)
+
     outcome = decodes_from(data)
     assert decodes_from(memoryview(data)) is outcome
+    assert decodes_in_steps() is outcome
     return outcome
 
 

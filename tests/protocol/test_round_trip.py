@@ -7,12 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dohle.core.ids import BrokerId, GroupId, TopicName
+from dohle.core.steps import finish
 from dohle.protocol.messages.delete_groups import DeleteGroupsRequest
 from dohle.protocol.messages.heartbeat import HeartbeatRequest
 from dohle.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
+)
+from dohle.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
 )
 from dohle.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from dohle.protocol.schema import Message
@@ -36,6 +43,12 @@ def test_what_was_encoded_decodes_to_the_same(name: str, data: st.DataObject) ->
         assert cls.from_bytes(version, encoded) == message
         assert cls.from_bytes(version, memoryview(bytearray(encoded))) == message
         assert b"".join(message.encode_chunks(version)) == encoded
+        # The same work, told in steps.
+        assert b"".join(finish(message.encode_chunks_in_steps(version))) == encoded
+        assert finish(cls.decode_in_steps(version, memoryview(encoded))) == (
+            message,
+            len(encoded),
+        )
 
 
 @pytest.mark.parametrize("name", MESSAGES)
@@ -122,3 +135,32 @@ def test_arrays_of_structs_and_numbers_of_every_length_of_count_are_read(
     encoded = response.encode(version)
     assert encoded == reference_encode(response, version)
     assert MetadataResponse.from_bytes(version, encoded) == response
+
+
+@pytest.mark.parametrize("count", [1, 127, 1_024, 1_025, 8_192, 8_193, 20_000])
+@pytest.mark.parametrize("version", [1, 9])
+def test_a_long_message_is_the_same_in_steps_and_the_steps_are_many(
+    count: int, version: int
+) -> None:
+    name = TopicName("t")
+    topics = tuple(
+        OffsetFetchRequestTopic(name=name, partition_indexes=(index,)) for index in range(count)
+    )
+    long_topic = OffsetFetchRequestTopic(name=name, partition_indexes=tuple(range(count)))
+    request = OffsetFetchRequest(group_id=GroupId("g"), topics=(long_topic, *topics))
+    if version == 9:
+        group = OffsetFetchRequestGroup(
+            topics=tuple(
+                OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
+                for each in request.topics or ()
+            )
+        )
+        request = OffsetFetchRequest(groups=(group,))
+    encoded = request.encode(version)
+    assert b"".join(finish(request.encode_chunks_in_steps(version))) == encoded
+    assert sum(1 for _ in request.encode_chunks_in_steps(version)) >= count
+    assert finish(OffsetFetchRequest.decode_in_steps(version, memoryview(encoded))) == (
+        request,
+        len(encoded),
+    )
+    assert sum(1 for _ in OffsetFetchRequest.decode_in_steps(version, memoryview(encoded))) >= count

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dohle.core.ids import ProducerId, TransactionalId
+from dohle.core.steps import finish
 from dohle.txn.listing import TransactionFilters
 from dohle.txn.state import STATES_BY_NAME, TransactionState
 from tests.txn.transactions import A0, FIRST_PRODUCER_ID, Transactions
@@ -45,7 +46,7 @@ def transactions() -> Transactions:
 def test_all_filters_must_hold(
     transactions: Transactions, filters: TransactionFilters, expected: set[str]
 ) -> None:
-    listed = transactions.driver.machine.list(filters)
+    listed = finish(transactions.driver.machine.list(filters))
     assert {each.transactional_id for each in listed} == expected
 
 

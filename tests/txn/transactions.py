@@ -10,6 +10,7 @@ from dohle.coordination.effects import Effects, Ticket
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicName, TopicPartition, TransactionalId
 from dohle.core.seams import ManualClock
+from dohle.core.steps import finish
 from dohle.protocol.apis import Coordinator
 from dohle.protocol.messages.records.transaction import TransactionLogValue
 from dohle.txn.actions import WriteMarkers
@@ -63,7 +64,7 @@ class Transactions:
     def known(self) -> dict[str, Transaction]:
         """Return everything that is known."""
         machine = self.driver.machine
-        return {each.transactional_id: each for each in machine.list(TransactionFilters())}
+        return {each.transactional_id: each for each in finish(machine.list(TransactionFilters()))}
 
     @property
     def markers(self) -> list[WriteMarkers]:

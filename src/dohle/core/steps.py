@@ -3,7 +3,9 @@
 What may take long is a generator that yields after every piece of work of about a millisecond, and
 returns its result at the end. :func:`finish` runs it in one go; the server takes a few steps at a
 time and lets others have their turn in between (``server.net.long_work``). The steps themselves,
-and so the result, are the same either way. What a generator yields says what it needs to go on:
+and so the result, are the same either way. Between two steps the world may change: work that has
+to be about one state takes hold of it first (an image is immutable). What a generator yields says
+what it needs to go on:
 
 - None: nothing.
 - :class:`Room`: memory, of which there is only so much for all such work together. It is to be
@@ -14,10 +16,13 @@ and so the result, are the same either way. What a generator yields says what it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
+from heapq import merge
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
+S = TypeVar("S", bound=str)
 
 
 class Room:
@@ -40,6 +45,8 @@ class Room:
 
 Step = Callable[[], object] | Room | None
 Steps = Generator[Step, Any, T]
+#: Those that need nothing to go on: work over many small entries, which yields after each of them.
+PlainSteps = Generator[None, None, T]
 
 
 def finish(steps: Steps[T]) -> T:
@@ -52,3 +59,47 @@ def finish(steps: Steps[T]) -> T:
             value: T = ended.value
             return value
         result = step() if callable(step) else None
+
+
+def mapped(function: Callable[[T], R], items: Iterable[T]) -> PlainSteps[tuple[R, ...]]:
+    """Call a function for each item, one in each step; return what it returned."""
+    found = []
+    for item in items:
+        found.append(function(item))
+        yield
+    return tuple(found)
+
+
+def mapped_steps(
+    function: Callable[[T], PlainSteps[R]], items: Iterable[T]
+) -> PlainSteps[tuple[R, ...]]:
+    """Do the same with a function that itself works in steps."""
+    found = []
+    for item in items:
+        found.append((yield from function(item)))
+        yield
+    return tuple(found)
+
+
+#: So many items are sorted in one step.
+_SORTED_AT_ONCE = 1_000
+
+
+def sorted_in_steps(items: Iterable[S]) -> PlainSteps[list[S]]:
+    """Sort; many items in pieces, which are merged then."""
+    pieces: list[list[S]] = [[]]
+    for item in items:
+        pieces[-1].append(item)
+        if len(pieces[-1]) == _SORTED_AT_ONCE:
+            pieces.append([])
+            yield
+    for piece in pieces:
+        piece.sort()
+        yield
+    if len(pieces) == 1:
+        return pieces[0]
+    found = []
+    for item in merge(*pieces):
+        found.append(item)
+        yield
+    return found

@@ -7,11 +7,12 @@ timers, changes of topics, and listing and deleting groups of any protocol.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Set
 
 from dohle.coordination.effects import Effects, Ticket, TransactionalProducer
 from dohle.core.errors import MESSAGE_CHARACTERS_MAX, ErrorCode, KafkaError
 from dohle.core.ids import GroupId
+from dohle.core.steps import PlainSteps
 from dohle.core.texts import shorten
 from dohle.groups.classic.commands import ClassicGroups
 from dohle.groups.classic.group import ClassicGroup, ClassicState
@@ -78,24 +79,28 @@ class GroupCoordinator:
 
     # Groups of any protocol.
 
-    def list_groups(self, states: Collection[str], types: Collection[str]) -> Iterator[ListedGroup]:
+    def list_groups(self, states: Set[str], types: Set[str]) -> PlainSteps[list[ListedGroup]]:
         """List the groups in one of these states and of one of these types; all if none is named.
 
-        Neither is case-sensitive.
+        Both are given as ``listed_state`` and ``listed_type`` return them. It changes nothing,
+        and lists a group as it is in its step.
         """
-        states = {state.strip().lower() for state in states}
-        types = {group_type.lower() for group_type in types}
-        for group in self.context.groups.values():
-            if states and group.state_name.lower() not in states:
+        found = []
+        for group in tuple(self.context.groups.values()):
+            yield
+            if states and listed_state(group.state_name) not in states:
                 continue
-            if types and group.type.lower() not in types:
+            if types and listed_type(group.type) not in types:
                 continue
-            yield ListedGroup(
-                group_id=GroupId(group.group_id),
-                protocol_type=group.protocol_type,
-                group_state=group.state_name,
-                group_type=group.type.value,
+            found.append(
+                ListedGroup(
+                    group_id=GroupId(group.group_id),
+                    protocol_type=group.protocol_type,
+                    group_state=group.state_name,
+                    group_type=group.type.value,
+                )
             )
+        return found
 
     def describe_group(self, group_id: str, ticket: Ticket, version: int) -> Effects:
         """Describe a classic group; any other group counts as absent: Dead, and 69 from v6 on."""
@@ -119,6 +124,16 @@ class GroupCoordinator:
         group.validate_delete_group()
         records = [*self.offsets.tombstones_of_group(group_id), *group.tombstones()]
         return Effects(records, is_atomic=False).reply(ticket, None)
+
+
+def listed_state(name: str) -> str:
+    """Return a state's name as ``list_groups`` compares it: case does not matter."""
+    return name.strip().lower()
+
+
+def listed_type(name: str) -> str:
+    """Return a type's name as ``list_groups`` compares it."""
+    return name.lower()
 
 
 def _described(group: ClassicGroup) -> DescribedGroup:

@@ -7,9 +7,11 @@ directory, the replica is assigned to it; a broker with more chooses by itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, Uuid
+from dohle.core.steps import PlainSteps, mapped
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.image import ClusterImage
 from dohle.metadata.partition import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, PartitionImage
@@ -20,11 +22,11 @@ Replicas = tuple[BrokerId, ...]
 
 def placed_partitions(
     image: ClusterImage, count: int, replication_factor: int, context: ControllerContext
-) -> list[PartitionImage]:
+) -> PlainSteps[list[PartitionImage]]:
     """Place new partitions across the cluster; INVALID_REPLICATION_FACTOR if that fails."""
     try:
         placed = place_replicas(image.brokers.values(), count, replication_factor, context.rng)
-        return [_new_partition(image, replicas) for replicas in placed]
+        return list((yield from mapped(partial(_new_partition, image), placed)))
     except KafkaError as error:
         raise KafkaError(
             error.code,

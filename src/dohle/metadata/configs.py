@@ -10,7 +10,7 @@ subscription to client metrics need not exist.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
@@ -26,6 +26,7 @@ from dohle.core.config.topic import TOPIC_CONFIGS
 from dohle.core.config.topic_rules import validate_topic_overrides
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
+from dohle.core.steps import PlainSteps, mapped
 from dohle.metadata.context import MIN_INSYNC_REPLICAS, ControllerContext
 from dohle.metadata.decision import (
     NO_ERROR,
@@ -65,21 +66,22 @@ class Operation(IntEnum):
 
 def alter_configs(
     image: ClusterImage, request: legacy.AlterConfigsRequest, context: ControllerContext
-) -> Decision[legacy.AlterConfigsResponse]:
+) -> PlainSteps[Decision[legacy.AlterConfigsResponse]]:
     """Replace all the configs of each resource."""
 
-    def alter(resource: legacy.AlterConfigsResource) -> list[VersionedRecord]:
+    def alter(resource: legacy.AlterConfigsResource) -> PlainSteps[list[VersionedRecord]]:
         after = {}
         for config in resource.configs:
+            yield
             if config.value is None:
                 raise _null_value(config.name)
             after[config.name] = config.value
         target = _target(resource)
         removed = [name for name in image.config(target) if name not in after]
-        return _altered(image, context, target, after, [*after, *removed])
+        return (yield from _altered(image, context, target, after, [*after, *removed]))
 
-    records, errors = _each(request.resources, alter)
-    reply = altered_response(request, errors)
+    records, errors = yield from _each(request.resources, alter)
+    reply = yield from altered_response(request, errors)
     return Decision(() if request.validate_only else records, reply)
 
 
@@ -87,83 +89,99 @@ def incremental_alter_configs(
     image: ClusterImage,
     request: incremental.IncrementalAlterConfigsRequest,
     context: ControllerContext,
-) -> Decision[incremental.IncrementalAlterConfigsResponse]:
+) -> PlainSteps[Decision[incremental.IncrementalAlterConfigsResponse]]:
     """Change some configs of each resource."""
 
-    def alter(resource: incremental.AlterConfigsResource) -> list[VersionedRecord]:
+    def alter(resource: incremental.AlterConfigsResource) -> PlainSteps[list[VersionedRecord]]:
         target = _target(resource)
         after = dict(image.config(target))
         for config in resource.configs:
+            yield
             value = _operated(target, config, after.get(config.name))
             if value is None:
                 after.pop(config.name, None)
             else:
                 after[config.name] = value
-        return _altered(image, context, target, after, [config.name for config in resource.configs])
+        names = [config.name for config in resource.configs]
+        return (yield from _altered(image, context, target, after, names))
 
-    records, errors = _each(request.resources, alter)
-    reply = incrementally_altered_response(request, errors)
+    records, errors = yield from _each(request.resources, alter)
+    reply = yield from incrementally_altered_response(request, errors)
     return Decision(() if request.validate_only else records, reply)
 
 
 def altered_response(
-    request: legacy.AlterConfigsRequest, errors: Sequence[ApiError]
-) -> legacy.AlterConfigsResponse:
+    request: legacy.AlterConfigsRequest, errors: Iterable[ApiError]
+) -> PlainSteps[legacy.AlterConfigsResponse]:
     """Return the result for each resource of an AlterConfigs request."""
-    return legacy.AlterConfigsResponse(
-        responses=tuple(
-            legacy.AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, error in zip(request.resources, errors, strict=True)
+
+    def result(
+        each: tuple[legacy.AlterConfigsResource, ApiError],
+    ) -> legacy.AlterConfigsResourceResponse:
+        resource, error = each
+        return legacy.AlterConfigsResourceResponse(
+            error_code=error.code,
+            error_message=error.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
         )
-    )
+
+    responses = yield from mapped(result, zip(request.resources, errors, strict=True))
+    return legacy.AlterConfigsResponse(responses=responses)
 
 
 def incrementally_altered_response(
-    request: incremental.IncrementalAlterConfigsRequest, errors: Sequence[ApiError]
-) -> incremental.IncrementalAlterConfigsResponse:
+    request: incremental.IncrementalAlterConfigsRequest, errors: Iterable[ApiError]
+) -> PlainSteps[incremental.IncrementalAlterConfigsResponse]:
     """Return the result for each resource of an IncrementalAlterConfigs request."""
-    return incremental.IncrementalAlterConfigsResponse(
-        responses=tuple(
-            incremental.AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, error in zip(request.resources, errors, strict=True)
+
+    def result(
+        each: tuple[incremental.AlterConfigsResource, ApiError],
+    ) -> incremental.AlterConfigsResourceResponse:
+        resource, error = each
+        return incremental.AlterConfigsResourceResponse(
+            error_code=error.code,
+            error_message=error.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
         )
-    )
+
+    responses = yield from mapped(result, zip(request.resources, errors, strict=True))
+    return incremental.IncrementalAlterConfigsResponse(responses=responses)
 
 
 def new_topic_config_records(
     image: ClusterImage, name: TopicName, configs: Mapping[str, str], context: ControllerContext
-) -> list[VersionedRecord]:
+) -> PlainSteps[list[VersionedRecord]]:
     """Return the records of a new topic's configs; INVALID_CONFIG if one is not allowed."""
-    _check_lengths(configs)
+    yield from _check_lengths(configs)
     validate_topic_overrides(configs, context.config)
     resource = ConfigResource(ResourceType.TOPIC, name)
     return _records(image, resource, {}, configs, configs)
 
 
 def _each(
-    resources: tuple[AnyResource, ...], alter: Callable[[AnyResource], list[VersionedRecord]]
-) -> tuple[tuple[VersionedRecord, ...], list[ApiError]]:
-    counts = Counter((each.resource_type, each.resource_name) for each in resources)
+    resources: tuple[AnyResource, ...],
+    alter: Callable[[AnyResource], PlainSteps[list[VersionedRecord]]],
+) -> PlainSteps[tuple[tuple[VersionedRecord, ...], list[ApiError]]]:
+    counts: Counter[tuple[int, str]] = Counter()
+    for resource in resources:
+        counts[resource.resource_type, resource.resource_name] += 1
+        yield
     records: list[VersionedRecord] = []
     errors = []
     for resource in resources:
+        yield
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise _invalid_request("Each resource must appear at most once.")
-            names = Counter(config.name for config in resource.configs)
-            if len(names) < len(resource.configs):
-                raise _invalid_request("Error due to duplicate config keys")
-            altered = alter(resource)
+            names = set()
+            for config in resource.configs:
+                if config.name in names:
+                    raise _invalid_request("Error due to duplicate config keys")
+                names.add(config.name)
+                yield
+            altered = yield from alter(resource)
             if len(records) + len(altered) > RECORDS_PER_REQUEST_MAX:
                 raise too_many_records()
             records += altered
@@ -216,12 +234,20 @@ def _altered(
     context: ControllerContext,
     target: ConfigResource,
     after: Mapping[str, str],
-    names: Collection[str],
-) -> list[VersionedRecord]:
-    _check_lengths(after)
+    names: Sequence[str],
+) -> PlainSteps[list[VersionedRecord]]:
+    yield from _check_lengths(after)
     table = _table(target)
+    named: set[str] = set()
+    for name in names:
+        named.add(name)
+        yield
     # Configs of other releases, unknown here, do not prevent a change.
-    checked = {name: after[name] for name in after if name in table or name in names}
+    checked = {}
+    for name, value in after.items():
+        if name in table or name in named:
+            checked[name] = value
+        yield
     if target.type == ResourceType.TOPIC:
         _check_topic(image, target.name)
         validate_topic_overrides(checked, context.config, image.config(target))
@@ -300,8 +326,9 @@ def _check_broker(image: ClusterImage, name: str, context: ControllerContext) ->
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
 
 
-def _check_lengths(configs: Mapping[str, str]) -> None:
+def _check_lengths(configs: Mapping[str, str]) -> PlainSteps[None]:
     for name, value in configs.items():
+        yield
         if len(value.encode()) > VALUE_BYTES_MAX:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,

@@ -6,6 +6,9 @@ field of its own.
 
 from __future__ import annotations
 
+from itertools import repeat
+
+from dohle.core.steps import finish
 from dohle.metadata.configs import altered_response, incrementally_altered_response
 from dohle.metadata.decision import ApiError
 from dohle.protocol.messages.allocate_producer_ids import (
@@ -106,14 +109,14 @@ def failed_create_partitions(
 
 def failed_alter_configs(request: AlterConfigsRequest, error: ApiError) -> AlterConfigsResponse:
     """Return the error for every resource."""
-    return altered_response(request, [error] * len(request.resources))
+    return finish(altered_response(request, repeat(error, len(request.resources))))
 
 
 def failed_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, error: ApiError
 ) -> IncrementalAlterConfigsResponse:
     """Return the error for every resource."""
-    return incrementally_altered_response(request, [error] * len(request.resources))
+    return finish(incrementally_altered_response(request, repeat(error, len(request.resources))))
 
 
 def failed_update_features(_: UpdateFeaturesRequest, error: ApiError) -> UpdateFeaturesResponse:

@@ -6,11 +6,12 @@ answer says which ones are missing, and the server decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, Uuid
+from dohle.core.steps import PlainSteps, mapped, mapped_steps, sorted_in_steps
 from dohle.core.uuid import ZERO_UUID
 from dohle.metadata.image import BrokerRegistration, ClusterImage, TopicImage
 from dohle.metadata.partition import NO_LEADER, PartitionImage
@@ -29,6 +30,7 @@ from dohle.protocol.messages.describe_topic_partitions import (
 )
 from dohle.protocol.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -62,29 +64,15 @@ def metadata(
     listener: str,
     cluster_id: str,
     controller_id: int,
-) -> MetadataAnswer:
+) -> PlainSteps[MetadataAnswer]:
     """Return the brokers and the leaders of the partitions."""
     view = _View(image, listener, version)
     missing: list[TopicName] = []
+    topics: Sequence[MetadataResponseTopic]
     if request.topics is None or (not request.topics and version < _NULL_IS_ALL):
-        topics = [view.topic(topic) for topic in image.topics.values()]
+        topics = yield from mapped_steps(view.topic, image.topics.values())
     else:
-        _check_topics(request, version)
-        ids = dict.fromkeys(each.topic_id for each in request.topics if each.topic_id != ZERO_UUID)
-        if ids:
-            topics = [view.topic_of_id(topic_id) for topic_id in ids]
-        else:
-            topics = []
-            for name in dict.fromkeys(each.name for each in request.topics):
-                assert name is not None
-                found = image.topic(name)
-                if found is not None:
-                    topics.append(view.topic(found))
-                    continue
-                invalid = topic_name_error(name) is not None
-                topics.append(view.no_topic(name, invalid))
-                if not invalid:
-                    missing.append(name)
+        topics = yield from _asked_topics(view, request.topics, version, missing)
     response = MetadataResponse(
         brokers=view.brokers(),
         cluster_id=cluster_id,
@@ -92,6 +80,39 @@ def metadata(
         topics=tuple(topics),
     )
     return MetadataAnswer(response, tuple(missing))
+
+
+def _asked_topics(
+    view: _View,
+    asked: Sequence[MetadataRequestTopic],
+    version: int,
+    missing: list[TopicName],
+) -> PlainSteps[list[MetadataResponseTopic]]:
+    """Return each topic once: by id if the request has any, else by name."""
+    ids: dict[Uuid, None] = {}
+    names: dict[TopicName | None, None] = {}
+    for each in asked:
+        _check_topic(each, version)
+        if each.topic_id != ZERO_UUID:
+            ids[each.topic_id] = None
+        names[each.name] = None
+        yield
+    if ids:
+        return list((yield from mapped_steps(view.topic_of_id, ids)))
+    topics = []
+    for name in names:
+        assert name is not None
+        found = view.image.topic(name)
+        if found is not None:
+            topics.append((yield from view.topic(found)))
+            yield
+            continue
+        invalid = topic_name_error(name) is not None
+        topics.append(view.no_topic(name, invalid))
+        if not invalid:
+            missing.append(name)
+        yield
+    return topics
 
 
 def describe_cluster(
@@ -139,14 +160,20 @@ def describe_topic_partitions(
     *,
     listener: str,
     partition_limit: int,
-) -> DescribeTopicPartitionsResponse:
+) -> PlainSteps[DescribeTopicPartitionsResponse]:
     """Return as many partitions as allowed, by topic name, starting at a cursor (KIP-966)."""
     cursor = request.cursor
     from_name = TopicName("") if cursor is None else cursor.topic_name
-    asked: Iterable[TopicName] = {topic.name for topic in request.topics} or image.topics.keys()
-    names = sorted(name for name in asked if name >= from_name)
+    if request.topics:
+        asked: set[TopicName] = set()
+        for named in request.topics:
+            asked.add(named.name)
+            yield
+    else:
+        asked = set(image.topics)
+    names = yield from sorted_in_steps(name for name in asked if name >= from_name)
     if cursor is not None:
-        if request.topics and cursor.topic_name not in names:
+        if request.topics and cursor.topic_name not in asked:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"The cursor's topic {cursor.topic_name} is not among the topics asked for.",
@@ -160,6 +187,7 @@ def describe_topic_partitions(
     left = max(min(partition_limit, request.response_partition_limit), 1)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
+        yield
         if left == 0:
             return _page(topics, name, 0)
         topic = image.topic(name)
@@ -180,7 +208,7 @@ class _View:
     """An image as seen by clients on one listener."""
 
     def __init__(self, image: ClusterImage, listener: str, version: int) -> None:
-        self._image = image
+        self.image = image
         self._listener = listener
         self._filters_replicas = version == 0
         self._tells_missing_listener = version >= _TELLS_MISSING_LISTENER
@@ -207,22 +235,22 @@ class _View:
             )
         return tuple(found)
 
-    def topic(self, topic: TopicImage) -> MetadataResponseTopic:
+    def topic(self, topic: TopicImage) -> PlainSteps[MetadataResponseTopic]:
         """Return an existing topic."""
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.id,
             is_internal=is_internal(topic.name),
-            partitions=tuple(
-                self._partition(index, partition) for index, partition in topic.partitions.items()
+            partitions=(
+                yield from mapped(lambda item: self._partition(*item), topic.partitions.items())
             ),
         )
 
-    def topic_of_id(self, topic_id: Uuid) -> MetadataResponseTopic:
+    def topic_of_id(self, topic_id: Uuid) -> PlainSteps[MetadataResponseTopic]:
         """Return the topic of an id, which may not exist."""
-        topic = self._image.topic_by_id(topic_id)
+        topic = self.image.topic_by_id(topic_id)
         if topic is not None:
-            return self.topic(topic)
+            return (yield from self.topic(topic))
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
         )
@@ -314,17 +342,16 @@ class _View:
         return offline
 
 
-def _check_topics(request: MetadataRequest, version: int) -> None:
-    for topic in request.topics or ():
-        if version < _TAKES_TOPIC_IDS and topic.topic_id != ZERO_UUID:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"Topic IDs are not supported in requests for version {version}",
-            )
-        if topic.name is None and topic.topic_id == ZERO_UUID:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"Topic name can not be null for version {version}"
-            )
+def _check_topic(topic: MetadataRequestTopic, version: int) -> None:
+    if version < _TAKES_TOPIC_IDS and topic.topic_id != ZERO_UUID:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Topic IDs are not supported in requests for version {version}",
+        )
+    if topic.name is None and topic.topic_id == ZERO_UUID:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Topic name can not be null for version {version}"
+        )
 
 
 def _no_such_topic(name: TopicName) -> DescribeTopicPartitionsResponseTopic:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, Uuid
+from dohle.core.steps import PlainSteps, mapped
 from dohle.core.uuid import ZERO_UUID
 from dohle.metadata.assignment import assigned_partition, placed_partitions
 from dohle.metadata.context import ControllerContext
@@ -47,9 +49,10 @@ def delete_topics(
     context: ControllerContext,
     *,
     version: int,
-) -> Decision[DeleteTopicsResponse]:
+) -> PlainSteps[Decision[DeleteTopicsResponse]]:
     """Delete those of the topics that can be deleted."""
-    wanted = [*(DeleteTopicState(name=name) for name in request.topic_names), *request.topics]
+    named = yield from mapped(lambda name: DeleteTopicState(name=name), request.topic_names)
+    wanted = [*named, *request.topics]
     if not context.config.get_bool("delete.topic.enable"):
         if version < _TELLS_DISABLED:
             refusal = ApiError(
@@ -57,44 +60,56 @@ def delete_topics(
             )
         else:
             refusal = ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
-        results = [_deleted(topic.name, topic.topic_id, refusal) for topic in wanted]
-        return Decision((), DeleteTopicsResponse(responses=tuple(results)))
-    deletion = _Deletion(image, wanted)
+        return (yield from _refused_deletion(wanted, refusal))
+    deletion = _Deletion(image)
+    yield from deletion.resolve(wanted)
     if len(deletion.topic_ids) > RECORDS_PER_REQUEST_MAX:
-        refusal = ApiError.of(too_many_records())
-        results = [_deleted(topic.name, topic.topic_id, refusal) for topic in wanted]
-        return Decision((), DeleteTopicsResponse(responses=tuple(results)))
-    return Decision(
-        tuple(
-            VersionedRecord(RemoveTopicRecord(topic_id=topic_id), 0)
-            for topic_id in deletion.topic_ids
-        ),
-        DeleteTopicsResponse(responses=tuple(deletion.results)),
+        return (yield from _refused_deletion(wanted, ApiError.of(too_many_records())))
+    records = yield from mapped(
+        lambda topic_id: VersionedRecord(RemoveTopicRecord(topic_id=topic_id), 0),
+        deletion.topic_ids,
     )
+    return Decision(records, DeleteTopicsResponse(responses=tuple(deletion.results)))
+
+
+def _refused_deletion(
+    wanted: Sequence[DeleteTopicState], error: ApiError
+) -> PlainSteps[Decision[DeleteTopicsResponse]]:
+    responses = yield from mapped(lambda topic: _deleted(topic.name, topic.topic_id, error), wanted)
+    return Decision((), DeleteTopicsResponse(responses=responses))
 
 
 class _Deletion:
     """Resolves the topics of a request: each must be named in one way, once."""
 
-    def __init__(self, image: ClusterImage, wanted: list[DeleteTopicState]) -> None:
+    def __init__(self, image: ClusterImage) -> None:
         self.topic_ids: dict[Uuid, None] = {}
         self.results: list[DeletableTopicResult] = []
         self._image = image
-        names = Counter(topic.name for topic in wanted if topic.topic_id == ZERO_UUID)
-        ids = Counter(topic.topic_id for topic in wanted if topic.name is None)
-        self._ids = ids.keys()
-        self._names = {name for name, count in names.items() if count == 1}
+        #: How often each is named, in the order of the request.
+        self._names: Counter[TopicName | None] = Counter()
+        self._ids: Counter[Uuid] = Counter()
+
+    def resolve(self, wanted: Sequence[DeleteTopicState]) -> PlainSteps[None]:
+        """Find out what to delete, and what to answer."""
         for topic in wanted:
+            yield
+            if topic.topic_id == ZERO_UUID:
+                self._names[topic.name] += 1
+            if topic.name is None:
+                self._ids[topic.topic_id] += 1
             if topic.name is not None and topic.topic_id != ZERO_UUID:
                 self._refuse(topic, "You may not specify both topic name and topic id.")
             elif topic.name is None and topic.topic_id == ZERO_UUID:
                 self._refuse(topic, "Neither topic name nor id were specified.")
-        for name, count in names.items():
+        for name, count in self._names.items():
+            yield
             if name is not None and count > 1:
                 self._refuse(DeleteTopicState(name=name), "Duplicate topic name.")
             elif name is not None:
                 self._by_name(name)
-        for topic_id, count in ids.items():
+        for topic_id, count in self._ids.items():
+            yield
             if topic_id != ZERO_UUID and count > 1:
                 self._refuse(DeleteTopicState(topic_id=topic_id), "Duplicate topic id.")
             elif topic_id != ZERO_UUID:
@@ -105,7 +120,7 @@ class _Deletion:
         if topic is None:
             error = ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
             self.results.append(_deleted(None, topic_id, error))
-        elif topic.name not in self._names:
+        elif self._names.get(topic.name) != 1:
             self.topic_ids[topic_id] = None
             self.results.append(_deleted(topic.name, topic_id, NO_ERROR))
         # Otherwise the answer for the name, which covers both, says that the topic was named twice.
@@ -131,18 +146,25 @@ class _Deletion:
 
 def create_partitions(
     image: ClusterImage, request: CreatePartitionsRequest, context: ControllerContext
-) -> Decision[CreatePartitionsResponse]:
+) -> PlainSteps[Decision[CreatePartitionsResponse]]:
     """Add partitions to those of the topics that allow it."""
     records: list[VersionedRecord] = []
     results = []
-    counts = Counter(topic.name for topic in request.topics)
-    for topic in {topic.name: topic for topic in request.topics}.values():
+    wanted: dict[TopicName, CreatePartitionsTopic] = {}
+    duplicates: set[TopicName] = set()
+    for topic in request.topics:
+        if topic.name in wanted:
+            duplicates.add(topic.name)
+        wanted[topic.name] = topic
+        yield
+    for topic in wanted.values():
+        yield
         error = NO_ERROR
-        if counts[topic.name] > 1:
+        if topic.name in duplicates:
             error = _DUPLICATE_NAME
         else:
             try:
-                added = _added_partitions(image, topic, context)
+                added = yield from _added_partitions(image, topic, context)
                 if len(records) + len(added) > RECORDS_PER_REQUEST_MAX:
                     raise too_many_records()
                 records += added
@@ -159,8 +181,9 @@ def create_partitions(
 
 def _added_partitions(
     image: ClusterImage, wanted: CreatePartitionsTopic, context: ControllerContext
-) -> list[VersionedRecord]:
-    assert image.metadata_version is not None, "a topic can be there only after the bootstrap"
+) -> PlainSteps[list[VersionedRecord]]:
+    level = image.metadata_version
+    assert level is not None, "a topic can be there only after the bootstrap"
     topic = image.topic(wanted.name)
     if topic is None:
         raise KafkaError(_NO_SUCH_TOPIC.code, "")
@@ -178,7 +201,7 @@ def _added_partitions(
         raise too_many_records()
     replication_factor = len(topic.partitions[0].replicas)
     if wanted.assignments is None:
-        partitions = placed_partitions(image, additional, replication_factor, context)
+        partitions = yield from placed_partitions(image, additional, replication_factor, context)
     else:
         if len(wanted.assignments) != additional:
             raise KafkaError(
@@ -186,14 +209,17 @@ def _added_partitions(
                 f"Attempted to add {additional} additional partition(s), but only "
                 f"{len(wanted.assignments)} assignment(s) were specified.",
             )
-        partitions = [
-            assigned_partition(image, index, assignment.broker_ids, replication_factor)
-            for index, assignment in enumerate(wanted.assignments, start=count)
-        ]
-    return [
-        partition.to_record(topic.id, index, image.metadata_version)
-        for index, partition in enumerate(partitions, start=count)
-    ]
+        partitions = []
+        for index, assignment in enumerate(wanted.assignments, start=count):
+            partitions.append(
+                assigned_partition(image, index, assignment.broker_ids, replication_factor)
+            )
+            yield
+    records = []
+    for index, partition in enumerate(partitions, start=count):
+        records.append(partition.to_record(topic.id, index, level))
+        yield
+    return records
 
 
 def _deleted(name: TopicName | None, topic_id: Uuid, error: ApiError) -> DeletableTopicResult:

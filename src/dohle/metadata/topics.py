@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dohle.core.config.describe import describe_topic
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, Uuid
+from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.core.uuid import random_uuid
 from dohle.metadata.assignment import assigned_partition, placed_partitions
 from dohle.metadata.configs import new_topic_config_records
@@ -46,25 +47,33 @@ _METADATA_TOPIC = ApiError(
 
 def create_topics(
     image: ClusterImage, request: CreateTopicsRequest, context: ControllerContext
-) -> Decision[CreateTopicsResponse]:
+) -> PlainSteps[Decision[CreateTopicsResponse]]:
     """Create those of the topics that can be created."""
-    counts = Counter(topic.name for topic in request.topics)
-    refused = [_refusal(name, _DUPLICATE) for name, count in counts.items() if count > 1]
+    counts: Counter[TopicName] = Counter()
+    for topic in request.topics:
+        counts[topic.name] += 1
+        yield
+    refused = []
+    for name, count in counts.items():
+        if count > 1:
+            refused.append(_refusal(name, _DUPLICATE))
+        yield
     if counts[TopicName(CLUSTER_METADATA_TOPIC)] == 1:
         refused.append(_refusal(TopicName(CLUSTER_METADATA_TOPIC), _METADATA_TOPIC))
-    wanted = [
-        topic
-        for topic in request.topics
-        if counts[topic.name] == 1 and topic.name != CLUSTER_METADATA_TOPIC
-    ]
+    wanted = []
+    for topic in request.topics:
+        if counts[topic.name] == 1 and topic.name != CLUSTER_METADATA_TOPIC:
+            wanted.append(topic)
+        yield
     creation = _Creation(image, context)
     try:
-        _check_size(wanted, context)
-        results = [creation.result(topic) for topic in wanted]
+        yield from _check_size(wanted, context)
+        results = yield from mapped_steps(creation.result, wanted)
         if len(creation.records) > RECORDS_PER_REQUEST_MAX:
             raise too_many_records()
     except KafkaError as error:
-        results = [_refusal(topic.name, ApiError.of(error)) for topic in wanted]
+        shown = ApiError.of(error)
+        results = yield from mapped(lambda topic: _refusal(topic.name, shown), wanted)
         return Decision((), CreateTopicsResponse(topics=(*results, *refused)))
     records = () if request.validate_only else tuple(creation.records)
     return Decision(records, CreateTopicsResponse(topics=(*results, *refused)))
@@ -82,24 +91,26 @@ class _Creation:
         self._colliding_names: dict[str, TopicName] = {}
         self._described: dict[frozenset[tuple[str, str]], tuple[CreatableTopicConfigs, ...]] = {}
 
-    def result(self, topic: CreatableTopic) -> CreatableTopicResult:
+    def result(self, topic: CreatableTopic) -> PlainSteps[CreatableTopicResult]:
         """Create a topic, or say why not."""
         try:
             self._check_name(topic.name)
-            configs = _configs_of(topic)
-            config_records = new_topic_config_records(
+            configs = yield from _configs_of(topic)
+            config_records = yield from new_topic_config_records(
                 self._image, topic.name, configs, self._context
             )
-            partitions = self._assigned(topic) if topic.assignments else self._placed(topic)
+            if topic.assignments:
+                partitions = yield from self._assigned(topic)
+            else:
+                partitions = yield from self._placed(topic)
         except KafkaError as error:
             return _refusal(topic.name, ApiError.of(error))
         topic_id = self._new_topic_id()
         self.records.append(VersionedRecord(TopicRecord(name=topic.name, topic_id=topic_id), 0))
         self.records += config_records
-        self.records += (
-            partition.to_record(topic_id, index, self._level)
-            for index, partition in enumerate(partitions)
-        )
+        for index, partition in enumerate(partitions):
+            self.records.append(partition.to_record(topic_id, index, self._level))
+            yield
         key = collision_key(topic.name)
         if key is not None:
             self._colliding_names[key] = topic.name
@@ -128,7 +139,7 @@ class _Creation:
                 f"Topic '{name}' collides with existing topic: {other}",
             )
 
-    def _assigned(self, topic: CreatableTopic) -> list[PartitionImage]:
+    def _assigned(self, topic: CreatableTopic) -> PlainSteps[list[PartitionImage]]:
         for what, number in (
             ("replication factor", topic.replication_factor),
             ("numPartitions", topic.num_partitions),
@@ -141,6 +152,7 @@ class _Creation:
         partitions: dict[int, PartitionImage] = {}
         replication_factor = None
         for assignment in topic.assignments:
+            yield
             index = assignment.partition_index
             if index in partitions:
                 raise KafkaError(
@@ -157,7 +169,7 @@ class _Creation:
             )
         return [partitions[index] for index in range(len(partitions))]
 
-    def _placed(self, topic: CreatableTopic) -> list[PartitionImage]:
+    def _placed(self, topic: CreatableTopic) -> PlainSteps[list[PartitionImage]]:
         count, replication_factor = topic.num_partitions, topic.replication_factor
         if replication_factor == 0 or replication_factor < -1:
             raise KafkaError(
@@ -173,7 +185,7 @@ class _Creation:
             replication_factor = self._context.config.get_int("default.replication.factor")
         if count == -1:
             count = self._context.config.get_int("num.partitions")
-        return placed_partitions(self._image, count, replication_factor, self._context)
+        return (yield from placed_partitions(self._image, count, replication_factor, self._context))
 
     def _success(
         self,
@@ -214,10 +226,11 @@ class _Creation:
         return self._described[key]
 
 
-def _configs_of(topic: CreatableTopic) -> dict[str, str]:
+def _configs_of(topic: CreatableTopic) -> PlainSteps[dict[str, str]]:
     configs = {}
     nulls = []
     for config in topic.configs:
+        yield
         if config.value is None:
             nulls.append(config.name)
         else:
@@ -230,10 +243,11 @@ def _configs_of(topic: CreatableTopic) -> dict[str, str]:
     return configs
 
 
-def _check_size(topics: list[CreatableTopic], context: ControllerContext) -> None:
+def _check_size(topics: list[CreatableTopic], context: ControllerContext) -> PlainSteps[None]:
     default = context.config.get_int("num.partitions")
     total = 0
     for topic in topics:
+        yield
         if topic.assignments:
             total += len(topic.assignments)
         else:

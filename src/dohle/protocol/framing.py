@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from dohle.core.steps import PlainSteps, finish
 from dohle.protocol.apis import find_api
 from dohle.protocol.codec.unsigned_varint import STRING_BYTES_MAX, read_unknown_tags
 from dohle.protocol.errors import MalformedMessage, UnencodableMessage
@@ -24,6 +25,9 @@ _FRAMED_REQUEST_HEAD = struct.Struct(">ihhi")
 _FRAMED_RESPONSE_HEAD = struct.Struct(">ii")
 
 SIZE_BYTES = _SIZE.size
+
+# A chunk of a long response: large enough to be sent by itself.
+_LONG_CHUNK_BYTES = 128 * 1024
 
 
 class RequestHead(NamedTuple):
@@ -69,12 +73,16 @@ def parse_request_header(frame: Buffer, offset: int = 0) -> RequestHead:
         elif length < -1:
             raise struct.error(f"a client id of length {length}")
         if header_version == 2:
-            _, end = read_unknown_tags(view, end)
+            end = _after_tags(view, end)
     except (struct.error, IndexError, UnicodeDecodeError) as reason:
         raise MalformedMessage(f"request header: {reason}") from None
     if end > len(view):
         raise MalformedMessage("request header: it ends too early")
     return RequestHead(api_key, version, correlation_id, client_id, end)
+
+
+def _after_tags(view: bytes | memoryview, pos: int) -> int:
+    return finish(read_unknown_tags(view, pos))[1] if view[pos] else pos + 1
 
 
 def parse_response_header(
@@ -86,7 +94,7 @@ def parse_response_header(
         correlation_id: int = _SIZE.unpack_from(view, offset)[0]
         end = offset + 4
         if find_api(api_key).response_header_version(version):
-            _, end = read_unknown_tags(view, end)
+            end = _after_tags(view, end)
     except (struct.error, IndexError) as reason:
         raise MalformedMessage(f"response header: {reason}") from None
     return correlation_id, end
@@ -127,13 +135,51 @@ def encode_response(response: Response, version: int, correlation_id: int) -> li
         chunks = response.encode_chunks(version)
     except UnencodableMessage:
         chunks = with_fitting_texts(response).encode_chunks(version)
-    tags = b"\0" if find_api(response.API_KEY).response_header_version(version) else b""
-    size = 4 + len(tags) + sum(map(len, chunks))
+    return _framed_response(response, version, correlation_id, chunks)
+
+
+def encode_response_in_steps(
+    response: Response, version: int, correlation_id: int
+) -> PlainSteps[list[Records]]:
+    """Return the same, in steps that are short however long the response is."""
     try:
-        head = _FRAMED_RESPONSE_HEAD.pack(size, correlation_id)
+        pieces = yield from response.encode_chunks_in_steps(version)
+    except UnencodableMessage:
+        pieces = yield from with_fitting_texts(response).encode_chunks_in_steps(version)
+    chunks: list[Records] = []
+    small: list[Records] = []
+    size = 0
+    for chunk in pieces:
+        small.append(chunk)
+        size += len(chunk)
+        if size >= _LONG_CHUNK_BYTES:
+            chunks.append(b"".join(small))
+            small.clear()
+            size = 0
+            yield
+    chunks.append(b"".join(small))
+    return _framed_response(response, version, correlation_id, chunks)
+
+
+def frame_body(api_key: int, version: int, correlation_id: int, body: bytes) -> list[Records]:
+    """Return the chunks of a frame that holds an encoded response, of which no copy is made."""
+    return [_response_head(api_key, version, correlation_id, len(body)), body]
+
+
+def _framed_response(
+    response: Response, version: int, correlation_id: int, chunks: list[Records]
+) -> list[Records]:
+    size = sum(map(len, chunks))
+    return _with_head(_response_head(response.API_KEY, version, correlation_id, size), chunks)
+
+
+def _response_head(api_key: int, version: int, correlation_id: int, body_size: int) -> bytes:
+    tags = b"\0" if find_api(api_key).response_header_version(version) else b""
+    size = 4 + len(tags) + body_size
+    try:
+        return _FRAMED_RESPONSE_HEAD.pack(size, correlation_id) + tags
     except struct.error as reason:
         raise _unencodable_head("response", size, correlation_id, reason) from None
-    return _with_head(head + tags, chunks)
 
 
 def _unencodable_head(

@@ -23,11 +23,12 @@ Nothing is compiled before the first use, and importing a declaration is cheap.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
+from dohle.core.steps import PlainSteps
 from dohle.protocol.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
 
 #: The value of a field of record batches: decoding returns a view into its input, never a copy.
@@ -184,6 +185,8 @@ class Message(Struct):
     _encoders: ClassVar[dict[int, Encoder]]
     _bytes_decoders: ClassVar[dict[int, Decoder]]
     _view_decoders: ClassVar[dict[int, Decoder]]
+    _step_encoders: ClassVar[dict[int, Callable[[Any], PlainSteps[list[Records]]]]]
+    _step_decoders: ClassVar[dict[int, Callable[[Any, int], PlainSteps[tuple[Any, int]]]]]
 
     def __init_subclass__(cls, *, versions: str = "none", flexible: str = "none") -> None:
         super().__init_subclass__()
@@ -192,6 +195,8 @@ class Message(Struct):
         cls._encoders = {}
         cls._bytes_decoders = {}
         cls._view_decoders = {}
+        cls._step_encoders = {}
+        cls._step_decoders = {}
 
     def encode(self, version: int) -> bytes:
         """Return the message in the given version."""
@@ -210,21 +215,22 @@ class Message(Struct):
         This is for sending: what is in a log or in a receive buffer is not copied again.
         """
         chunks: list[Records] = []
-        small: list[Records] = []
         try:
-            for chunk in (self._encoders.get(version) or self._encoder(version))(self):
-                if len(chunk) < CHUNK_BYTES_MIN:
-                    small.append(chunk)
-                    continue
-                if small:
-                    chunks.append(b"".join(small))
-                    small.clear()
-                chunks.append(chunk)
-            if small:
-                chunks.append(b"".join(small))
+            join_small((self._encoders.get(version) or self._encoder(version))(self), chunks)
         except TypeError as error:  # few records, and not in memory
             raise self._unjoinable(version, error) from None
         return chunks
+
+    def encode_chunks_in_steps(self, version: int) -> PlainSteps[list[Records]]:
+        """Return the same in steps, in more chunks: for a message that may be very long."""
+        encoder = self._step_encoders.get(version)
+        if encoder is None:
+            from dohle.protocol.codec.compiler import compile_encoder
+
+            self._check_version(version)
+            encoder = compile_encoder(type(self), version, in_steps=True)
+            self._step_encoders[version] = encoder
+        return encoder(self)
 
     def _unjoinable(self, version: int, error: TypeError) -> UnencodableMessage:
         return UnencodableMessage(f"{type(self).__name__} version {version}: {error}")
@@ -239,6 +245,20 @@ class Message(Struct):
             buffer = view if view.format == "B" else view.cast("B")
             decoder = cls._view_decoders.get(version) or cls._decoder(version, view=True)
         return decoder(buffer, offset)
+
+    @classmethod
+    def decode_in_steps(
+        cls, version: int, view: memoryview, offset: int = 0
+    ) -> PlainSteps[tuple[Self, int]]:
+        """Decode in steps, which are short however long the message is."""
+        decoder = cls._step_decoders.get(version)
+        if decoder is None:
+            from dohle.protocol.codec.compiler import compile_decoder
+
+            cls._check_version(version)
+            decoder = compile_decoder(cls, version, view=True, in_steps=True)
+            cls._step_decoders[version] = decoder
+        return decoder(view, offset)
 
     @classmethod
     def from_bytes(cls, version: int, buffer: Buffer) -> Self:
@@ -285,6 +305,21 @@ class Message(Struct):
 
 #: Below this size a copy is cheaper than one more buffer to send.
 CHUNK_BYTES_MIN = 1024
+
+
+def join_small(pieces: Iterable[Records], chunks: list[Records]) -> None:
+    """Add pieces to the chunks, long ones as they are, the others joined."""
+    small: list[Records] = []
+    for piece in pieces:
+        if len(piece) < CHUNK_BYTES_MIN:
+            small.append(piece)
+            continue
+        if small:
+            chunks.append(b"".join(small))
+            small.clear()
+        chunks.append(piece)
+    if small:
+        chunks.append(b"".join(small))
 
 
 class _WithApiKey(Message):

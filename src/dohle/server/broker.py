@@ -27,6 +27,7 @@ from dohle.server.channel import ControllerChannel, ImageSource
 from dohle.server.config_effects import ConfigEffects
 from dohle.server.coordinators.setup import Coordinators
 from dohle.server.net.dispatch import Handler
+from dohle.server.net.encoded_answers import EncodedAnswers
 from dohle.server.net.long_work import LongWork
 from dohle.server.net.turns import Slices, Turns
 from dohle.server.partitions.commits import Commits
@@ -52,6 +53,7 @@ class BrokerServer:
         cluster_id: str,
         *,
         host: Host,
+        turns: Turns,
         logs: LogManager,
         images: ImageSource,
         channel: ControllerChannel,
@@ -61,8 +63,8 @@ class BrokerServer:
         self.config = config
         self.node_id = config.node_id
         self.cluster_id = cluster_id
-        self.turns = Turns(loop, config.get_int("queued.max.requests"))
-        self.long_work = LongWork(loop, self.turns, host)
+        self.turns = turns
+        self.long_work = LongWork(loop, turns, host)
         self.host = host
         self.clock = host.clock
         self.rng = host.rng
@@ -86,6 +88,7 @@ class BrokerServer:
             slots=config.get_int("max.incremental.fetch.session.cache.slots"), rng=host.rng
         )
         self.fetch_pacing = FetchPacing(loop.time)
+        self.metadata_answers = EncodedAnswers()
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.purgatory: Purgatory[TopicPartition, DelayedFetch] = Purgatory()
         self.txn_markers = TxnMarkers(self)

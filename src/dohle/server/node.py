@@ -28,6 +28,7 @@ from dohle.server.lifecycle import BrokerLifecycle
 from dohle.server.net.dispatch import Dispatcher
 from dohle.server.net.listener import ConnectionLimits, ListeningSocket
 from dohle.server.net.request_memory import RequestMemory
+from dohle.server.net.turns import Turns
 from dohle.server.partitions.partitions import log_config
 from dohle.server.quorum.loss import LossCheck
 from dohle.server.quorum.metadata_log import METADATA_PARTITION
@@ -71,6 +72,7 @@ class Node:
     async def start(self) -> None:
         """Return when clients are served; whatever fails before that leaves nothing open."""
         self._loop = asyncio.get_running_loop()
+        self._turns = Turns(self._loop, self.config.get_int("queued.max.requests"))
         self.cluster_id = self._find_cluster_id()
         self.logs = LogManager(
             self._fs, clock=self._clock, rng=self._rng, config=_log_manager_config(self.config)
@@ -120,6 +122,7 @@ class Node:
             directory,
             ControllerContext(self.config, self.cluster_id, self._rng),
             self._clock,
+            turns=self._turns,
             run_in_thread=self._host.run_in_thread,
             on_fatal=self._on_fatal,
         )
@@ -156,6 +159,7 @@ class Node:
             self.config,
             self.cluster_id,
             host=self._host,
+            turns=self._turns,
             logs=self.logs,
             images=self.images,
             channel=self.controller,

@@ -15,12 +15,13 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import cast
 
 from dohle.coordination.effects import Effects, Ticket, TransactionalProducer
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicPartition, TransactionalId
+from dohle.core.steps import PlainSteps
 from dohle.protocol.messages.records.transaction import TransactionLogKey, TransactionLogValue
 from dohle.protocol.record_framing import CoordinatorRecord
 from dohle.txn.actions import WriteMarkers
@@ -215,12 +216,15 @@ class TransactionCoordinator:
         """Describe a transactional id."""
         return self._transactions.get(transactional_id)
 
-    def list(self, filters: TransactionFilters) -> Iterator[Transaction]:
-        """Return the transactional ids that match."""
+    def list(self, filters: TransactionFilters) -> PlainSteps[list[Transaction]]:
+        """Return the transactional ids that match, each as it is in its step. Changes nothing."""
         now_ms = self.context.clock.now_ms()
-        for transaction in self._transactions.values():
+        found = []
+        for transaction in tuple(self._transactions.values()):
             if filters.select(transaction, now_ms):
-                yield transaction
+                found.append(transaction)
+            yield
+        return found
 
     # The log
 

@@ -6,9 +6,11 @@ import pytest
 
 from dohle.coordination.effects import Effects
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.steps import finish
 from dohle.groups.classic.group import ClassicGroup, ClassicState
 from dohle.groups.classic.member import ClassicMember, Protocol
 from dohle.groups.classic.records import group_of
+from dohle.groups.coordinator import listed_state, listed_type
 from dohle.protocol.messages.describe_groups import DescribedGroup
 from dohle.protocol.messages.list_groups import ListedGroup
 from dohle.protocol.messages.records.classic_group import GroupMetadataValue, MemberMetadata
@@ -183,7 +185,8 @@ def test_a_group_that_does_not_exist_is_dead(world: ClassicWorld) -> None:
 def listed(
     world: ClassicWorld, states: tuple[str, ...] = (), types: tuple[str, ...] = ()
 ) -> set[str]:
-    return {group.group_id for group in world.driver.machine.list_groups(states, types)}
+    filters = frozenset(map(listed_state, states)), frozenset(map(listed_type, types))
+    return {group.group_id for group in finish(world.driver.machine.list_groups(*filters))}
 
 
 def test_groups_are_listed_by_state_and_type(world: ClassicWorld) -> None:
@@ -198,7 +201,7 @@ def test_groups_are_listed_by_state_and_type(world: ClassicWorld) -> None:
     assert listed(world, states=("Empty",), types=("classic",)) == {"simple"}
     assert ListedGroup(
         group_id=GROUP, protocol_type="consumer", group_state="Stable", group_type="classic"
-    ) in list(world.driver.machine.list_groups((), ()))
+    ) in finish(world.driver.machine.list_groups(set(), set()))
 
 
 def delete(world: ClassicWorld, group: str = GROUP) -> object:

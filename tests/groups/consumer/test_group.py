@@ -6,6 +6,7 @@ import pytest
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
+from dohle.core.steps import finish
 from dohle.groups.classic.group import ClassicGroup
 from dohle.groups.consumer.group import ConsumerGroup
 from dohle.protocol.messages.consumer_group_describe import (
@@ -182,11 +183,11 @@ def test_only_consumer_groups_are_described() -> None:
 def test_a_group_is_listed_with_its_state_and_its_type() -> None:
     world = World()
     world.joined("one", "a")
-    (listed,) = world.machine.list_groups((), ())
+    (listed,) = finish(world.machine.list_groups(set(), set()))
     assert (listed.group_state, listed.group_type) == ("Stable", "consumer")
     assert listed.protocol_type == "consumer"
-    assert not list(world.machine.list_groups((), ("classic",)))
-    assert list(world.machine.list_groups(("stable",), ("consumer",)))
+    assert not finish(world.machine.list_groups(set(), {"classic"}))
+    assert finish(world.machine.list_groups({"stable"}, {"consumer"}))
 
 
 def test_records_replace_a_group_that_only_has_offsets() -> None:

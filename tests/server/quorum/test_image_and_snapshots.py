@@ -142,7 +142,7 @@ def test_others_have_their_turns_while_an_image_is_loaded(tmp_path: Path) -> Non
         async with running_node(tmp_path, fs=fs) as node, await Wire.connect(node) as wire:
             for index in range(5):
                 await create_topic(wire, f"t{index}", 400)
-            loader = ImageLoader(node.broker.loop, fs, node._quorum.log)
+            loader = ImageLoader(node.broker.turns, fs, node._quorum.log)
             loading = asyncio.ensure_future(loader.load())
             turns = 0
             while not loading.done():

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from dohle.protocol.schema import Decoder, Encoder, Field, Message, Struct
+from dohle.protocol.schema import Field, Message, Struct
 
 #: The struct codes of the fixed-size types.
 FIXED_CODES = {
@@ -151,33 +151,39 @@ def compile_init(cls: type[Struct]) -> Callable[..., None]:
     return source.compile("__init__", f"{cls.__name__} constructor")
 
 
-def compile_decoder(cls: type[Message], version: int, *, view: bool) -> Decoder:
+def compile_decoder(
+    cls: type[Message], version: int, *, view: bool, in_steps: bool = False
+) -> Callable[..., Any]:
     """Compile the decoder of one version, for memoryviews or for bytes."""
-    return decoder_source(cls, version, view=view).compile(
+    return decoder_source(cls, version, view=view, in_steps=in_steps).compile(
         "decode", f"{cls.__name__} version {version} decoder"
     )
 
 
-def compile_encoder(cls: type[Message], version: int) -> Encoder:
+def compile_encoder(
+    cls: type[Message], version: int, *, in_steps: bool = False
+) -> Callable[..., Any]:
     """Compile the encoder of one version."""
-    return encoder_source(cls, version).compile(
+    return encoder_source(cls, version, in_steps=in_steps).compile(
         "encode", f"{cls.__name__} version {version} encoder"
     )
 
 
-def decoder_source(cls: type[Message], version: int, *, view: bool = False) -> Source:
+def decoder_source(
+    cls: type[Message], version: int, *, view: bool = False, in_steps: bool = False
+) -> Source:
     """Write the decoder of one version."""
     from dohle.protocol.codec.decoding import write_decoder
 
     source = Source()
-    write_decoder(source, cls, version, view=view)
+    write_decoder(source, cls, version, view=view, in_steps=in_steps)
     return source
 
 
-def encoder_source(cls: type[Message], version: int) -> Source:
+def encoder_source(cls: type[Message], version: int, *, in_steps: bool = False) -> Source:
     """Write the encoder of one version."""
     from dohle.protocol.codec.encoding import write_encoder
 
     source = Source()
-    write_encoder(source, cls, version)
+    write_encoder(source, cls, version, in_steps=in_steps)
     return source

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 
+from dohle.core.steps import finish
 from dohle.protocol.codec import unsigned_varint as varint
 from dohle.protocol.codec.compiler import (
     FIXED_CODES,
@@ -39,9 +40,15 @@ from dohle.protocol.schema import Field, Message, Struct
 STRUCTS_AT_ONCE = 1024
 
 
-def write_decoder(source: Source, cls: type[Message], version: int, *, view: bool) -> None:
-    """Write ``decode(buf, pos)``, for memoryviews or for bytes, and the functions it calls."""
+def write_decoder(
+    source: Source, cls: type[Message], version: int, *, view: bool, in_steps: bool
+) -> None:
+    """Write ``decode(buf, pos)``, for memoryviews or for bytes, and the functions it calls.
+
+    In steps it is the same but for a ``yield`` after each element of an array.
+    """
     source.names.update(
+        finish=finish,
         new=object.__new__,
         repeat=repeat,
         nonsense=(struct.error, IndexError, UnicodeDecodeError),
@@ -49,7 +56,7 @@ def write_decoder(source: Source, cls: type[Message], version: int, *, view: boo
         made_as_read=made_as_read,
         **{name: getattr(varint, name) for name in _HELPERS},
     )
-    writer = _DecoderWriter(source, version, cls.FLEXIBLE.covers(version), view)
+    writer = _DecoderWriter(source, version, cls.FLEXIBLE.covers(version), view, in_steps)
     source.open("def decode(buf, pos):")
     source.open("try:")
     if not view and _has_records(cls):
@@ -57,6 +64,8 @@ def write_decoder(source: Source, cls: type[Message], version: int, *, view: boo
     source.line(f"o = new({source.bind(cls.__name__, cls)})")
     writer.struct(cls, "o")
     writer.flush()
+    if in_steps:
+        source.line("yield")
     source.close()
     source.open("except nonsense as reason:")
     source.line(f"raise malformed({cls.__name__!r}, {version}, pos, reason) from None")
@@ -133,8 +142,11 @@ class _Gamble:
 class _DecoderWriter:
     """Writes the statements of one decoder; they use ``n``, ``m`` and ``end`` as scratch names."""
 
-    def __init__(self, source: Source, version: int, flexible: bool, view: bool) -> None:
+    def __init__(
+        self, source: Source, version: int, flexible: bool, view: bool, in_steps: bool
+    ) -> None:
         self._source = source
+        self._in_steps = in_steps
         self._version = version
         self._flexible = flexible
         self._view = view
@@ -369,6 +381,7 @@ class _DecoderWriter:
         source.open(f"for _ in range({'n - 1' if self._flexible else 'n'}):")
         self._value(kind, "item", False, self._flexible)
         source.line("items.append(item)")
+        self._end_step()
         source.close()
         source.line(f"{target} = tuple(items)")
 
@@ -388,7 +401,16 @@ class _DecoderWriter:
         source.open(f"for {name} in items:")
         self.struct(cls, name)
         self.flush()
+        self._end_step()
         source.close()
+
+    def _end_step(self) -> None:
+        if self._in_steps:
+            self._source.line("yield")
+
+    def _call(self, steps: str) -> str:
+        """Return an expression for the result of a function that works in steps."""
+        return f"yield from {steps}" if self._in_steps else f"finish({steps})"
 
     def _fixed_array(self, code: str, target: str, nullable: bool) -> None:
         source = self._source
@@ -413,16 +435,17 @@ class _DecoderWriter:
             slow = "plain_array"
         source.close()
         source.open("else:")
-        source.line(f"{target}, pos = {slow}(buf, pos, n, {code!r})")
+        source.line(f"{target}, pos = {self._call(f'{slow}(buf, pos, n, {code!r})')}")
         source.close()
 
     def _tags(self, cls: type[Struct], name: str, *, known: bool) -> None:
         source = self._source
         if known:
             self._tag_functions[cls] = None
-            read = f"pos = tags_of_{cls.__name__}(buf, %s, {name})"
+            steps = "yield from " if self._in_steps else ""
+            read = f"pos = {steps}tags_of_{cls.__name__}(buf, %s, {name})"
         else:
-            read = f"{name}.unknown_tags, pos = read_unknown_tags(buf, %s)"
+            read = f"{name}.unknown_tags, pos = {self._call('read_unknown_tags(buf, %s)')}"
         if self._run or self._gamble:
             self._run.append(("B", "n"))
             self.flush()
@@ -466,6 +489,7 @@ class _DecoderWriter:
         source.line("unknown.append((tag, bytes(buf[pos:tag_end])))")
         source.line("pos = tag_end")
         source.close()
+        self._end_step()
         source.close()
         source.line("o.unknown_tags = tuple(unknown)")
         source.line("return pos")

@@ -14,24 +14,37 @@ import struct
 from dohle.protocol.codec import unsigned_varint as varint
 from dohle.protocol.codec.compiler import FIXED_CODES, Source, default_name, fields_in
 from dohle.protocol.errors import UnencodableMessage, UnsupportedVersion
-from dohle.protocol.schema import Field, Message, Struct
+from dohle.protocol.schema import Field, Message, Struct, join_small
+
+#: In an encoder that works in steps: so many pieces are joined together.
+_PIECES_PER_CHUNK = 512
 
 
-def write_encoder(source: Source, cls: type[Message], version: int) -> None:
-    """Write ``encode(message)`` and the functions it calls."""
+def write_encoder(source: Source, cls: type[Message], version: int, *, in_steps: bool) -> None:
+    """Write ``encode(message)`` and the functions it calls.
+
+    In steps it is the same but for a ``yield`` after each element of an array, and for joining
+    small chunks whenever there are many.
+    """
     source.names.update(
+        join_small=join_small,
         unpackable=(struct.error, AttributeError, TypeError, ValueError),
         unencodable=unencodable,
         refuse=refuse,
         **{name: getattr(varint, name) for name in _HELPERS},
     )
-    writer = _EncoderWriter(source, version, cls.FLEXIBLE.covers(version))
+    writer = _EncoderWriter(source, version, cls.FLEXIBLE.covers(version), in_steps)
     source.open("def encode(o):")
     source.open("try:")
     source.line("out = []")
+    if in_steps:
+        source.line("chunks = []")
     writer.struct(cls, "o")
     writer.flush()
-    source.line("return out")
+    if in_steps:
+        source.line("yield")
+        source.line("join_small(out, chunks)")
+    source.line("return chunks" if in_steps else "return out")
     source.close()
     source.open("except unpackable as reason:")
     source.line(f"raise unencodable({cls.__name__!r}, {version}, reason) from reason")
@@ -66,8 +79,9 @@ def refuse(value: Struct, version: int) -> None:
 class _EncoderWriter:
     """Writes the statements of one encoder; they use ``n``, ``s`` and ``a`` as scratch names."""
 
-    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool) -> None:
         self._source = source
+        self._in_steps = in_steps
         self._version = version
         self._flexible = flexible
         self._run: list[tuple[str, str]] = []
@@ -208,6 +222,12 @@ class _EncoderWriter:
             else:
                 self.struct(element, item)
             self.flush()
+            if self._in_steps:
+                source.open(f"if len(out) > {_PIECES_PER_CHUNK}:")
+                source.line("join_small(out, chunks)")
+                source.line("out.clear()")
+                source.close()
+                source.line("yield")
             source.close()
         if nullable:
             source.close()
@@ -269,6 +289,8 @@ class _EncoderWriter:
 
     def _write_tag_function(self, cls: type[Struct]) -> None:
         source = self._source
+        # Answers have nothing long in tagged fields: these are not told in steps.
+        self._in_steps = False
         source.open(f"def tags_of_{cls.__name__}(o):")
         source.line("known = []")
         _, tagged, _ = fields_in(cls, self._version)

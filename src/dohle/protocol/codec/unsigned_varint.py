@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
+from dohle.core.steps import PlainSteps
 from dohle.protocol.errors import UnencodableMessage
 
 INT32_MAX = 0x7FFF_FFFF
@@ -29,6 +30,9 @@ THIRD = [byte * 0x4000 for byte in range(0x80)]
 #: Arrays of fixed-size types below this length have a struct of their own in a table. Longer ones
 #: are never cached by the struct module, whose cache holds a hundred formats of any size.
 TABLE_LENGTH = 127
+
+#: How many elements of such an array are read in one step.
+_ARRAY_STEP = 8_192
 
 _UUID = struct.Struct(">16s")
 
@@ -124,35 +128,53 @@ def check_count(buffer: View, pos: int, count: int, size: int) -> None:
         raise struct.error(f"{count} elements with {len(buffer) - pos} bytes left")
 
 
-def compact_array(buffer: View, pos: int, first: int, code: str) -> tuple[tuple[Any, ...], int]:
+def compact_array(
+    buffer: View, pos: int, first: int, code: str
+) -> PlainSteps[tuple[tuple[Any, ...], int]]:
     """Read an array of a fixed-size type whose compact length takes several bytes."""
     length, pos = _not_null(*read_rest(buffer, pos, first))
-    return _unpack_array(buffer, pos, length - 1, code)
+    return (yield from _unpack_array(buffer, pos, length - 1, code))
 
 
 def nullable_compact_array(
     buffer: View, pos: int, first: int, code: str
-) -> tuple[tuple[Any, ...] | None, int]:
+) -> PlainSteps[tuple[tuple[Any, ...] | None, int]]:
     """Read such an array if it may be null: a length of zero written in several bytes."""
     length, pos = read_rest(buffer, pos, first)
-    return _unpack_array(buffer, pos, length - 1, code) if length else (None, pos)
+    if not length:
+        return None, pos
+    return (yield from _unpack_array(buffer, pos, length - 1, code))
 
 
-def plain_array(buffer: View, pos: int, count: int, code: str) -> tuple[tuple[Any, ...], int]:
+def plain_array(
+    buffer: View, pos: int, count: int, code: str
+) -> PlainSteps[tuple[tuple[Any, ...], int]]:
     """Read an array of a fixed-size type after a non-compact count below zero or above 126."""
     if count < 0:
         negative_length(count)
-    return _unpack_array(buffer, pos, count, code)
+    return (yield from _unpack_array(buffer, pos, count, code))
 
 
-def _unpack_array(buffer: View, pos: int, count: int, code: str) -> tuple[tuple[Any, ...], int]:
+def _unpack_array(
+    buffer: View, pos: int, count: int, code: str
+) -> PlainSteps[tuple[tuple[Any, ...], int]]:
     size = struct.calcsize(code)
     check_count(buffer, pos, count, size)
-    end = pos + count * size
-    if code == "16s":
-        # A struct for many uuids would be larger than the uuids.
-        return tuple(chain.from_iterable(_UUID.iter_unpack(buffer[pos:end]))), end
-    return struct.Struct(_array_format(code, count)).unpack_from(buffer, pos), end
+    found: list[Any] = []
+    for start in range(0, count, _ARRAY_STEP):
+        step = min(_ARRAY_STEP, count - start)
+        end = pos + step * size
+        if code == "16s":
+            # A struct for many uuids would be larger than the uuids.
+            some = tuple(chain.from_iterable(_UUID.iter_unpack(buffer[pos:end])))
+        else:
+            some = struct.Struct(_array_format(code, step)).unpack_from(buffer, pos)
+        pos = end
+        if step == count:
+            return some, pos
+        found += some
+        yield
+    return tuple(found), pos
 
 
 Unpackers = list[Callable[[Any, int], tuple[Any, ...]]]
@@ -239,7 +261,9 @@ def check_bytes(value: object) -> None:
         raise UnencodableMessage(f"{type(value).__name__} instead of bytes")
 
 
-def read_unknown_tags(buffer: View, pos: int) -> tuple[tuple[tuple[int, bytes], ...], int]:
+def read_unknown_tags(
+    buffer: View, pos: int
+) -> PlainSteps[tuple[tuple[tuple[int, bytes], ...], int]]:
     """Read the tagged fields of a struct that declares none."""
     count, pos = read_uvarint(buffer, pos)
     tags = []
@@ -249,6 +273,7 @@ def read_unknown_tags(buffer: View, pos: int) -> tuple[tuple[tuple[int, bytes], 
         last = tag
         tags.append((tag, bytes(buffer[pos:end])))
         pos = end
+        yield
     return tuple(tags), pos
 
 

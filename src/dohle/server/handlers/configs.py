@@ -16,7 +16,8 @@ Versions 1-4, 0-2, 0-1 and 0-1.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from dohle.core.config.describe import (
@@ -29,6 +30,7 @@ from dohle.core.config.describe import (
 )
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
+from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.metadata.configs import altered_response, incrementally_altered_response
 from dohle.metadata.decision import NO_ERROR, ApiError
 from dohle.metadata.image import ResourceType
@@ -51,6 +53,7 @@ from dohle.protocol.messages.list_config_resources import (
 )
 from dohle.server.broker_loggers import alter_loggers, describe_loggers
 from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.turns import Slices
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
@@ -71,29 +74,31 @@ _AnyResult = legacy.AlterConfigsResourceResponse | incremental.AlterConfigsResou
 
 def handle_describe_configs(
     broker: BrokerServer, context: RequestContext, request: DescribeConfigsRequest
-) -> DescribeConfigsResponse:
+) -> PlainSteps[DescribeConfigsResponse]:
     """Describe the configs of resources."""
-    unknown = [r.resource_type for r in request.resources if r.resource_type not in _DESCRIBABLE]
-    if unknown:
-        error = _invalid(f"there are no resources of type {unknown[0]}")
-        return DescribeConfigsResponse(
-            results=tuple(_not_described(resource, error) for resource in request.resources)
-        )
-    return DescribeConfigsResponse(
-        results=tuple(_result(broker, request, resource) for resource in request.resources)
+    for resource in request.resources:
+        if resource.resource_type not in _DESCRIBABLE:
+            error = _invalid(f"there are no resources of type {resource.resource_type}")
+            refused = yield from mapped(partial(_not_described, error=error), request.resources)
+            return DescribeConfigsResponse(results=refused)
+        yield
+    results = yield from mapped_steps(
+        lambda resource: _result(broker, request, resource), request.resources
     )
+    return DescribeConfigsResponse(results=results)
 
 
 def _result(
     broker: BrokerServer, request: DescribeConfigsRequest, resource: DescribeConfigsResource
-) -> DescribeConfigsResult:
+) -> PlainSteps[DescribeConfigsResult]:
+    names = yield from _asked_keys(resource)
     try:
         if resource.resource_type == ResourceType.BROKER_LOGGER:
-            configs = _logger_configs(broker, resource)
+            configs = _logger_configs(broker, resource, names)
         else:
             configs = tuple(
                 _entry(config, request.include_synonyms, request.include_documentation)
-                for config in _described(broker, resource)
+                for config in _described(broker, resource, names)
             )
     except KafkaError as error:
         return _not_described(resource, error)
@@ -103,6 +108,17 @@ def _result(
         resource_name=resource.resource_name,
         configs=configs,
     )
+
+
+def _asked_keys(resource: DescribeConfigsResource) -> PlainSteps[Collection[str] | None]:
+    """Return the keys that are asked for, in a form in which each is found at once."""
+    if resource.configuration_keys is None:
+        return None
+    keys: set[str] = set()
+    for key in resource.configuration_keys:
+        keys.add(key)
+        yield
+    return keys
 
 
 def _not_described(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConfigsResult:
@@ -115,8 +131,10 @@ def _not_described(resource: DescribeConfigsResource, error: KafkaError) -> Desc
     )
 
 
-def _described(broker: BrokerServer, resource: DescribeConfigsResource) -> list[DescribedConfig]:
-    image, names = broker.image, resource.configuration_keys
+def _described(
+    broker: BrokerServer, resource: DescribeConfigsResource, names: Collection[str] | None
+) -> list[DescribedConfig]:
+    image = broker.image
     dynamic_broker, dynamic_default = image.broker_config(broker.node_id), image.cluster_config()
     match resource.resource_type:
         case ResourceType.TOPIC:
@@ -159,12 +177,12 @@ def _entry(
 
 
 def _logger_configs(
-    broker: BrokerServer, resource: DescribeConfigsResource
+    broker: BrokerServer, resource: DescribeConfigsResource, names: Collection[str] | None
 ) -> tuple[DescribeConfigsResourceResult, ...]:
     if not resource.resource_name:
         raise _invalid("Broker id must not be empty")
     _check_broker(broker, resource.resource_name)
-    return describe_loggers(resource.configuration_keys)
+    return describe_loggers(names)
 
 
 def _check_topic(broker: BrokerServer, name: TopicName) -> None:
@@ -201,8 +219,9 @@ async def handle_alter_configs(
         reply = await broker.channel.send(left, legacy.AlterConfigsResponse, context.version)
         return list(reply.responses)
 
-    errors = await _alter(request.resources, prepare, submit)
-    return altered_response(request, errors)
+    slices = Slices(broker.turns)
+    errors = await _alter(slices, request.resources, prepare, submit)
+    return await slices.run(altered_response(request, errors))
 
 
 async def handle_incremental_alter_configs(
@@ -227,31 +246,40 @@ async def handle_incremental_alter_configs(
         )
         return list(reply.responses)
 
-    errors = await _alter(request.resources, prepare, submit)
-    return incrementally_altered_response(request, errors)
+    slices = Slices(broker.turns)
+    errors = await _alter(slices, request.resources, prepare, submit)
+    return await slices.run(incrementally_altered_response(request, errors))
 
 
 async def _alter(
+    slices: Slices,
     resources: tuple[_AnyResource, ...],
     prepare: Callable[[_AnyResource], bool],
     submit: Callable[[tuple[_AnyResource, ...]], Awaitable[list[_AnyResult]]],
-) -> list[ApiError]:
+) -> tuple[ApiError, ...]:
     """Let the controller decide about resources that ``prepare`` neither refuses nor alters."""
     done: dict[tuple[int, str], ApiError] = {}
-    counts = Counter(map(_key, resources))
+    counts: Counter[tuple[int, str]] = Counter()
+    for resource in resources:
+        counts[_key(resource)] += 1
+        await slices.give_way()
+    left = []
     for resource in resources:
         key = _key(resource)
         try:
-            # A resource that is named twice is left to the controller, which refuses it.
+            # The controller has the error for a resource that is named twice.
             if counts[key] == 1 and prepare(resource):
                 done[key] = NO_ERROR
+            else:
+                left.append(resource)
         except KafkaError as error:
             done[key] = ApiError.of(error)
-    left = tuple(resource for resource in resources if _key(resource) not in done)
+        await slices.give_way()
     if left:
-        for result in await submit(left):
+        for result in await submit(tuple(left)):
             done[_key(result)] = ApiError(ErrorCode(result.error_code), result.error_message)
-    return [done[_key(resource)] for resource in resources]
+            await slices.give_way()
+    return await slices.run(mapped(lambda resource: done[_key(resource)], resources))
 
 
 def _key(
@@ -272,20 +300,18 @@ def _check_altered_broker(
 
 def handle_list_config_resources(
     broker: BrokerServer, context: RequestContext, request: ListConfigResourcesRequest
-) -> ListConfigResourcesResponse:
+) -> PlainSteps[ListConfigResourcesResponse]:
     """List the resources that have configs."""
     listed = _LISTED_SINCE[context.version]
-    asked = request.resource_types or listed
-    if not set(asked) <= set(listed):
+    asked = set(request.resource_types) or set(listed)
+    if not asked <= set(listed):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return ListConfigResourcesResponse(
-        config_resources=tuple(
-            ConfigResource(resource_name=name, resource_type=kind)
-            for kind in listed
-            if kind in asked
-            for name in _names(broker, context, kind)
-        )
-    )
+    found = []
+    for kind in listed:
+        for name in _names(broker, context, kind) if kind in asked else ():
+            found.append(ConfigResource(resource_name=name, resource_type=kind))
+            yield
+    return ListConfigResourcesResponse(config_resources=tuple(found))
 
 
 def _names(broker: BrokerServer, context: RequestContext, kind: ResourceType) -> list[str]:

@@ -35,6 +35,7 @@ from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.handlers.group_admin import GROUP_OPERATIONS
 from dohle.server.net.callers import caller_of
 from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.turns import Slices
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
@@ -72,12 +73,14 @@ async def handle_consumer_group_describe(
     broker: BrokerServer, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     """Describe consumer groups."""
-    described = [await _described(broker, group_id) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        described = [
-            group if group.error_code else group.replace(authorized_operations=GROUP_OPERATIONS)
-            for group in described
-        ]
+    described = []
+    slices = Slices(broker.turns)
+    for group_id in request.group_ids:
+        await slices.give_way()
+        group = await _described(broker, group_id)
+        if request.include_authorized_operations and not group.error_code:
+            group = group.replace(authorized_operations=GROUP_OPERATIONS)
+        described.append(group)
     return ConsumerGroupDescribeResponse(groups=tuple(described))
 
 

@@ -10,12 +10,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
+from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.metadata.topic_names import is_internal
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.delete_records import (
@@ -26,6 +26,7 @@ from dohle.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.turns import Slices
 from dohle.server.partitions.commits import gathered
 from dohle.server.partitions.lookup import NEEDS_LEADER, find_partition
 from dohle.server.partitions.partitions import Partition
@@ -51,41 +52,44 @@ class _Deleted(NamedTuple):
 
 
 #: The result for each partition of each topic.
-_Results = dict[TopicName, dict[int, _Deleted | KafkaError]]
+_Results = dict[TopicName, dict[int, _Deleted | ErrorCode]]
 
 
-def handle_delete_records(
+async def handle_delete_records(
     broker: BrokerServer, context: RequestContext, request: DeleteRecordsRequest
-) -> DeleteRecordsResponse | Coroutine[Any, Any, DeleteRecordsResponse]:
-    """Move log start offsets; answer when all replicas have followed."""
-    results: _Results = {
-        topic.name: {
-            asked.partition_index: _delete(broker, topic.name, asked) for asked in topic.partitions
-        }
-        for topic in request.topics
-    }
-    found = [one for by_index in results.values() for one in by_index.values()]
-    waiting = [one for one in found if not isinstance(one, KafkaError) and not one.is_done]
-    if waiting:
-        return _answer_when_deleted(broker, results, waiting, request.timeout_ms)
-    return _response(results, {})
-
-
-async def _answer_when_deleted(
-    broker: BrokerServer, results: _Results, waiting: list[_Deleted], timeout_ms: int
 ) -> DeleteRecordsResponse:
+    """Move log starts; answer when all replicas have followed."""
+    results: _Results = {}
+    waiting: list[_Deleted] = []
+    slices = Slices(broker.turns)
+    for topic in request.topics:
+        found = results[topic.name] = {}
+        for asked in topic.partitions:
+            await slices.give_way()
+            found[asked.partition_index] = _delete(broker, topic.name, asked)
+        await slices.give_way()
+    for found in results.values():
+        for one in found.values():
+            await slices.give_way()
+            if isinstance(one, _Deleted) and not one.is_done:
+                waiting.append(one)
+    codes = await _codes_when_deleted(broker, waiting, request.timeout_ms) if waiting else {}
+    return await slices.run(_response(results, codes))
+
+
+async def _codes_when_deleted(
+    broker: BrokerServer, waiting: list[_Deleted], timeout_ms: int
+) -> dict[Partition, ErrorCode]:
     wait = broker.commits.wait_for_deletion
     codes = await gathered(
         broker.loop, [partial(wait, one.partition, one.offset, timeout_ms) for one in waiting]
     )
-    return _response(
-        results, {one.partition: code for one, code in zip(waiting, codes, strict=True)}
-    )
+    return {one.partition: code for one, code in zip(waiting, codes, strict=True)}
 
 
 def _delete(
     broker: BrokerServer, topic: TopicName, asked: DeleteRecordsPartition
-) -> _Deleted | KafkaError:
+) -> _Deleted | ErrorCode:
     try:
         if is_internal(topic) and broker.image.partition(topic, asked.partition_index) is not None:
             raise KafkaError(
@@ -97,7 +101,7 @@ def _delete(
         partition.log.delete_records(asked.offset)
         return _Deleted(partition, offset, _low_watermark(partition))
     except KafkaError as error:
-        return error
+        return error.code
 
 
 def _low_watermark(partition: Partition) -> int:
@@ -105,24 +109,25 @@ def _low_watermark(partition: Partition) -> int:
     return partition.replication.low_watermark
 
 
-def _response(results: _Results, codes: dict[Partition, ErrorCode]) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        topics=tuple(
-            DeleteRecordsTopicResult(
-                name=name,
-                partitions=tuple(_result(index, one, codes) for index, one in found.items()),
-            )
-            for name, found in results.items()
-        )
-    )
+def _response(
+    results: _Results, codes: dict[Partition, ErrorCode]
+) -> PlainSteps[DeleteRecordsResponse]:
+    def of_topic(
+        result: tuple[TopicName, dict[int, _Deleted | ErrorCode]],
+    ) -> PlainSteps[DeleteRecordsTopicResult]:
+        name, found = result
+        partitions = yield from mapped(lambda item: _result(item[0], item[1], codes), found.items())
+        return DeleteRecordsTopicResult(name=name, partitions=partitions)
+
+    return DeleteRecordsResponse(topics=(yield from mapped_steps(of_topic, results.items())))
 
 
 def _result(
-    index: int, outcome: _Deleted | KafkaError, codes: dict[Partition, ErrorCode]
+    index: int, outcome: _Deleted | ErrorCode, codes: dict[Partition, ErrorCode]
 ) -> DeleteRecordsPartitionResult:
-    if isinstance(outcome, KafkaError):
+    if isinstance(outcome, ErrorCode):
         return DeleteRecordsPartitionResult(
-            partition_index=index, low_watermark=_NO_LOW_WATERMARK, error_code=outcome.code
+            partition_index=index, low_watermark=_NO_LOW_WATERMARK, error_code=outcome
         )
     code = codes.get(outcome.partition, ErrorCode.NONE)
     low_watermark = outcome.low_watermark

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
+from dohle.core.steps import PlainSteps, mapped
 from dohle.core.uuid import uuid_from_text
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.find_coordinator import (
@@ -27,6 +28,7 @@ from dohle.protocol.messages.find_coordinator import (
 )
 from dohle.server.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.turns import Slices
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
@@ -57,7 +59,7 @@ _TOPICS = {KeyType.GROUP: CONSUMER_OFFSETS, KeyType.TRANSACTION: TRANSACTION_STA
 
 def handle_find_coordinator(
     broker: BrokerServer, context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+) -> PlainSteps[FindCoordinatorResponse] | Coroutine[Any, Any, FindCoordinatorResponse]:
     """Find the coordinators of groups or transactional ids."""
     topic = _TOPICS.get(KeyType(request.key_type)) if request.key_type in _TOPICS else None
     if topic is None or broker.coordinators.internal_topics.has(topic):
@@ -73,14 +75,14 @@ async def _create_and_answer(
     except KafkaError as error:
         # Clients retry, whatever the reason.
         logger.warning("a coordinator cannot be found, and the client is told to retry: %s", error)
-    return _answer(broker, context, request)
+    return await Slices(broker.turns).run(_answer(broker, context, request))
 
 
 def _answer(
     broker: BrokerServer, context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse:
+) -> PlainSteps[FindCoordinatorResponse]:
     keys = request.coordinator_keys if context.version >= _BATCHED else (request.key,)
-    found = tuple(_look_up(broker, context, request.key_type, key) for key in keys)
+    found = yield from mapped(lambda key: _look_up(broker, context, request.key_type, key), keys)
     if context.version >= _BATCHED:
         return FindCoordinatorResponse(coordinators=found)
     only = found[0]

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import GroupId
+from dohle.core.steps import PlainSteps
+from dohle.groups.coordinator import listed_state, listed_type
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -25,9 +27,10 @@ from dohle.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from dohle.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from dohle.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.turns import Slices
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
@@ -41,12 +44,14 @@ async def handle_describe_groups(
     broker: BrokerServer, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     """Describe classic groups."""
-    described = [await _described(broker, group_id, context.version) for group_id in request.groups]
-    if request.include_authorized_operations:
-        described = [
-            group if group.error_code else group.replace(authorized_operations=GROUP_OPERATIONS)
-            for group in described
-        ]
+    described = []
+    slices = Slices(broker.turns)
+    for group_id in request.groups:
+        await slices.give_way()
+        group = await _described(broker, group_id, context.version)
+        if request.include_authorized_operations and not group.error_code:
+            group = group.replace(authorized_operations=GROUP_OPERATIONS)
+        described.append(group)
     return DescribeGroupsResponse(groups=tuple(described))
 
 
@@ -62,31 +67,35 @@ async def _described(broker: BrokerServer, group_id: GroupId, version: int) -> D
 
 def handle_list_groups(
     broker: BrokerServer, context: RequestContext, request: ListGroupsRequest
-) -> ListGroupsResponse:
+) -> PlainSteps[ListGroupsResponse]:
     """List the groups that this broker coordinates."""
     if broker.groups.is_loading:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    return ListGroupsResponse(
-        groups=tuple(
-            group
-            for _, machine in broker.groups.active()
-            for group in machine.list_groups(request.states_filter, request.types_filter)
-        )
-    )
+    states, types = set(), set()
+    for name in request.states_filter:
+        states.add(listed_state(name))
+        yield
+    for name in request.types_filter:
+        types.add(listed_type(name))
+        yield
+    groups: list[ListedGroup] = []
+    for _, machine in broker.groups.active():
+        groups += yield from machine.list_groups(states, types)
+    return ListGroupsResponse(groups=tuple(groups))
 
 
 async def handle_delete_groups(
     broker: BrokerServer, context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
     """Delete groups and their offsets."""
-    return DeleteGroupsResponse(
-        results=tuple(
-            [
-                DeletableGroupResult(group_id=group_id, error_code=await _delete(broker, group_id))
-                for group_id in dict.fromkeys(request.groups_names)
-            ]
-        )
-    )
+    results: dict[GroupId, DeletableGroupResult] = {}
+    slices = Slices(broker.turns)
+    for group_id in request.groups_names:
+        await slices.give_way()
+        if group_id not in results:
+            code = await _delete(broker, group_id)
+            results[group_id] = DeletableGroupResult(group_id=group_id, error_code=code)
+    return DeleteGroupsResponse(results=tuple(results.values()))
 
 
 async def _delete(broker: BrokerServer, group_id: GroupId) -> ErrorCode:

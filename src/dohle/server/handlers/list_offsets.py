@@ -17,7 +17,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import TopicPartition
+from dohle.core.ids import TopicName, TopicPartition
+from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -30,6 +31,7 @@ from dohle.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 from dohle.server.partitions.lookup import NEEDS_LEADER, find_partition, listing_offsets
@@ -65,19 +67,24 @@ _NOTHING = TimestampedOffset(-1, -1, -1)
 
 def handle_list_offsets(
     broker: BrokerServer, context: RequestContext, request: ListOffsetsRequest
-) -> ListOffsetsResponse:
+) -> PlainSteps[ListOffsetsResponse]:
     """Find offsets by time."""
-    times = Counter(
-        (topic.name, asked.partition_index)
-        for topic in request.topics
-        for asked in topic.partitions
-    )
+    times: Counter[tuple[TopicName, int]] = Counter()
+    for topic in request.topics:
+        for asked in topic.partitions:
+            times[topic.name, asked.partition_index] += 1
+            yield
     committed = request.isolation_level == _READ_COMMITTED
     topics = []
     for topic in request.topics:
         found = []
         # A partition that is named twice is answered once.
-        for asked in {each.partition_index: each for each in topic.partitions}.values():
+        told: set[int] = set()
+        for asked in topic.partitions:
+            yield
+            if asked.partition_index in told:
+                continue
+            told.add(asked.partition_index)
             try:
                 if times[topic.name, asked.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
@@ -92,6 +99,7 @@ def handle_list_offsets(
                     )
                 )
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(found)))
+        yield
     return ListOffsetsResponse(topics=tuple(topics))
 
 
@@ -183,20 +191,18 @@ def _segment_offsets(log: Log, timestamp: int, bound: int, now_ms: int, count: i
 
 def handle_offset_for_leader_epoch(
     broker: BrokerServer, context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
+) -> PlainSteps[OffsetForLeaderEpochResponse]:
     """Return the end offset of a leader epoch."""
-    return OffsetForLeaderEpochResponse(
-        topics=tuple(
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=tuple(
-                    _epoch_end(broker, TopicPartition(topic.topic, asked.partition), asked)
-                    for asked in topic.partitions
-                ),
-            )
-            for topic in request.topics
+
+    def of_topic(topic: OffsetForLeaderTopic) -> PlainSteps[OffsetForLeaderTopicResult]:
+        partitions = yield from mapped(
+            lambda asked: _epoch_end(broker, TopicPartition(topic.topic, asked.partition), asked),
+            topic.partitions,
         )
-    )
+        return OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions)
+
+    topics = yield from mapped_steps(of_topic, request.topics)
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _epoch_end(

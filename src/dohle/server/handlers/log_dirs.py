@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
+from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -51,22 +52,22 @@ logger = logging.getLogger("dohle.server")
 
 def handle_describe_log_dirs(
     broker: BrokerServer, context: RequestContext, request: DescribeLogDirsRequest
-) -> DescribeLogDirsResponse:
+) -> PlainSteps[DescribeLogDirsResponse]:
     """Describe what is in the log directories."""
     asked: set[TopicPartition] | None = None
     if request.topics is not None:
-        asked = {
-            TopicPartition(topic.topic, index)
-            for topic in request.topics
-            for index in topic.partitions
-        }
+        asked = set()
+        for topic in request.topics:
+            for index in topic.partitions:
+                asked.add(TopicPartition(topic.topic, index))
+                yield
+            yield
     online = {one.path: one for one in broker.logs.online_directories}
-    return DescribeLogDirsResponse(
-        results=tuple(
-            _result(broker, path, online.get(path), asked)
-            for path in dict.fromkeys(broker.config.log_dirs)
-        )
+    results = yield from mapped_steps(
+        lambda path: _result(broker, path, online.get(path), asked),
+        dict.fromkeys(broker.config.log_dirs),
     )
+    return DescribeLogDirsResponse(results=results)
 
 
 def _result(
@@ -74,7 +75,7 @@ def _result(
     path: str,
     directory: LogDirectory | None,
     asked: set[TopicPartition] | None,
-) -> DescribeLogDirsResult:
+) -> PlainSteps[DescribeLogDirsResult]:
     shown = os.path.abspath(path)
     if directory is None:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=shown)
@@ -86,7 +87,7 @@ def _result(
         return DescribeLogDirsResult(error_code=error.code, log_dir=shown)
     return DescribeLogDirsResult(
         log_dir=shown,
-        topics=_topics(broker, directory, asked),
+        topics=(yield from _topics(broker, directory, asked)),
         total_bytes=total,
         usable_bytes=usable,
     )
@@ -94,9 +95,10 @@ def _result(
 
 def _topics(
     broker: BrokerServer, directory: LogDirectory, asked: set[TopicPartition] | None
-) -> tuple[DescribeLogDirsTopic, ...]:
+) -> PlainSteps[tuple[DescribeLogDirsTopic, ...]]:
     found: defaultdict[TopicName, list[DescribeLogDirsPartition]] = defaultdict(list)
-    for key, log in directory.logs.items():
+    for key, log in tuple(directory.logs.items()):
+        yield
         if asked is None or key in asked:
             described = DescribeLogDirsPartition(
                 partition_index=key.partition,
@@ -104,7 +106,8 @@ def _topics(
                 offset_lag=max(0, log.high_watermark - log.log_end_offset),
             )
             found[key.topic].append(described)
-    for move in broker.moves.future_replicas(directory):
+    for move in tuple(broker.moves.future_replicas(directory)):
+        yield
         key = move.log.partition
         if asked is None or key in asked:
             described = DescribeLogDirsPartition(
@@ -114,9 +117,11 @@ def _topics(
                 is_future_key=True,
             )
             found[key.topic].append(described)
-    return tuple(
-        DescribeLogDirsTopic(name=topic, partitions=tuple(partitions))
-        for topic, partitions in found.items()
+    return (
+        yield from mapped(
+            lambda item: DescribeLogDirsTopic(name=item[0], partitions=tuple(item[1])),
+            found.items(),
+        )
     )
 
 
@@ -124,14 +129,16 @@ async def handle_alter_replica_log_dirs(
     broker: BrokerServer, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     """Begin to move replicas to other directories."""
-    wanted = {
-        TopicPartition(topic.name, index): directory.path
-        for directory in request.dirs
-        for topic in directory.topics
-        for index in topic.partitions
-    }
-    results: defaultdict[TopicName, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
     slices = Slices(broker.turns)
+    wanted = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                wanted[TopicPartition(topic.name, index)] = directory.path
+                await slices.give_way()
+            await slices.give_way()
+        await slices.give_way()
+    results: defaultdict[TopicName, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
     for key, path in wanted.items():
         # Each makes a folder.
         await slices.give_way()

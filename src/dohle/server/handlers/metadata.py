@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
+from dohle.core.steps import PlainSteps, mapped
 from dohle.metadata import queries
+from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -25,9 +27,15 @@ from dohle.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from dohle.server.handlers.cluster import CLUSTER_OPERATIONS
+from dohle.server.net.outcome import EncodedResponse
 
 #: The first version whose answer may name a topic by its id alone.
 _NULL_NAMES = 12
+
+#: Answers to requests that name so many topics or all of them are remembered, if they are long:
+#: if they are about this many partitions.
+_TOPICS_REMEMBERED = 16
+_LONG_ANSWER = 100
 
 #: Read, write, create, delete, alter, describe, describe configs and alter configs: one bit each.
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -39,21 +47,33 @@ if TYPE_CHECKING:
 
 def handle_metadata(
     broker: BrokerServer, context: RequestContext, request: MetadataRequest
-) -> MetadataResponse:
+) -> PlainSteps[MetadataResponse | EncodedResponse]:
     """Describe topics, their leaders and the brokers."""
+    key = context.version, context.connection.listener, request
+    answers = broker.metadata_answers
+    image = broker.image
+    may_be_known = request.topics is None or len(request.topics) <= _TOPICS_REMEMBERED
+    if may_be_known and (known := answers.find(image, key)) is not None:
+        return known
     try:
-        answer = _answer(broker, context, request)
+        answer = yield from _answer(broker, context, request)
     except KafkaError as error:
-        return _refused(context, request, error.code)
+        return (yield from _refused(context, request, error.code))
     allowed = context.version < 4 or request.allow_auto_topic_creation
     if answer.missing and allowed and broker.broker_values().get_bool("auto.create.topics.enable"):
         broker.auto_creation.begin(answer.missing)
-    return _with_operations(request, answer.response)
+    response = yield from _with_operations(request, answer.response)
+    if not may_be_known or not _is_long(response):
+        return response
+    body = b"".join((yield from response.encode_chunks_in_steps(context.version)))
+    encoded = EncodedResponse(ApiKey.METADATA, body)
+    answers.keep(image, key, encoded)
+    return encoded
 
 
 def _answer(
     broker: BrokerServer, context: RequestContext, request: MetadataRequest
-) -> queries.MetadataAnswer:
+) -> PlainSteps[queries.MetadataAnswer]:
     return queries.metadata(
         broker.image,
         request,
@@ -64,34 +84,40 @@ def _answer(
     )
 
 
+def _is_long(response: MetadataResponse) -> bool:
+    return sum(len(topic.partitions) for topic in response.topics) >= _LONG_ANSWER
+
+
 def _refused(
     context: RequestContext, request: MetadataRequest, code: ErrorCode
-) -> MetadataResponse:
+) -> PlainSteps[MetadataResponse]:
     """Answer a request that is wrong as a whole: by an error for each of its topics."""
     no_name = None if context.version >= _NULL_NAMES else TopicName("")
-    return MetadataResponse(
-        topics=tuple(
-            MetadataResponseTopic(
-                error_code=code,
-                name=no_name if topic.name is None else topic.name,
-                topic_id=topic.topic_id,
-            )
-            for topic in request.topics or ()
+    topics = yield from mapped(
+        lambda topic: MetadataResponseTopic(
+            error_code=code,
+            name=no_name if topic.name is None else topic.name,
+            topic_id=topic.topic_id,
         ),
-        error_code=code,
+        request.topics or (),
     )
+    return MetadataResponse(topics=topics, error_code=code)
 
 
-def _with_operations(request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:
+def _with_operations(
+    request: MetadataRequest, response: MetadataResponse
+) -> PlainSteps[MetadataResponse]:
     """Add the operations that the client may do, if it asks (v8+): all, as there are no ACLs."""
     if request.include_cluster_authorized_operations:
         response = response.replace(cluster_authorized_operations=CLUSTER_OPERATIONS)
     if request.include_topic_authorized_operations:
-        topics = tuple(
-            topic
-            if topic.error_code
-            else topic.replace(topic_authorized_operations=TOPIC_OPERATIONS)
-            for topic in response.topics
+        topics = yield from mapped(
+            lambda topic: (
+                topic
+                if topic.error_code
+                else topic.replace(topic_authorized_operations=TOPIC_OPERATIONS)
+            ),
+            response.topics,
         )
         response = response.replace(topics=topics)
     return response
@@ -99,25 +125,25 @@ def _with_operations(request: MetadataRequest, response: MetadataResponse) -> Me
 
 def handle_describe_topic_partitions(
     broker: BrokerServer, context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> PlainSteps[DescribeTopicPartitionsResponse]:
     """Describe partitions, page by page."""
     try:
-        response = queries.describe_topic_partitions(
+        response = yield from queries.describe_topic_partitions(
             broker.image,
             request,
             listener=context.connection.listener,
             partition_limit=broker.config.get_int("max.request.partition.size.limit"),
         )
     except KafkaError as error:
-        # The response has no field for an error of the whole request.
-        return DescribeTopicPartitionsResponse(
-            topics=tuple(
-                DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=error.code)
-                for topic in request.topics
-            )
+        # There is no place for an error of the whole request.
+        code = error.code
+        refused = yield from mapped(
+            lambda topic: DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=code),
+            request.topics,
         )
-    # As in Metadata, but always.
-    topics = tuple(
-        topic.replace(topic_authorized_operations=TOPIC_OPERATIONS) for topic in response.topics
+        return DescribeTopicPartitionsResponse(topics=refused)
+    # As in Metadata, but whether it asks or not.
+    topics = yield from mapped(
+        lambda topic: topic.replace(topic_authorized_operations=TOPIC_OPERATIONS), response.topics
     )
     return response.replace(topics=topics)

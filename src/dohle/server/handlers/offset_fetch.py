@@ -14,8 +14,8 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dohle.coordination.effects import Effects, Ticket
 from dohle.core.errors import ErrorCode, KafkaError
@@ -25,6 +25,7 @@ from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -36,6 +37,7 @@ from dohle.protocol.messages.offset_fetch import (
 from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.net.dispatch import Handler, serves
 from dohle.server.net.outcome import Answer
+from dohle.server.net.turns import Slices
 
 if TYPE_CHECKING:
     from dohle.groups.coordinator import GroupCoordinator
@@ -46,6 +48,13 @@ _GROUP_ERROR = 2
 _BATCHED = 8
 _TOPIC_IDS = 10
 _NO_OFFSET = -1
+
+#: How many topics or partitions are looked up at once.
+_PART = 1_000
+
+_AnyTopic = TypeVar("_AnyTopic", OffsetFetchRequestTopic, OffsetFetchRequestTopics)
+_AnyFound = TypeVar("_AnyFound", OffsetFetchResponseTopic, OffsetFetchResponseTopics)
+
 _NO_MEMBER_EPOCH = -1
 
 
@@ -55,23 +64,111 @@ def handle_offset_fetch(
     """Return the committed offsets of groups."""
     version = context.version
     if version < _BATCHED:
+        if _is_long(request.topics):
+            return _fetch_one_in_parts(broker, version, request)
         return _fetch_one(broker, version, request)
-    answers = [
-        _fetch_group(broker, version, group, require_stable=request.require_stable)
-        for group in request.groups
-    ]
-    if len(answers) == 1:
-        return answers[0]
-    return _gathered(answers)
+    if len(request.groups) == 1 and not _is_long(request.groups[0].topics):
+        (group,) = request.groups
+        return _fetch_group(broker, version, group, require_stable=request.require_stable)
+    return _fetch_groups(broker, version, request)
 
 
-async def _gathered(answers: Sequence[Answer]) -> OffsetFetchResponse:
+# Long requests are split: each part is answered by the state of its own moment.
+
+
+async def _fetch_one_in_parts(
+    broker: BrokerServer, version: int, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
+    found: list[OffsetFetchResponseTopic] = []
+    slices = Slices(broker.turns)
+    for topics, goes_on in _parts(request.topics or ()):
+        part = await _answered(_fetch_one(broker, version, request.replace(topics=topics)))
+        if part.error_code:
+            return part
+        _add_topics(found, part.topics, goes_on)
+        await slices.give_way()
+    return OffsetFetchResponse(topics=tuple(found))
+
+
+async def _fetch_groups(
+    broker: BrokerServer, version: int, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
+    stable = request.require_stable
     groups: list[OffsetFetchResponseGroup] = []
-    for each in answers:
-        answer = await each if isinstance(each, Future) else each
-        assert isinstance(answer, OffsetFetchResponse)
-        groups += answer.groups
+    slices = Slices(broker.turns)
+    for group in request.groups:
+        if _is_long(group.topics):
+            groups.append(
+                await _fetch_group_in_parts(broker, version, group, slices, require_stable=stable)
+            )
+        else:
+            answer = _fetch_group(broker, version, group, require_stable=stable)
+            groups += (await _answered(answer)).groups
+        await slices.give_way()
     return OffsetFetchResponse(groups=tuple(groups))
+
+
+async def _fetch_group_in_parts(
+    broker: BrokerServer,
+    version: int,
+    group: OffsetFetchRequestGroup,
+    slices: Slices,
+    *,
+    require_stable: bool,
+) -> OffsetFetchResponseGroup:
+    found: list[OffsetFetchResponseTopics] = []
+    for topics, goes_on in _parts(group.topics or ()):
+        asked = group.replace(topics=topics)
+        answer = _fetch_group(broker, version, asked, require_stable=require_stable)
+        (part,) = (await _answered(answer)).groups
+        if part.error_code:
+            return part
+        _add_topics(found, part.topics, goes_on)
+        await slices.give_way()
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=tuple(found))
+
+
+def _is_long(topics: Sequence[_AnyTopic] | None) -> bool:
+    if topics is None:
+        return False
+    return len(topics) > _PART or sum(len(each.partition_indexes) for each in topics) > _PART
+
+
+def _parts(topics: Sequence[_AnyTopic]) -> Iterator[tuple[tuple[_AnyTopic, ...], bool]]:
+    """Split topics; a long topic goes on in the next part, then the only one in it."""
+    part: list[_AnyTopic] = []
+    size = 0
+    for topic in topics:
+        indexes = topic.partition_indexes
+        if len(indexes) > _PART:
+            if part:
+                yield tuple(part), False
+                part, size = [], 0
+            for start in range(0, len(indexes), _PART):
+                some = indexes[start : start + _PART]
+                yield (topic.replace(partition_indexes=some),), start > 0
+            continue
+        part.append(topic)
+        size += 1 + len(indexes)
+        if size >= _PART:
+            yield tuple(part), False
+            part, size = [], 0
+    if part:
+        yield tuple(part), False
+
+
+def _add_topics(found: list[_AnyFound], more: Sequence[_AnyFound], goes_on: bool) -> None:
+    if goes_on:
+        last = found.pop()
+        (only,) = more
+        more = (last.replace(partitions=last.partitions + only.partitions),)
+    found += more
+
+
+async def _answered(answer: Answer) -> OffsetFetchResponse:
+    response = await answer if isinstance(answer, Future) else answer
+    assert isinstance(response, OffsetFetchResponse)
+    return response
 
 
 def _command(

@@ -12,10 +12,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.core.uuid import ZERO_UUID
 from dohle.metadata.image import TopicImage
 from dohle.protocol.apis import ApiKey
@@ -23,6 +24,7 @@ from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from dohle.protocol.messages.offset_delete import (
@@ -40,9 +42,10 @@ from dohle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from dohle.server.coordinators.errors import coordinator_error_code
-from dohle.server.coordinators.offset_commit_answers import commit_refused, commit_topic
+from dohle.server.coordinators.offset_commit_answers import commit_refused
 from dohle.server.net.dispatch import Handler, serves
 from dohle.server.net.outcome import Answer
+from dohle.server.net.turns import Slices
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
@@ -72,44 +75,54 @@ class _Unknown(NamedTuple):
 
 def handle_offset_commit(
     broker: BrokerServer, context: RequestContext, request: OffsetCommitRequest
-) -> Answer | Coroutine[Any, Any, OffsetCommitResponse]:
+) -> PlainSteps[Answer | Coroutine[Any, Any, OffsetCommitResponse]]:
     """Commit a group's offsets."""
     version = context.version
     image = broker.image
     if version >= _TOPIC_IDS:
-        known, unknown = _look_up(
+        known, unknown = yield from _look_up(
             request.topics,
             lambda topic: image.topic_by_id(topic.topic_id),
             ErrorCode.UNKNOWN_TOPIC_ID,
         )
-        request = request.replace(
-            topics=tuple(
-                topic.replace(name=found.name)
-                for topic in known
-                if (found := image.topic_by_id(topic.topic_id)) is not None
-            )
-        )
+        topics = []
+        for topic in known:
+            found = image.topic_by_id(topic.topic_id)
+            assert found is not None, "it was found a moment ago, in the same image"
+            topics.append(topic.replace(name=found.name))
+            yield
+        request = request.replace(topics=tuple(topics))
     else:
-        known, unknown = _look_up(request.topics, lambda topic: image.topic(topic.name))
+        known, unknown = yield from _look_up(request.topics, lambda topic: image.topic(topic.name))
         if unknown:
             request = request.replace(topics=tuple(known))
-    refused = [commit_topic(topic, indexes, code) for topic, indexes, code in unknown]
-    if not refused:
+    if not unknown:
         return broker.groups.submit(
             request.group_id,
             lambda machine, ticket: machine.offsets.commit(request, ticket, version),
             lambda error: commit_refused(request, error),
         )
+    refused = yield from mapped_steps(_refused_commit, unknown)
     if not known:
-        return OffsetCommitResponse(topics=_joined(refused, ()))
+        return OffsetCommitResponse(topics=(yield from _joined(refused, ())))
     return _commit_known(broker, version, request, refused)
+
+
+def _refused_commit(unknown: _Unknown) -> PlainSteps[OffsetCommitResponseTopic]:
+    topic, indexes, code = unknown
+    partitions = yield from mapped(
+        lambda index: OffsetCommitResponsePartition(partition_index=index, error_code=code), indexes
+    )
+    return OffsetCommitResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, partitions=partitions
+    )
 
 
 async def _commit_known(
     broker: BrokerServer,
     version: int,
     request: OffsetCommitRequest,
-    refused: list[OffsetCommitResponseTopic],
+    refused: Sequence[OffsetCommitResponseTopic],
 ) -> OffsetCommitResponse:
     try:
         response: OffsetCommitResponse = await broker.groups.call(
@@ -118,7 +131,8 @@ async def _commit_known(
         )
     except KafkaError as error:
         response = commit_refused(request, error)
-    return OffsetCommitResponse(topics=_joined(refused, response.topics))
+    topics = await Slices(broker.turns).run(_joined(refused, response.topics))
+    return OffsetCommitResponse(topics=topics)
 
 
 # TxnOffsetCommit
@@ -130,10 +144,13 @@ async def handle_txn_offset_commit(
     """Commit a group's offsets as part of a transaction."""
     version = context.version
     image = broker.image
-    known, unknown = _look_up(request.topics, lambda topic: image.topic(topic.name))
-    refused = [_txn_topic(topic, indexes, code) for topic, indexes, code in unknown]
+    slices = Slices(broker.turns)
+    known, unknown = await slices.run(
+        _look_up(request.topics, lambda topic: image.topic(topic.name))
+    )
+    refused = await slices.run(mapped_steps(_refused_in_transaction, unknown))
     if not known:
-        return TxnOffsetCommitResponse(topics=_joined(refused, ()))
+        return TxnOffsetCommitResponse(topics=await slices.run(_joined(refused, ())))
     if unknown:
         request = request.replace(topics=tuple(known))
     try:
@@ -142,11 +159,12 @@ async def handle_txn_offset_commit(
         code = coordinator_error_code(error)
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _KNOWS_LOADING:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        topics = tuple(
-            _txn_topic(topic, [each.partition_index for each in topic.partitions], code)
+        all_refused = (
+            _Unknown(topic, [each.partition_index for each in topic.partitions], code)
             for topic in request.topics
         )
-    return TxnOffsetCommitResponse(topics=_joined(refused, topics))
+        topics = await slices.run(mapped_steps(_refused_in_transaction, all_refused))
+    return TxnOffsetCommitResponse(topics=await slices.run(_joined(refused, topics)))
 
 
 async def _commit_in_transaction(
@@ -169,16 +187,13 @@ async def _commit_in_transaction(
     return response
 
 
-def _txn_topic(
-    topic: TxnOffsetCommitRequestTopic, indexes: Iterable[int], code: ErrorCode
-) -> TxnOffsetCommitResponseTopic:
-    return TxnOffsetCommitResponseTopic(
-        name=topic.name,
-        partitions=tuple(
-            TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
-            for index in indexes
-        ),
+def _refused_in_transaction(unknown: _Unknown) -> PlainSteps[TxnOffsetCommitResponseTopic]:
+    topic, indexes, code = unknown
+    partitions = yield from mapped(
+        lambda index: TxnOffsetCommitResponsePartition(partition_index=index, error_code=code),
+        indexes,
     )
+    return TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions)
 
 
 # OffsetDelete
@@ -189,7 +204,10 @@ async def handle_offset_delete(
 ) -> OffsetDeleteResponse:
     """Delete a group's offsets."""
     image = broker.image
-    known, unknown = _look_up(request.topics, lambda topic: image.topic(topic.name))
+    slices = Slices(broker.turns)
+    known, unknown = await slices.run(
+        _look_up(request.topics, lambda topic: image.topic(topic.name))
+    )
     known_request = request.replace(topics=tuple(known))
     try:
         _ensure_group_id(request.group_id)
@@ -199,17 +217,16 @@ async def handle_offset_delete(
         )
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=coordinator_error_code(error))
-    refused = [
-        OffsetDeleteResponseTopic(
-            name=topic.name,
-            partitions=tuple(
-                OffsetDeleteResponsePartition(partition_index=index, error_code=code)
-                for index in indexes
-            ),
-        )
-        for topic, indexes, code in unknown
-    ]
-    return OffsetDeleteResponse(topics=_joined(refused, response.topics))
+    refused = await slices.run(mapped_steps(_refused_deletion, unknown))
+    return OffsetDeleteResponse(topics=await slices.run(_joined(refused, response.topics)))
+
+
+def _refused_deletion(unknown: _Unknown) -> PlainSteps[OffsetDeleteResponseTopic]:
+    topic, indexes, code = unknown
+    partitions = yield from mapped(
+        lambda index: OffsetDeleteResponsePartition(partition_index=index, error_code=code), indexes
+    )
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=partitions)
 
 
 # Shared by all three
@@ -224,47 +241,56 @@ def _look_up(
     topics: Iterable[Asked],
     find: Callable[[Asked], TopicImage | None],
     code: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-) -> tuple[list[Asked], list[_Unknown]]:
-    """Separate topics and partitions that exist from those that do not, which get ``code``."""
+) -> PlainSteps[tuple[list[Asked], list[_Unknown]]]:
+    """Separate the topics and partitions that exist; ``code`` is for topics that do not."""
     known: list[Asked] = []
     unknown: list[_Unknown] = []
     for topic in topics:
+        yield
         image = find(topic)
-        partitions = topic.partitions
+        existing: Container[int] = () if image is None else image.partitions
+        present, missing = [], []
+        for each in topic.partitions:
+            if each.partition_index in existing:
+                present.append(each)
+            else:
+                missing.append(each.partition_index)
+            yield
         if image is None:
-            unknown.append(_Unknown(topic, [each.partition_index for each in partitions], code))
+            unknown.append(_Unknown(topic, missing, code))
             continue
-        existing = image.partitions
-        missing = [
-            each.partition_index for each in partitions if each.partition_index not in existing
-        ]
         if missing:
             unknown.append(_Unknown(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            if len(missing) == len(partitions):
+            if not present:
                 continue
-            topic = topic.replace(
-                partitions=tuple(each for each in partitions if each.partition_index in existing)
-            )
+            topic = topic.replace(partitions=tuple(present))
         known.append(topic)
     return known, unknown
 
 
-def _joined(refused: Sequence[Told], answered: Sequence[Told]) -> tuple[Told, ...]:
-    """Merge answers into one entry for each topic; refused partitions come first."""
+def _joined(refused: Sequence[Told], answered: Sequence[Told]) -> PlainSteps[tuple[Told, ...]]:
+    """Put answers together: one entry for each topic, what was refused first."""
     if not refused:
         return tuple(answered)
-    found: dict[object, Told] = {}
+    found: dict[object, tuple[Told, list[Any]]] = {}
     for topics in (refused, answered):
         for topic in topics:
-            # By id if the request has ids: then not all answers have the name.
+            # By its id where the request has it: not all answers know its name then.
             topic_id = getattr(topic, "topic_id", ZERO_UUID)
             key: object = topic.name if topic_id == ZERO_UUID else topic_id
-            earlier = found.get(key)
-            if earlier is None:
-                found[key] = topic
-            else:
-                found[key] = earlier.replace(partitions=earlier.partitions + topic.partitions)
-    return tuple(found.values())
+            _, partitions = found.setdefault(key, (topic, []))
+            partitions += topic.partitions
+            yield
+    return (
+        yield from mapped(
+            lambda each: (
+                each[0]
+                if len(each[0].partitions) == len(each[1])
+                else each[0].replace(partitions=tuple(each[1]))
+            ),
+            found.values(),
+        )
+    )
 
 
 HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (

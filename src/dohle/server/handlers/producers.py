@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicName
+from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.metadata.topic_names import topic_name_error
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.describe_producers import (
@@ -17,10 +18,12 @@ from dohle.protocol.messages.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
+    TopicRequest,
     TopicResponse,
 )
 from dohle.server.net.dispatch import Handler, serves
 from dohle.server.partitions.lookup import ANY_REPLICA, find_partition
+from dohle.storage.producers.entry import ProducerEntry
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
@@ -29,22 +32,20 @@ if TYPE_CHECKING:
 
 def handle_describe_producers(
     broker: BrokerServer, context: RequestContext, request: DescribeProducersRequest
-) -> DescribeProducersResponse:
+) -> PlainSteps[DescribeProducersResponse]:
     """Describe the producers that have written to partitions."""
-    return DescribeProducersResponse(
-        topics=tuple(
-            TopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    _described(broker, topic.name, index) for index in topic.partition_indexes
-                ),
-            )
-            for topic in request.topics
+
+    def of_topic(topic: TopicRequest) -> PlainSteps[TopicResponse]:
+        partitions = yield from mapped_steps(
+            lambda index: _described(broker, topic.name, index), topic.partition_indexes
         )
-    )
+        return TopicResponse(name=topic.name, partitions=partitions)
+
+    topics = yield from mapped_steps(of_topic, request.topics)
+    return DescribeProducersResponse(topics=topics)
 
 
-def _described(broker: BrokerServer, topic: TopicName, index: int) -> PartitionResponse:
+def _described(broker: BrokerServer, topic: TopicName, index: int) -> PlainSteps[PartitionResponse]:
     try:
         reason = topic_name_error(topic)
         if reason is not None:
@@ -56,17 +57,19 @@ def _described(broker: BrokerServer, topic: TopicName, index: int) -> PartitionR
         )
     return PartitionResponse(
         partition_index=index,
-        active_producers=tuple(
-            ProducerState(
-                producer_id=ProducerId(producer_id),
-                producer_epoch=entry.producer_epoch,
-                last_sequence=entry.last_sequence,
-                last_timestamp=entry.last_timestamp,
-                coordinator_epoch=entry.coordinator_epoch,
-                current_txn_start_offset=entry.current_txn_first_offset,
-            )
-            for producer_id, entry in state.producers.items()
-        ),
+        active_producers=(yield from mapped(_active, tuple(state.producers.items()))),
+    )
+
+
+def _active(producer: tuple[int, ProducerEntry]) -> ProducerState:
+    producer_id, entry = producer
+    return ProducerState(
+        producer_id=ProducerId(producer_id),
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.current_txn_first_offset,
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from dohle.coordination.effects import Effects
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TransactionalId
+from dohle.core.steps import PlainSteps
 from dohle.groups.regex.pattern import compile_regex
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.describe_transactions import (
@@ -29,8 +30,9 @@ from dohle.protocol.messages.list_transactions import (
 from dohle.protocol.messages.list_transactions import TransactionState as ListedTransaction
 from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.turns import Slices
 from dohle.txn.listing import TransactionFilters
-from dohle.txn.state import STATES_BY_NAME
+from dohle.txn.state import STATES_BY_NAME, TransactionState
 from dohle.txn.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -42,11 +44,12 @@ async def handle_describe_transactions(
     broker: BrokerServer, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     """Describe the transactions of transactional ids."""
-    return DescribeTransactionsResponse(
-        transaction_states=tuple(
-            [await _described(broker, each) for each in request.transactional_ids]
-        )
-    )
+    described = []
+    slices = Slices(broker.turns)
+    for transactional_id in request.transactional_ids:
+        await slices.give_way()
+        described.append(await _described(broker, transactional_id))
+    return DescribeTransactionsResponse(transaction_states=tuple(described))
 
 
 async def _described(
@@ -86,7 +89,7 @@ async def _described(
 
 def handle_list_transactions(
     broker: BrokerServer, context: RequestContext, request: ListTransactionsRequest
-) -> ListTransactionsResponse:
+) -> PlainSteps[ListTransactionsResponse]:
     """List the transactional ids that this broker coordinates."""
     if broker.transactions.is_loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -95,26 +98,37 @@ def handle_list_transactions(
         matches = compile_regex(pattern).matches if pattern else None
     except ValueError:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    names = dict.fromkeys(request.state_filters)
+    states: set[TransactionState] = set()
+    unknown_names: dict[str, None] = {}
+    for name in request.state_filters:
+        if name in STATES_BY_NAME:
+            states.add(STATES_BY_NAME[name])
+        else:
+            unknown_names[name] = None
+        yield
+    producer_ids = set()
+    for producer_id in request.producer_id_filters:
+        producer_ids.add(producer_id)
+        yield
     filters = TransactionFilters(
-        producer_ids=frozenset(request.producer_id_filters),
-        states=(
-            {STATES_BY_NAME[name] for name in names if name in STATES_BY_NAME} if names else None
-        ),
+        producer_ids=producer_ids,
+        states=states if request.state_filters else None,
         duration_ms=request.duration_filter,
         matches=matches,
     )
-    return ListTransactionsResponse(
-        unknown_state_filters=tuple(name for name in names if name not in STATES_BY_NAME),
-        transaction_states=tuple(
-            ListedTransaction(
-                transactional_id=transaction.transactional_id,
-                producer_id=transaction.producer_id,
-                transaction_state=transaction.state.shown,
+    listed: list[ListedTransaction] = []
+    for _, machine in broker.transactions.active():
+        for transaction in (yield from machine.list(filters)):
+            listed.append(
+                ListedTransaction(
+                    transactional_id=transaction.transactional_id,
+                    producer_id=transaction.producer_id,
+                    transaction_state=transaction.state.shown,
+                )
             )
-            for _, machine in broker.transactions.active()
-            for transaction in machine.list(filters)
-        ),
+            yield
+    return ListTransactionsResponse(
+        unknown_state_filters=tuple(unknown_names), transaction_states=tuple(listed)
     )
 
 

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dohle.coordination.effects import Effects, Reply, Ticket
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import NO_PRODUCER_ID, ProducerId, TopicName, TopicPartition, TransactionalId
+from dohle.core.steps import PlainSteps, mapped
 from dohle.metadata.topic_names import is_internal
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.add_offsets_to_txn import (
@@ -37,7 +38,6 @@ from dohle.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
@@ -51,6 +51,7 @@ from dohle.records.batch import NO_PRODUCER_EPOCH
 from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.internal_topics import CONSUMER_OFFSETS
 from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.turns import Slices
 from dohle.txn.coordinator import TransactionCoordinator
 from dohle.txn.errors import ProducerIdNeeded
 from dohle.txn.transaction import TV_2, Incarnation, ProducerIdAndEpoch
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
     from dohle.server.net.outcome import Answer
+
+#: So many transactions of a request are seen to at the same time.
+_ADDED_AT_ONCE = 100
 
 logger = logging.getLogger("dohle.server")
 
@@ -158,6 +162,7 @@ async def handle_add_partitions_to_txn(
     broker: BrokerServer, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     """Add partitions to transactions, or verify that they are part of them."""
+    slices = Slices(broker.turns)
     if context.version < _ADD_BATCHED:
         asked = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -166,28 +171,45 @@ async def handle_add_partitions_to_txn(
             verify_only=False,
             topics=request.v3_and_below_topics,
         )
-        codes = await _add_partitions(broker, context.version, asked)
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(codes))
-    found = await asyncio.gather(
-        *(_add_partitions(broker, context.version, asked) for asked in request.transactions)
-    )
-    return AddPartitionsToTxnResponse(
-        results_by_transaction=tuple(
-            AddPartitionsToTxnResult(
-                transactional_id=asked.transactional_id, topic_results=_by_topic(codes)
-            )
-            for asked, codes in zip(request.transactions, found, strict=True)
+        codes = await _add_partitions(broker, context.version, asked, slices)
+        results = await slices.run(_by_topic(codes))
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+    found = []
+    for start in range(0, len(request.transactions), _ADDED_AT_ONCE):
+        some = request.transactions[start : start + _ADDED_AT_ONCE]
+        all_codes = await asyncio.gather(
+            *(_add_partitions(broker, context.version, asked, slices) for asked in some)
         )
-    )
+        for asked, codes in zip(some, all_codes, strict=True):
+            results = await slices.run(_by_topic(codes))
+            found.append(
+                AddPartitionsToTxnResult(
+                    transactional_id=asked.transactional_id, topic_results=results
+                )
+            )
+    return AddPartitionsToTxnResponse(results_by_transaction=tuple(found))
 
 
 async def _add_partitions(
-    broker: BrokerServer, version: int, asked: AddPartitionsToTxnTransaction
+    broker: BrokerServer, version: int, asked: AddPartitionsToTxnTransaction, slices: Slices
 ) -> _Codes:
-    partitions = _partitions(asked.topics)
-    refused = _refused_partitions(broker, version, partitions)
+    partitions: dict[TopicPartition, None] = {}
+    refused: dict[TopicPartition, ErrorCode] = {}
+    for topic in asked.topics:
+        for index in topic.partitions:
+            partition = TopicPartition(topic.name, index)
+            partitions[partition] = None
+            if version < _ADD_BATCHED and is_internal(partition.topic):
+                refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif broker.image.partition(*partition) is None:
+                refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            await slices.give_way()
+        await slices.give_way()
     if refused:
-        return {each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
+        for partition in partitions:
+            refused.setdefault(partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
+            await slices.give_way()
+        return refused
     transactional_id = asked.transactional_id
     if not transactional_id:
         return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
@@ -211,32 +233,20 @@ async def _add_partitions(
     return dict.fromkeys(partitions, ErrorCode.NONE) if verified is None else verified
 
 
-def _partitions(topics: Collection[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    named = (TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
-    return list(dict.fromkeys(named))
-
-
-def _refused_partitions(
-    broker: BrokerServer, version: int, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, ErrorCode]:
-    refused = {}
-    for partition in partitions:
-        if version < _ADD_BATCHED and is_internal(partition.topic):
-            refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif broker.image.partition(*partition) is None:
-            refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return refused
-
-
-def _by_topic(codes: _Codes) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+def _by_topic(codes: _Codes) -> PlainSteps[tuple[AddPartitionsToTxnTopicResult, ...]]:
     topics: dict[TopicName, list[AddPartitionsToTxnPartitionResult]] = {}
     for (topic, index), code in codes.items():
         topics.setdefault(topic, []).append(
             AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
         )
-    return tuple(
-        AddPartitionsToTxnTopicResult(name=name, results_by_partition=tuple(results))
-        for name, results in topics.items()
+        yield
+    return (
+        yield from mapped(
+            lambda item: AddPartitionsToTxnTopicResult(
+                name=item[0], results_by_partition=tuple(item[1])
+            ),
+            topics.items(),
+        )
     )
 
 

@@ -15,11 +15,11 @@ hanging transaction.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicName, TopicPartition
+from dohle.core.steps import PlainSteps, mapped
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -30,6 +30,7 @@ from dohle.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.turns import Slices
 from dohle.server.partitions.lookup import local_partition
 from dohle.server.partitions.partitions import Partition
 from dohle.server.transactions.markers import Marker
@@ -43,63 +44,79 @@ _Codes = dict[ProducerId, dict[TopicPartition, ErrorCode]]
 _Appended = tuple[ProducerId, Partition, int]
 
 
-def handle_write_txn_markers(
+async def handle_write_txn_markers(
     broker: BrokerServer, context: RequestContext, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse | Coroutine[Any, Any, WriteTxnMarkersResponse]:
+) -> WriteTxnMarkersResponse:
     """Write markers; answer when they are committed."""
     codes: _Codes = {}
     appended: list[_Appended] = []
+    slices = Slices(broker.turns)
     for asked in request.markers:
         found = codes.setdefault(asked.producer_id, {})
         marker = _marker(asked)
-        for key in _partitions(asked):
-            found[key] = ErrorCode.NONE
-            if min(marker.producer_id, marker.producer_epoch, marker.transaction_version) < 0:
-                found[key] = ErrorCode.INVALID_REQUEST
-            elif not _is_usable(broker, key):
-                found[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                try:
-                    partition = broker.txn_markers.writer.append(key, marker)
-                    end_offset = partition.log.log_end_offset
-                    appended.append((asked.producer_id, partition, end_offset))
-                except KafkaError as error:
-                    found[key] = error.code
+        for topic in asked.topics:
+            for index in topic.partition_indexes:
+                key = TopicPartition(topic.name, index)
+                found[key] = _append(broker, key, marker, appended)
+                if slices.is_over:
+                    # Nobody is to wait for what is appended and not written.
+                    broker.write_appends()
+                    await slices.wait()
+            await slices.give_way()
+        await slices.give_way()
     broker.write_appends()
-    for producer_id, partition, _ in appended:
+    waiting = []
+    for one in appended:
+        producer_id, partition, end_offset = one
         try:
             partition.log.disk.ensure_online()
         except KafkaError as error:
             codes[producer_id][partition.key] = error.code
-    waiting = [
-        one for one in appended if not codes[one[0]][one[1].key] and not _is_committed(*one[1:])
-    ]
-    return _answer_when_committed(broker, codes, waiting) if waiting else _response(codes)
+        if not codes[producer_id][partition.key] and not _is_committed(partition, end_offset):
+            waiting.append(one)
+        await slices.give_way()
+    if waiting:
+        await _wait_until_committed(broker, codes, waiting)
+    return await slices.run(_response(codes))
+
+
+def _append(
+    broker: BrokerServer, key: TopicPartition, marker: Marker, appended: list[_Appended]
+) -> ErrorCode:
+    if min(marker.producer_id, marker.producer_epoch, marker.transaction_version) < 0:
+        return ErrorCode.INVALID_REQUEST
+    if not _is_usable(broker, key):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        partition = broker.txn_markers.writer.append(key, marker)
+    except KafkaError as error:
+        return error.code
+    appended.append((ProducerId(marker.producer_id), partition, partition.log.log_end_offset))
+    return ErrorCode.NONE
 
 
 def _is_committed(partition: Partition, end_offset: int) -> bool:
     return partition.log.high_watermark >= end_offset
 
 
-async def _answer_when_committed(
+async def _wait_until_committed(
     broker: BrokerServer, codes: _Codes, waiting: list[_Appended]
-) -> WriteTxnMarkersResponse:
+) -> None:
     found = await broker.commits.wait_for_all(
         [(partition, end_offset) for _, partition, end_offset in waiting],
         broker.config.get_int("request.timeout.ms"),
     )
     for (producer_id, partition, _), code in zip(waiting, found, strict=True):
         codes[producer_id][partition.key] = code
-    return _response(codes)
 
 
-def _response(codes: _Codes) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        markers=tuple(
-            WritableTxnMarkerResult(producer_id=producer_id, topics=_by_topic(found))
-            for producer_id, found in codes.items()
-        )
-    )
+def _response(codes: _Codes) -> PlainSteps[WriteTxnMarkersResponse]:
+    markers = []
+    for producer_id, found in codes.items():
+        topics = yield from _by_topic(found)
+        markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=topics))
+        yield
+    return WriteTxnMarkersResponse(markers=tuple(markers))
 
 
 def _marker(asked: WritableTxnMarker) -> Marker:
@@ -112,14 +129,6 @@ def _marker(asked: WritableTxnMarker) -> Marker:
     )
 
 
-def _partitions(asked: WritableTxnMarker) -> list[TopicPartition]:
-    return [
-        TopicPartition(topic.name, index)
-        for topic in asked.topics
-        for index in topic.partition_indexes
-    ]
-
-
 def _is_usable(broker: BrokerServer, key: TopicPartition) -> bool:
     try:
         local_partition(broker, *key)
@@ -130,15 +139,18 @@ def _is_usable(broker: BrokerServer, key: TopicPartition) -> bool:
 
 def _by_topic(
     codes: dict[TopicPartition, ErrorCode],
-) -> tuple[WritableTxnMarkerTopicResult, ...]:
+) -> PlainSteps[tuple[WritableTxnMarkerTopicResult, ...]]:
     topics: dict[TopicName, list[WritableTxnMarkerPartitionResult]] = {}
     for (topic, index), code in codes.items():
         topics.setdefault(topic, []).append(
             WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
         )
-    return tuple(
-        WritableTxnMarkerTopicResult(name=name, partitions=tuple(results))
-        for name, results in topics.items()
+        yield
+    return (
+        yield from mapped(
+            lambda item: WritableTxnMarkerTopicResult(name=item[0], partitions=tuple(item[1])),
+            topics.items(),
+        )
     )
 
 

@@ -8,24 +8,42 @@ Kafka does, unless the handler can answer any version. No code here depends on a
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, CancelledError, Future, Task, iscoroutine
+from asyncio import AbstractEventLoop, CancelledError, Future, Task, iscoroutine, shield
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from dohle.core.steps import PlainSteps
 from dohle.protocol.apis import ApiKey, find_api
 from dohle.protocol.errors import MalformedMessage, UnsupportedVersion
-from dohle.protocol.framing import encode_response, parse_request_header
+from dohle.protocol.framing import (
+    encode_response,
+    encode_response_in_steps,
+    frame_body,
+    parse_request_header,
+)
 from dohle.protocol.schema import Request, Response
 from dohle.server.net.connection import Connection
 from dohle.server.net.group_commit import GroupCommit
-from dohle.server.net.outcome import Answer, CloseConnection, Frame, LateFrame, PendingFrame
+from dohle.server.net.outcome import (
+    Answer,
+    CloseConnection,
+    EncodedResponse,
+    Frame,
+    LateFrame,
+    PendingFrame,
+)
 from dohle.server.net.shortcut import Learn, Rest, Served, may_take_shortcuts, request_log
+from dohle.server.net.turns import Slices
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
 
 logger = logging.getLogger("dohle.server")
+
+#: A longer request may have so many entries that even decoding it takes too long for one turn.
+_LONG_FRAME_BYTES = 8 * 1024
 
 
 class RequestContext(NamedTuple):
@@ -37,8 +55,13 @@ class RequestContext(NamedTuple):
 
 
 HandlerFunction = Callable[
-    ["BrokerServer", RequestContext, Any], Answer | Coroutine[Any, Any, Response | None]
+    ["BrokerServer", RequestContext, Any],
+    Answer | Coroutine[Any, Any, Response | None] | PlainSteps[Any],
 ]
+
+
+#: What is left when all steps are done.
+_Concluded = Answer | EncodedResponse | Coroutine[Any, Any, Response | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +119,8 @@ class Dispatcher:
         # For each future, what is needed to encode its answer: version and correlation id.
         self._awaited: dict[Future[Any], tuple[int, int]] = {}
         self._unattended: set[Task[Any]] = set()
+        #: Those that bring whole frames; what they are about is only read, so they may be stopped.
+        self._sliced: set[Future[Any]] = set()
         self._pending: set[Future[Any]] = set()
         self._group_commit = GroupCommit(loop.call_soon)
 
@@ -140,11 +165,24 @@ class Dispatcher:
             if handler.unsupported is None:
                 raise CloseConnection(f"{ApiKey(api_key).name} version {version} is not served")
             return _frame(handler.unsupported(broker), 0, correlation_id)
+        context = RequestContext(connection, version, client_id or "")
+        if len(frame) > _LONG_FRAME_BYTES and not handler.joins:
+            decoding = self._request_class(api_key).decode_in_steps(version, frame, body_offset)
+            return self._slice(
+                self._serve_in_slices(handler, context, decoding, correlation_id, len(frame))
+            )
         request, _ = self._request_class(api_key).decode(version, frame, body_offset)
         if request_log.isEnabledFor(logging.DEBUG):
             request_log.debug("%s %s v%d %s", connection.peer, client_id, version, request)
-        context = RequestContext(connection, version, client_id or "")
-        answer = handler.function(broker, context, request)
+        returned = handler.function(broker, context, request)
+        if isinstance(returned, GeneratorType):
+            slices = Slices(self._broker.turns)
+            finished = slices.advance(returned)
+            if finished is None:
+                rest = self._finish_in_slices(slices, returned, version, correlation_id)
+                return self._slice(rest)
+            returned = finished[0]
+        answer = cast("_Concluded", returned)
         if iscoroutine(answer):
             answer = self._loop.create_task(answer)
         if isinstance(answer, Future):
@@ -153,10 +191,78 @@ class Dispatcher:
         if handler.learn is not None and may_take_shortcuts(connection):
             served = Served(frame, body_offset, version, context.client_id, request)
             self._learn(handler.learn, connection, api_key, served, fits_shortcut)
-        if answer is None or isinstance(answer, Response):
+        if answer is None or isinstance(answer, Response | EncodedResponse):
             return _frame(answer, version, correlation_id)
         late = answer
         return lambda: self._make(late(), version, correlation_id)
+
+    # What takes long
+
+    def _slice(self, work: Coroutine[Any, Any, Frame]) -> Task[Frame]:
+        """Have work done that is made of slices and ends in a frame."""
+        task = self._loop.create_task(work)
+        self._sliced.add(task)
+        task.add_done_callback(self._sliced.discard)
+        return task
+
+    async def _serve_in_slices(
+        self,
+        handler: Handler,
+        context: RequestContext,
+        decoding: PlainSteps[tuple[Request, int]],
+        correlation_id: int,
+        size: int,
+    ) -> Frame:
+        """Serve a request that is so long that it is decoded and answered in slices."""
+        slices = Slices(self._broker.turns)
+        await slices.wait()
+        try:
+            request, _ = await slices.run(decoding)
+        except MalformedMessage as error:
+            raise CloseConnection(str(error)) from None
+        connection, version, client_id = context
+        if request_log.isEnabledFor(logging.DEBUG):
+            name = type(request).__name__
+            request_log.debug(
+                "%s %s v%d %s of %d bytes", connection.peer, client_id, version, name, size
+            )
+        returned = handler.function(self._broker, context, request)
+        if isinstance(returned, GeneratorType):
+            returned = await slices.run(returned)
+        answer = cast("_Concluded", returned)
+        return await self._frame_in_slices(slices, answer, version, correlation_id)
+
+    async def _finish_in_slices(
+        self, slices: Slices, steps: PlainSteps[Answer], version: int, correlation_id: int
+    ) -> Frame:
+        """Do the rest of what did not fit into one slice."""
+        await slices.wait()
+        answer = await slices.run(steps)
+        return await self._frame_in_slices(slices, answer, version, correlation_id)
+
+    async def _frame_in_slices(
+        self,
+        slices: Slices,
+        answer: _Concluded,
+        version: int,
+        correlation_id: int,
+    ) -> Frame:
+        if not isinstance(answer, EncodedResponse) and callable(answer):
+            self._broker.write_appends()
+            answer = answer()
+        if iscoroutine(answer):
+            # A command is carried out even if its client has gone and the rest is cancelled.
+            command = self._loop.create_task(answer)
+            self._unattended.add(command)
+            command.add_done_callback(self._unattended.discard)
+            answer = await shield(command)
+        elif isinstance(answer, Future):
+            answer = await answer
+        if not isinstance(answer, Response):
+            assert answer is None or isinstance(answer, EncodedResponse)
+            return _frame(answer, version, correlation_id)
+        steps = encode_response_in_steps(answer, version, correlation_id)
+        return cast("Frame", await slices.run(steps))
 
     def _learn(
         self,
@@ -235,11 +341,10 @@ class Dispatcher:
         """Encode the answer that a future has returned."""
         how = self._awaited.pop(answered, None)
         if how is None:
-            # A shortcut's own.
+            # A shortcut's own, or encoded in slices.
             frame: Frame = answered.result()
             return frame
-        version, correlation_id = how
-        return _frame(answered.result(), version, correlation_id)
+        return _frame(answered.result(), *how)
 
     def forget(self, future: Future[Any]) -> None:
         """Give up waiting for the answer to a request whose client has gone.
@@ -248,7 +353,7 @@ class Dispatcher:
         if the client had gone a moment later.
         """
         self._awaited.pop(future, None)
-        if isinstance(future, Task):
+        if isinstance(future, Task) and future not in self._sliced:
             self._unattended.add(future)
             future.add_done_callback(self._finish_unattended)
         else:
@@ -263,7 +368,9 @@ class Dispatcher:
             )
 
 
-def _frame(response: Response | None, version: int, correlation_id: int) -> Frame:
+def _frame(response: Response | EncodedResponse | None, version: int, correlation_id: int) -> Frame:
     if response is None:
         return []
+    if isinstance(response, EncodedResponse):
+        return cast("Frame", frame_body(response.api_key, version, correlation_id, response.body))
     return cast("Frame", encode_response(response, version, correlation_id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 from dohle.core.errors import ErrorCode
 from dohle.protocol.codec.unsigned_varint import RecordsElsewhere
@@ -32,6 +32,13 @@ class FileRecords(RecordsElsewhere):
         """Note that ``count`` bytes were sent."""
         self.position += count
         self.size -= count
+
+
+class EncodedResponse(NamedTuple):
+    """A response that is encoded already, for the version of the request that it answers."""
+
+    api_key: int
+    body: bytes
 
 
 #: A piece of a response frame.

@@ -7,17 +7,25 @@ take too long, those that are left wait in a queue (the turn is crowded). Work l
 the order in which it came, except that whoever has used the loop a lot must stand back: so a client
 that asks for little waits for one or two slices of others, however many want more.
 
+The collector of garbage knows no slices: a full collection looks at every object that there is, and
+long work makes hundreds of thousands. While it is under way there are no full collections; what it
+has made is free when it is done, as it has no cycles.
+
 Time is that of the loop. In the simulator it stands still while code runs, and nothing ever waits.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 from asyncio import AbstractEventLoop, Future
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
+from typing import TypeVar
+
+from dohle.core.steps import PlainSteps
 
 logger = logging.getLogger("dohle.server")
 
@@ -32,6 +40,11 @@ NEW_USED_S = 0.025
 #: How long whoever has used the loop stands back, as a multiple of that time, and at most.
 STAND_BACK = 20
 STAND_BACK_S_MAX = 1.0
+
+# As a threshold of the collector.
+_NEVER = 1 << 30
+
+R = TypeVar("R")
 
 
 class Turns:
@@ -50,9 +63,24 @@ class Turns:
         self._queued_max = queued_max
         self._on_room: deque[Callable[[], None]] = deque()
         self._is_run_due = False
+        self._holding_collector = 0
+        self._thresholds = gc.get_threshold()
 
     def __len__(self) -> int:
         return len(self._queue)
+
+    def hold_collector(self) -> None:
+        """Let there be no full collections of garbage."""
+        if not self._holding_collector:
+            self._thresholds = young, middle, _ = gc.get_threshold()
+            gc.set_threshold(young, middle, _NEVER)
+        self._holding_collector += 1
+
+    def release_collector(self) -> None:
+        """Let there be full collections again, unless others hold them up."""
+        self._holding_collector -= 1
+        if not self._holding_collector:
+            gc.set_threshold(*self._thresholds)
 
     def spend(self, seconds: float) -> None:
         """Take note that the loop was held for so long."""
@@ -145,20 +173,54 @@ class Usage:
 class Slices:
     """One piece of work, in slices. The first begins here and now."""
 
-    __slots__ = ("_begun", "_turns", "_used_s")
+    __slots__ = ("_begun", "_has_waited", "_turns", "_used_s")
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._begun = turns.time()
         self._used_s = 0.0
+        self._has_waited = False
+
+    def __del__(self) -> None:
+        if self._has_waited:
+            self._turns.release_collector()
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether the slice has come to its end."""
+        return self._turns.time() - self._begun >= SLICE_S or self._turns.is_crowded
 
     async def give_way(self) -> None:
         """Let others have their turn if the slice has come to its end."""
         turns = self._turns
+        if turns.time() - self._begun >= SLICE_S or turns.is_crowded:
+            await self.wait()
+
+    async def wait(self) -> None:
+        """Let others have their turn in any case."""
+        turns = self._turns
+        if not self._has_waited:
+            self._has_waited = True
+            turns.hold_collector()
         took = turns.time() - self._begun
-        if took < SLICE_S and not turns.is_crowded:
-            return
         self._used_s += took
         turns.spend(took)
         await turns.turn(self._used_s)
         self._begun = turns.time()
+
+    def advance(self, steps: PlainSteps[R]) -> tuple[R] | None:
+        """Do what fits into the slice; return the result, in a tuple, if that was all of it."""
+        time, end = self._turns.time, self._begun + SLICE_S
+        try:
+            next(steps)
+            while time() < end:
+                next(steps)
+        except StopIteration as stop:
+            return (stop.value,)
+        return None
+
+    async def run(self, steps: PlainSteps[R]) -> R:
+        """Do the work to its end."""
+        while (result := self.advance(steps)) is None:
+            await self.wait()
+        return result[0]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dohle.core.steps import PlainSteps
 from dohle.metadata import controller, error_responses
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.decision import ApiError, Decision
@@ -73,33 +74,40 @@ class Turn:
 class Command:
     """How a request is decided."""
 
-    decide: Callable[[Turn, Any], Decision[Any]]
+    #: In steps, where a request may be about many things.
+    decide: Callable[[Turn, Any], Decision[Any] | PlainSteps[Decision[Any]]]
     failed: Callable[[Any, ApiError], Response]
     #: How long a request may wait for its turn; None if there is no limit.
     timeout_ms: Callable[[Any], int | None] = lambda _: None
 
 
-def _create_topics(turn: Turn, request: CreateTopicsRequest) -> Decision[CreateTopicsResponse]:
+def _create_topics(
+    turn: Turn, request: CreateTopicsRequest
+) -> PlainSteps[Decision[CreateTopicsResponse]]:
     return controller.create_topics(turn.image, request, turn.context)
 
 
-def _delete_topics(turn: Turn, request: DeleteTopicsRequest) -> Decision[DeleteTopicsResponse]:
+def _delete_topics(
+    turn: Turn, request: DeleteTopicsRequest
+) -> PlainSteps[Decision[DeleteTopicsResponse]]:
     return controller.delete_topics(turn.image, request, turn.context, version=turn.version)
 
 
 def _create_partitions(
     turn: Turn, request: CreatePartitionsRequest
-) -> Decision[CreatePartitionsResponse]:
+) -> PlainSteps[Decision[CreatePartitionsResponse]]:
     return controller.create_partitions(turn.image, request, turn.context)
 
 
-def _alter_configs(turn: Turn, request: AlterConfigsRequest) -> Decision[AlterConfigsResponse]:
+def _alter_configs(
+    turn: Turn, request: AlterConfigsRequest
+) -> PlainSteps[Decision[AlterConfigsResponse]]:
     return controller.alter_configs(turn.image, request, turn.context)
 
 
 def _incremental_alter_configs(
     turn: Turn, request: IncrementalAlterConfigsRequest
-) -> Decision[IncrementalAlterConfigsResponse]:
+) -> PlainSteps[Decision[IncrementalAlterConfigsResponse]]:
     return controller.incremental_alter_configs(turn.image, request, turn.context)
 
 

@@ -16,12 +16,13 @@ from typing import TypeVar
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.metadata.bootstrap import activation_records
 from dohle.metadata.context import ControllerContext
-from dohle.metadata.decision import ApiError, VersionedRecord
+from dohle.metadata.decision import ApiError, Decision, VersionedRecord
 from dohle.metadata.heartbeats import BrokerHeartbeats
 from dohle.metadata.image import ClusterImage
 from dohle.protocol.messages.describe_quorum import DescribeQuorumRequest
 from dohle.protocol.schema import Request, Response
 from dohle.server.channel import ImageSource
+from dohle.server.net.turns import Slices, Turns
 from dohle.server.quorum.commands import COMMANDS, Command, Turn
 from dohle.server.quorum.describe import describe_quorum
 from dohle.server.quorum.metadata_log import UnrecordableChange
@@ -42,12 +43,14 @@ class Controller:
         images: ImageSource,
         context: ControllerContext,
         *,
+        turns: Turns,
         on_fatal: Callable[[str], None],
     ) -> None:
         self.context = context
         self.quorum = quorum
         self._loop = loop
         self._images = images
+        self._turns = turns
         self._on_fatal = on_fatal
         self._heartbeats = BrokerHeartbeats()
         self._turn = Lock()
@@ -74,7 +77,8 @@ class Controller:
             version = request.VERSIONS.highest
         if isinstance(request, DescribeQuorumRequest):
             # It only reads the current state, so it does not wait for commands that change it.
-            response: Response = describe_quorum(self.quorum.progress(), request, version)
+            steps = describe_quorum(self.quorum.progress(), request, version)
+            response: Response = await Slices(self._turns).run(steps)
         else:
             command = COMMANDS[type(request)]
             # Shielded: once the records are written, what follows must not be interrupted.
@@ -92,6 +96,9 @@ class Controller:
                     self.image, self.context, self._heartbeats, version, self.quorum.next_offset
                 )
                 decision = command.decide(turn, request)
+                if not isinstance(decision, Decision):
+                    # Others have their turn in between, but no other command.
+                    decision = await Slices(self._turns).run(decision)
                 if decision.records:
                     # Deciding about many partitions takes long, and so does writing the records.
                     await sleep(0)

@@ -8,9 +8,12 @@ for others yet, so there are none to return, whatever ``listeners`` says.
 from __future__ import annotations
 
 from dohle.core.errors import ErrorCode
+from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.core.uuid import ZERO_UUID
 from dohle.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
     DescribeQuorumResponse,
     DescribeQuorumResponsePartitionData,
     DescribeQuorumResponseTopicData,
@@ -25,15 +28,16 @@ _TELLS_NODES = 2
 
 def describe_quorum(
     progress: QuorumProgress, request: DescribeQuorumRequest, version: int
-) -> DescribeQuorumResponse:
+) -> PlainSteps[DescribeQuorumResponse]:
     """Describe how far each voter of the quorum is."""
-    asked = [
-        (topic.topic_name, one.partition_index)
-        for topic in request.topics
-        for one in topic.partitions
-    ]
-    if asked != [METADATA_PARTITION] or len(request.topics) != 1:
-        return _not_the_quorum(request)
+    topics = request.topics
+    is_the_quorum = (
+        len(topics) == 1
+        and len(topics[0].partitions) == 1
+        and (topics[0].topic_name, topics[0].partitions[0].partition_index) == METADATA_PARTITION
+    )
+    if not is_the_quorum:
+        return (yield from _not_the_quorum(request))
     partition = DescribeQuorumResponsePartitionData(
         partition_index=METADATA_PARTITION.partition,
         error_message="",
@@ -61,21 +65,17 @@ def describe_quorum(
     )
 
 
-def _not_the_quorum(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    return DescribeQuorumResponse(
-        error_message="",
-        topics=tuple(
-            DescribeQuorumResponseTopicData(
-                topic_name=topic.topic_name,
-                partitions=tuple(
-                    DescribeQuorumResponsePartitionData(
-                        partition_index=one.partition_index,
-                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        error_message=f"only {METADATA_PARTITION} has a quorum: ask for that",
-                    )
-                    for one in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        ),
-    )
+def _not_the_quorum(request: DescribeQuorumRequest) -> PlainSteps[DescribeQuorumResponse]:
+    def partition(asked: DescribeQuorumRequestPartitionData) -> DescribeQuorumResponsePartitionData:
+        return DescribeQuorumResponsePartitionData(
+            partition_index=asked.partition_index,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=f"only {METADATA_PARTITION} has a quorum: ask for that",
+        )
+
+    def topic(asked: DescribeQuorumRequestTopicData) -> PlainSteps[DescribeQuorumResponseTopicData]:
+        partitions = yield from mapped(partition, asked.partitions)
+        return DescribeQuorumResponseTopicData(topic_name=asked.topic_name, partitions=partitions)
+
+    topics = yield from mapped_steps(topic, request.topics)
+    return DescribeQuorumResponse(error_message="", topics=topics)

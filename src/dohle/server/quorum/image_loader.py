@@ -7,8 +7,6 @@ all of them have returned.
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop
-
 from dohle.metadata.delta import Delta
 from dohle.metadata.image import EMPTY_IMAGE, ClusterImage
 from dohle.metadata.replay import apply
@@ -24,8 +22,8 @@ from dohle.storage.files import FileSystem
 class ImageLoader:
     """Keeps the image of this node."""
 
-    def __init__(self, loop: AbstractEventLoop, fs: FileSystem, log: MetadataLog) -> None:
-        self._loop = loop
+    def __init__(self, turns: Turns, fs: FileSystem, log: MetadataLog) -> None:
+        self._turns = turns
         self._fs = fs
         self._log = log
         self._listeners: list[ImageListener] = []
@@ -41,7 +39,7 @@ class ImageLoader:
         """Read the snapshot and the log from the disk, letting other tasks run in between."""
         offset = self._log.log.log_start_offset
         snapshots = list_snapshots(self._fs, self._log.folder)
-        slices = Slices(Turns(self._loop))
+        slices = Slices(self._turns)
         if snapshots:
             await self._load_snapshot(snapshots[-1], slices)
             offset = max(offset, snapshots[-1].end_offset)

@@ -15,6 +15,7 @@ from dohle.metadata.context import ControllerContext
 from dohle.metadata.decision import VersionedRecord
 from dohle.metadata.features import unsupported_features
 from dohle.records.batch import CorruptBatch
+from dohle.server.net.turns import Turns
 from dohle.server.quorum.controller import Controller
 from dohle.server.quorum.image_loader import ImageLoader
 from dohle.server.quorum.metadata_log import CorruptMetadataLog, MetadataLog
@@ -36,13 +37,14 @@ class ControllerServer:
         context: ControllerContext,
         clock: Clock,
         *,
+        turns: Turns,
         run_in_thread: RunInThread,
         on_fatal: Callable[[str], None],
     ) -> None:
         self._fs = fs
         self._directory = directory
         self.log = MetadataLog(fs, directory, context.config, clock)
-        self.images = ImageLoader(loop, fs, self.log)
+        self.images = ImageLoader(turns, fs, self.log)
         self.snapshotter = Snapshotter(
             loop, fs, self.log, self.images, context.config, clock, run_in_thread=run_in_thread
         )
@@ -54,7 +56,9 @@ class ControllerServer:
             run_in_thread=run_in_thread,
             on_committed=self.images.take_in,
         )
-        self.controller = Controller(loop, self._quorum, self.images, context, on_fatal=on_fatal)
+        self.controller = Controller(
+            loop, self._quorum, self.images, context, turns=turns, on_fatal=on_fatal
+        )
 
     async def load(self) -> None:
         """Load the image; nothing is written before ``lead``."""
