@@ -49,6 +49,10 @@ class Group(Protocol):
         """Tell whether it has no members."""
 
     @property
+    def member_count(self) -> int:
+        """How many members it has."""
+
+    @property
     def empty_since_ms(self) -> int | None:
         """The wall-clock time at which the last member left, if the group ever had members.
 

@@ -19,6 +19,7 @@ from dohle.core.ids import TopicName, TopicPartition, Uuid
 from dohle.metadata.delta import Delta, PartitionChange
 from dohle.metadata.image import ClusterImage, ResourceType, TopicImage
 from dohle.metadata.partition import PartitionImage
+from dohle.metrics.requests import AllRequests
 from dohle.protocol.apis import ApiKey
 from dohle.replication.fetch_session_cache import FetchSessionCache
 from dohle.replication.purgatory import Purgatory
@@ -72,6 +73,7 @@ class BrokerServer:
         self.images = images
         self.channel = channel
         self.handlers = handlers
+        self.requests = AllRequests()
         self.commits = Commits(loop, host.clock, self.recheck)
         self.partitions = Partitions(config.node_id, logs, self.commits)
         self.moves = ReplicaMoves(

@@ -25,6 +25,9 @@ from dohle.metadata.context import ControllerContext
 from dohle.server.broker import BrokerServer
 from dohle.server.host import NodeHost, SystemNodeHost
 from dohle.server.lifecycle import BrokerLifecycle
+from dohle.server.metrics.http_server import MetricsServer
+from dohle.server.metrics.loop_probe import LoopProbe
+from dohle.server.metrics.sources import BrokerState, Sources
 from dohle.server.net.dispatch import Dispatcher
 from dohle.server.net.listener import ConnectionLimits, ListeningSocket
 from dohle.server.net.request_memory import RequestMemory
@@ -34,6 +37,7 @@ from dohle.server.quorum.loss import LossCheck
 from dohle.server.quorum.metadata_log import METADATA_PARTITION
 from dohle.server.quorum.server import ControllerServer
 from dohle.server.registry import all_handlers
+from dohle.storage.backup import CapturedLog
 from dohle.storage.config import LogConfig, LogManagerConfig
 from dohle.storage.directory.clean_shutdown import read_broker_epoch
 from dohle.storage.directory.directory import LogDirectory
@@ -66,6 +70,8 @@ class Node:
         self._maintenance: asyncio.TimerHandle | None = None
         self._flushes: set[asyncio.Future[None]] = set()
         self.listeners: list[ListeningSocket] = []
+        #: Where metrics are served, if they are.
+        self.metrics: MetricsServer | None = None
 
     # Start
 
@@ -78,6 +84,8 @@ class Node:
             self._fs, clock=self._clock, rng=self._rng, config=_log_manager_config(self.config)
         )
         self.logs.on_directory_failed = self._directory_failed
+        self._serve_metrics()
+        self.logs.on_flushed = self.sources.flushed
         try:
             identity = Identity(self.cluster_id, self.config.node_id)
             self.logs.attach(self.config.log_dirs, identity, self._metadata_path())
@@ -91,14 +99,54 @@ class Node:
                 listener.stop_accepting()
                 listener.close()
             self.logs.release()
+            self._stop_metrics()
             raise
         for listener in self.listeners:
             listener.start()
+        self.sources.capture = self._capture
+        self.sources.state = BrokerState.RUNNING
         self.broker.moves.resume()
         self._maintain_later()
         logger.info(
             "node %d of cluster %s serves %s", self.config.node_id, self.cluster_id, self.bootstrap
         )
+
+    def _serve_metrics(self) -> None:
+        """Serve metrics from the very start on; a node without them is better than none."""
+        self.sources = Sources(
+            self._host,
+            self.config.node_id,
+            self.cluster_id,
+            LoopProbe(self._loop, self._host),
+            per_partition=self.config.get_bool("metrics.per.partition"),
+            paths=list(dict.fromkeys([*self.config.log_dirs, self._metadata_path()])),
+            listeners=self.listeners,
+        )
+        address = self.config.metrics_listener
+        if address is None:
+            return
+        try:
+            self.metrics = MetricsServer(self._loop, self._host, address, self.sources)
+        except OSError as error:
+            logger.warning(
+                "metrics are not served: cannot listen on %s:%d (%s); choose another address with"
+                " metrics.listener",
+                *address,
+                error.strerror or error,
+            )
+        else:
+            self.metrics.start()
+
+    def _capture(self) -> list[CapturedLog]:
+        """Tell how far all logs have come, all at the same moment."""
+        self.broker.write_appends()
+        online = [log for log in self.logs if log.disk.failure is None]
+        return [CapturedLog.of(log) for log in [*online, self._quorum.log.log]]
+
+    def _stop_metrics(self) -> None:
+        self.sources.state = BrokerState.NOT_RUNNING
+        if self.metrics is not None:
+            self.metrics.stop()
 
     def _find_cluster_id(self) -> str:
         paths = dict.fromkeys([*self.config.log_dirs, self._metadata_path()])
@@ -130,7 +178,7 @@ class Node:
         with directory.disk.guarding("reading the metadata log"):
             self._loss.after_loading(self._quorum.images.image)
         await self._quorum.lead()
-        self.controller = self._quorum.controller
+        self.controller = self.sources.controller = self._quorum.controller
         self.images = self._quorum.images
 
     def _metadata_directory(self) -> LogDirectory:
@@ -166,9 +214,13 @@ class Node:
             handlers=handlers,
         )
         self.images.subscribe(self.broker.publish)
+        self.sources.broker = self.broker
         self._refuse_missing_directories()
         self._previous_epoch = self._find_previous_epoch()
+        self.sources.state = BrokerState.RECOVERY
+        started_s = self._clock.monotonic_s()
         self.logs.load(self._log_config_of, self._assignment_of)
+        self.sources.load_seconds = self._clock.monotonic_s() - started_s
         self._set_strays_aside()
         self.broker.load()
         self._dispatcher = Dispatcher(self._loop, self.broker, handlers)
@@ -311,17 +363,21 @@ class Node:
             self._maintain_later()
 
     async def _flush(self, flush: PendingFlush) -> None:
+        started_s = self._clock.monotonic_s()
         try:
             await self._host.run_in_thread(flush.run)
         except OSError as error:
             flush.complete(error)
         else:
+            self.sources.flushed(self._clock.monotonic_s() - started_s)
             flush.complete(None)
 
     # Stop
 
     async def stop(self) -> None:
         """Stop serving, then close everything cleanly."""
+        self.sources.state = BrokerState.SHUTTING_DOWN
+        self.sources.capture = None
         for listener in self.listeners:
             listener.stop_accepting()
         if self._maintenance is not None:
@@ -346,6 +402,7 @@ class Node:
         finally:
             self.controller.stop()
             self._close_logs(self._lifecycle.broker_epoch)
+            self._stop_metrics()
         logger.info("node %d has stopped", self.config.node_id)
 
     def _close_logs(self, broker_epoch: int) -> None:

@@ -25,7 +25,7 @@ from dohle.server.handlers import (
     write_txn_markers,
 )
 from dohle.server.handlers.api_versions import handle_api_versions, unsupported_api_versions
-from dohle.server.handlers.fetch import handle_fetch
+from dohle.server.handlers.fetch import fetch_kind, handle_fetch
 from dohle.server.handlers.list_offsets import handle_list_offsets, handle_offset_for_leader_epoch
 from dohle.server.handlers.metadata import handle_describe_topic_partitions, handle_metadata
 from dohle.server.handlers.produce import handle_produce
@@ -40,7 +40,7 @@ def all_handlers(*, two_phase_commit: bool = False) -> dict[ApiKey, Handler]:
     handlers = dict(
         [
             serves(ApiKey.PRODUCE, handle_produce, lowest=0, joins=True, learn=learn_produce),
-            serves(ApiKey.FETCH, handle_fetch, lowest=0, learn=learn_fetch),
+            serves(ApiKey.FETCH, handle_fetch, lowest=0, learn=learn_fetch, kind=fetch_kind),
             serves(ApiKey.LIST_OFFSETS, handle_list_offsets, lowest=0),
             serves(ApiKey.METADATA, handle_metadata),
             serves(ApiKey.API_VERSIONS, handle_api_versions, unsupported=unsupported_api_versions),

@@ -104,6 +104,10 @@ class Log:
         # The same of the offset at which those stand who were last told what they could read.
         self._known_start: tuple[LogSegment, int, int, int] | None = None
         self.log_end_offset = log_end_offset
+        #: How many records, and bytes, were appended since it was opened. Records are told by the
+        #: log end: this is where it would have been before the first.
+        self.counted_from = log_end_offset
+        self.appended_bytes = 0
         self.flushing = FlushState(recovery_point)
         self._start_flush_timer()
 
@@ -128,6 +132,11 @@ class Log:
     def size(self) -> int:
         """Bytes of all segments."""
         return self.segments.size
+
+    @property
+    def appended_records(self) -> int:
+        """How many records were appended since the log was opened."""
+        return self.log_end_offset - self.counted_from
 
     @property
     def last_stable_offset(self) -> int:
@@ -228,6 +237,7 @@ class Log:
             set_base_offset_and_epoch(buffer, 0, first_offset, leader_epoch)
             segment.defer_write(buffer, last_offset, max_timestamp)
             self.log_end_offset = last_offset + 1
+            self.appended_bytes += size
             self._flush_as_configured()
         except OSError as error:
             raise self.disk.failed(f"appending to {self.partition}", error) from error
@@ -307,6 +317,7 @@ class Log:
                 segment = self.roll(first_offset if far else self.log_end_offset)
             segment.append(found, view, defer_write=defer_write)
             self.log_end_offset = last_offset + 1
+            self.appended_bytes += size
             for aborted in plan.aborted:
                 segment.indexes.txn.append(aborted)
             self.producer_state.commit(plan)
@@ -561,7 +572,9 @@ class Log:
         with self.disk.guarding(f"flushing {self.partition}"):
             job = self.prepare_flush(up_to)
             if job is not None:
+                started_s = self._clock.monotonic_s()
                 job.run()
+                self.files.context.on_flushed(self._clock.monotonic_s() - started_s)
                 self.complete_flush(job)
 
     # Moving and closing

@@ -36,3 +36,5 @@ class LogContext:
     #: The memory limit that the indexes of all logs of the node share.
     index_memory: IndexMemory
     producer_config: ProducerStateConfig
+    #: Told how many seconds a flush took that the log has waited for.
+    on_flushed: Callable[[float], None] = lambda seconds: None

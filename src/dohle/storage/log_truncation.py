@@ -52,6 +52,8 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int, no
 
 def _restart_at(log: Log, end_offset: int, log_start_offset: int, now_ms: int) -> None:
     log.files.generation += 1
+    # What is taken back was appended all the same.
+    log.counted_from -= log.log_end_offset - end_offset
     log.log_end_offset = end_offset
     log.log_start_offset = log_start_offset
     rebuild_producer_state(log.producer_state, log.segments, log_start_offset, end_offset, now_ms)

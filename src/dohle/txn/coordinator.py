@@ -216,6 +216,10 @@ class TransactionCoordinator:
         """Describe a transactional id."""
         return self._transactions.get(transactional_id)
 
+    def all(self) -> tuple[Transaction, ...]:
+        """Return all transactional ids."""
+        return tuple(self._transactions.values())
+
     def list(self, filters: TransactionFilters) -> PlainSteps[list[Transaction]]:
         """Return the transactional ids that match, each as it is in its step. Changes nothing."""
         now_ms = self.context.clock.now_ms()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dohle.cli.commands.node_properties import lay_over, load_config
+from dohle.cli.commands.node_properties import lay_over, load_config, with_metrics
 from dohle.cli.errors import UsageError
 from tests.cli.dump.files import Node
 
@@ -53,3 +53,11 @@ def test_the_directory_names_the_node_if_nobody_else_does(tmp_path: Path) -> Non
 def test_a_wrong_value_is_a_wrong_command_line() -> None:
     with pytest.raises(UsageError, match=r"num\.partitions"):
         load_config(lay_over({"num.partitions": "none"}))
+
+
+def test_metrics_are_served_unless_the_properties_say_otherwise() -> None:
+    assert with_metrics(lay_over({}))["metrics.listener"] == "127.0.0.1:9644"
+    for text in ("0.0.0.0:1234", ""):
+        assert with_metrics(lay_over({"metrics.listener": text}))["metrics.listener"] == text
+    any_port = lay_over({}, listener="127.0.0.1:0")
+    assert with_metrics(any_port)["metrics.listener"] == "127.0.0.1:0"

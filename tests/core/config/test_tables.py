@@ -20,6 +20,8 @@ _TABLES: dict[str, Mapping[str, ConfigKey]] = {
     "group": GROUP_CONFIGS,
     "client-metrics": CLIENT_METRICS_CONFIGS,
 }
+#: Configs that Kafka does not have.
+_ONLY_OURS = {"metrics.listener", "metrics.per.partition"}
 #: Where our rows differ from Kafka's on purpose: all fields but kind and name.
 _OURS = {
     # A node that is alone needs no listener for its controller.
@@ -65,7 +67,12 @@ def _row(key: ConfigKey) -> str:
     return f"{key.type.name}|{default}|{limits}|{key.update_mode.value}|{listed}"
 
 
-_ALL = [(kind, key) for kind, table in _TABLES.items() for key in table.values()]
+_ALL = [
+    (kind, key)
+    for kind, table in _TABLES.items()
+    for key in table.values()
+    if key.name not in _ONLY_OURS
+]
 _KAFKA = _kafka()
 
 

@@ -76,7 +76,7 @@ def test_requests_that_repeat_the_one_before_are_logged_from_when_the_log_is_tur
             (connection,) = [c for c in node.listeners[0].connections if c.shortcuts]
             kept = connection.shortcuts
             assert {*kept} == {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT}
-            assert all(shortcut.has_served for shortcut in kept.values())
+            assert all(shortcut.served for shortcut in kept.values())
 
     level = logging.getLogger("dohle.request").level
     try:

@@ -37,13 +37,13 @@ def test_requests_that_differ_each_time_are_not_learnt_from_for_a_while(tmp_path
         assert not isinstance(learnt, Rest)
         await send(wire, "b")
         assert learnt_in(node) is learnt
-        assert learnt.has_served
+        assert learnt.served
         # It was not in vain, so the next is learnt from at once.
         await send(wire, "a")
         assert learnt_in(node) is not learnt
         await send(wire, "a")
         assert (now := learnt_in(node)) is not None
-        assert now.has_served
+        assert now.served
 
     on_node(tmp_path, scenario)
 

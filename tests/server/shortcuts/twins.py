@@ -134,7 +134,7 @@ class Twins:
             slow = await self._slow.send(twin(frame)), written()
             assert tuple(map(twin, answer)) == slow, frame
             learnt = self._learning.shortcut(api_key)
-            self.served += learnt is not None and learnt.has_served
+            self.served += learnt is not None and learnt.served > 0
 
 
 @contextmanager

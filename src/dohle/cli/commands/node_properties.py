@@ -19,6 +19,7 @@ from dohle.storage.files import OsFileSystem
 
 DATA_DEFAULT = "./data"
 LISTENER_DEFAULT = "127.0.0.1:9092"
+METRICS_DEFAULT = "127.0.0.1:9644"
 
 _LISTENER_NAME = "PLAINTEXT"
 _NODE_ID_NAMES = ("node.id", "broker.id")
@@ -60,6 +61,15 @@ def lay_over(
         found["node.id"] = str(node_id)
     found |= more or {}
     return found
+
+
+def with_metrics(properties: Mapping[str, str]) -> dict[str, str]:
+    """Serve metrics unless the properties say where or that they are not to be.
+
+    A broker that listens on any free port is one of several: so does its port for metrics.
+    """
+    any_port = properties["listeners"].endswith(":0")
+    return {"metrics.listener": "127.0.0.1:0" if any_port else METRICS_DEFAULT, **properties}
 
 
 def _with_listener(found: Mapping[str, str], listener: str) -> str:

@@ -46,6 +46,7 @@ examples:
   dohle start --config server.properties --data /disk1/kafka --data /disk2/kafka
   dohle start -X num.partitions=3 -X auto.create.topics.enable=false
   dohle start --log-format json --request-log
+  dohle start -X metrics.listener=0.0.0.0:9644
 
 exit codes: 0 stopped on request, 1 could not start or failed, 2 wrong command line
 or configuration
@@ -117,7 +118,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, data: list[str] | None) -> int:
-    from dohle.cli.commands.node_properties import lay_over, load_config, read_properties
+    from dohle.cli.commands.node_properties import (
+        lay_over,
+        load_config,
+        read_properties,
+        with_metrics,
+    )
     from dohle.cli.log_lines import finish_logging, start_logging
 
     file = {} if args.config is None else read_properties(args.config)
@@ -128,6 +134,7 @@ def _run(args: argparse.Namespace, data: list[str] | None) -> int:
         node_id=args.node_id,
         more=as_dict(args.properties),
     )
+    properties = with_metrics(properties)
     config, notices = load_config(properties)
     _report(notices, verbose=args.verbose)
     _check_directories(config.log_dirs)
@@ -221,6 +228,7 @@ def _greet(node: Node, *, is_ephemeral: bool) -> None:
         f"dohle {__version__}, node {node.config.node_id} of cluster {node.cluster_id}\n"
         f"bootstrap: {node.bootstrap}\n"
         f"data:      {data}\n"
+        f"{_metrics_line(node)}"
         "\n"
         "try in another terminal:\n"
         f"  echo hello | dohle produce greetings{option}\n"
@@ -229,6 +237,14 @@ def _greet(node: Node, *, is_ephemeral: bool) -> None:
         "Kafka Server started",
         flush=True,
     )
+
+
+def _metrics_line(node: Node) -> str:
+    if node.metrics is None:
+        return ""
+    host, port = node.metrics.host, node.metrics.port
+    shown = f"[{host}]" if ":" in host else host
+    return f"metrics:   http://{shown}:{port}/metrics\n"
 
 
 def _is_default(bootstrap: str) -> bool:

@@ -34,6 +34,19 @@ _INFO = """\
 Show the identity of data directories, their partitions and sizes, and whether
 they were closed cleanly. It only reads, and can be used while a node runs.
 """
+_BACKUP = """\
+Copy the data directories of a node, also of one that runs: as they are at one
+moment, with all that was acknowledged before. The copy is a data directory: to
+restore it, copy it to where the node keeps its data, or start a node on it.
+A running node is asked over its metrics port (metrics.listener).
+"""
+_BACKUP_EXAMPLES = """\
+examples:
+  dohle storage backup /backups/monday
+  dohle storage backup /backups/monday --data /disk1/kafka --data /disk2/kafka
+  dohle storage backup /backups/monday -c server.properties --node 127.0.0.1:9645
+  dohle start --data /backups/monday --listener 127.0.0.1:9093
+"""
 _INFO_EXAMPLES = """\
 examples:
   dohle storage info
@@ -70,8 +83,36 @@ def add_parser(commands: Commands) -> None:
     _add_where(parser)
     add_json_option(parser)
     parser.set_defaults(run=run_info)
+    _add_backup(family)
     storage_recover.add_parser(family)
     storage_strays.add_parser(family)
+
+
+def _add_backup(family: Commands) -> None:
+    help = "copy the directories of a node, also of one that runs"
+    parser = add_command(family, "backup", help, _BACKUP, _BACKUP_EXAMPLES)
+    parser.add_argument(
+        "target",
+        metavar="TO",
+        help="a folder that is empty or not there yet; with several directories, each gets one "
+        "in it: 1, 2, ...",
+    )
+    _add_where(parser)
+    parser.add_argument(
+        "--node",
+        metavar="HOST:PORT",
+        default="127.0.0.1:9644",
+        help="the metrics.listener of the node, if it runs (default: %(default)s)",
+    )
+    parser.set_defaults(run=run_backup)
+
+
+def run_backup(args: argparse.Namespace) -> int:
+    """Copy the directories."""
+    from dohle.cli.commands.storage_backup import back_up
+
+    back_up(_directories(args).paths, args.target, args.node)
+    return 0
 
 
 def _add_where(parser: argparse.ArgumentParser) -> None:

@@ -121,6 +121,21 @@ _NETWORK: Final = (
         ListOf(),
     ),
     ConfigKey(
+        "metrics.listener",
+        _STRING,
+        None,
+        "The address, as host:port, on which metrics (/metrics, for Prometheus) and the state of "
+        "the node (/healthz, /readyz) are served over HTTP. If not set, or empty, they are not "
+        "served; dohle start sets it to 127.0.0.1:9644. Kafka has no such config.",
+    ),
+    ConfigKey(
+        "metrics.per.partition",
+        _BOOLEAN,
+        True,
+        "Whether the metrics have series for single partitions: about 20 each. Kafka has no such "
+        "config.",
+    ),
+    ConfigKey(
         "queued.max.request.bytes",
         _LONG,
         -1,

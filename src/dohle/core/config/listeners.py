@@ -114,6 +114,16 @@ def parse_voters(entries: Iterable[str]) -> tuple[Voter, ...]:
     return tuple(voters.values())
 
 
+def parse_address(text: str, config: str) -> tuple[str, int]:
+    """Parse a single ``host:port``; an empty host means all interfaces."""
+    address = _parse_address(text)
+    if address is None:
+        raise _refusal(
+            f"Invalid value {text} for configuration {config}: it should be in the form host:port."
+        )
+    return address
+
+
 def parse_bootstrap_servers(entries: Iterable[str]) -> tuple[tuple[str, int], ...]:
     """Parse the items of ``controller.quorum.bootstrap.servers`` into hosts and ports."""
     addresses = []

@@ -23,6 +23,7 @@ from dohle.core.config.listeners import (
     Listener,
     SecurityProtocol,
     check_distinct_ports,
+    parse_address,
     parse_bootstrap_servers,
     parse_listeners,
     parse_protocol_map,
@@ -168,6 +169,12 @@ class BrokerConfig:
         return None if self["broker.rack"] is None else self.get_str("broker.rack")
 
     @property
+    def metrics_listener(self) -> tuple[str, int] | None:
+        """Where metrics are served, as host and port; None if they are not."""
+        text = self["metrics.listener"]
+        return parse_address(str(text), "metrics.listener") if text else None
+
+    @property
     def broker_listeners(self) -> tuple[Listener, ...]:
         """The listeners for clients and other brokers."""
         controllers = self.controller_listener_names
@@ -282,6 +289,8 @@ def _checked(values: ConfigValues, texts: Mapping[str, str]) -> BrokerConfig:
         inter_broker_listener_name=str(inter_broker or "PLAINTEXT").upper(),
     )
     _check_listeners(config)
+    # Parsed when it is asked for; what is wrong with it is told now.
+    _ = config.metrics_listener
     return config
 
 

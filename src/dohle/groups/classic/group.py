@@ -101,6 +101,11 @@ class ClassicGroup:
         return self.state is ClassicState.EMPTY
 
     @property
+    def member_count(self) -> int:
+        """How many members it has."""
+        return len(self.members)
+
+    @property
     def empty_since_ms(self) -> int | None:
         """When the last member left."""
         return self.state_since_ms if self.is_empty and self.uses_group_management else None

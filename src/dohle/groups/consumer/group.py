@@ -132,6 +132,11 @@ class ConsumerGroup:
         return not self.members
 
     @property
+    def member_count(self) -> int:
+        """How many members it has."""
+        return len(self.members)
+
+    @property
     def empty_since_ms(self) -> int | None:
         """Unknown: offsets of consumer groups expire by their commit time."""
         return None

@@ -20,12 +20,17 @@ from dohle.protocol.messages.fetch import FetchRequest, FetchResponse
 from dohle.server.net.sliced import SlicedWork, in_slices
 from dohle.server.partitions.delayed_fetch import DelayedFetch
 from dohle.server.partitions.fetch_pacing import Pace
-from dohle.server.partitions.fetch_reader import FetchReader
+from dohle.server.partitions.fetch_reader import FetchReader, fetching_replica
 from dohle.server.partitions.old_fetches import UNCONVERTED, converted
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
     from dohle.server.net.dispatch import RequestContext
+
+
+def fetch_kind(request: FetchRequest) -> str:
+    """Tell consumers' requests from those of followers, as Kafka's metrics do."""
+    return "FetchConsumer" if fetching_replica(request) is None else "FetchFollower"
 
 
 def handle_fetch(

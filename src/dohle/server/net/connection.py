@@ -37,6 +37,7 @@ from dohle.server.net.receive_buffer import ReceiveBuffer
 from dohle.server.net.reply_queue import ReplyQueue, frame_size, memory_size
 from dohle.server.net.request_memory import RequestMemory
 from dohle.server.net.sending import joined, send_chunks
+from dohle.server.net.timing import ConnectionTimes
 from dohle.server.net.turns import SLICE_S, Turns, Usage
 
 if TYPE_CHECKING:
@@ -123,12 +124,18 @@ class Connection:
         peer: str,
         request_bytes_max: int,
         on_closed: Callable[[Connection], None],
+        now: Callable[[], float] | None = None,
     ) -> None:
+        """Serve a socket; ``now`` is the loop's time, as finely as the machine knows it."""
         self.listener = listener
         self.peer = peer
         #: The shortcuts that the dispatcher has learnt from the last requests, by API key.
         self.shortcuts: dict[int, Shortcut] = {}
-        self.last_active = loop.time()
+        #: What was received, and what was sent or is about to be.
+        self.bytes_in = self.bytes_out = 0
+        self._now = now or loop.time
+        self.times = ConnectionTimes(self._now)
+        self.last_active = self._now()
         self.replies = ReplyQueue(self._send_soon)
         self._loop = loop
         self._socket = sock
@@ -202,7 +209,8 @@ class Connection:
             self._on_end()
             return
         buffer.received(count)
-        self.last_active = self._loop.time()
+        self.bytes_in += count
+        self.last_active = self._now()
         if state is _READY and not self._is_blocked:
             self._process_in_turn()
 
@@ -265,6 +273,12 @@ class Connection:
             return
         begun = now = time()
         end = begun + SLICE_S
+        counts: dict[int, int] | None = None
+        times, buffered = self.times, len(self._buffer)
+        if times.untimed_events:
+            times.untimed_events -= 1
+        else:
+            counts = times.begin_event()
         try:
             while (
                 now < end
@@ -304,6 +318,8 @@ class Connection:
             logger.exception(_REQUEST_FAILED, self.peer)
             replies.end("a request failed")
             has_late, following = False, _ENDING
+        if counts and handled:
+            times.end_event(counts, self.last_active, handled, buffered - len(self._buffer))
         if has_late and service.may_settle_later(self):
             self._state, self._following = _UNSETTLED, following
         else:
@@ -344,6 +360,7 @@ class Connection:
         except Exception:
             logger.exception(_REQUEST_FAILED, self.peer)
             self.replies.fail("a request failed")
+        self.times.answered()
         if self.replies.is_ended:
             self._handle_no_more()
         elif following is _AWAITING and self._awaited is not None:
@@ -369,7 +386,7 @@ class Connection:
         if self._awaited is not answered:
             return
         self._awaited = None
-        self.last_active = self._loop.time()
+        self.last_active = self._now()
         following = _READY
         try:
             self.replies.add(self._service.complete(answered))
@@ -415,7 +432,7 @@ class Connection:
         self._is_send_due = False
         if self._state is _CLOSED or self._state is _UNSETTLED:
             return
-        self.last_active = self._loop.time()
+        self.last_active = self._now()
         self._send_replies()
         if self._has_ended:
             self._close_if_done()
@@ -424,9 +441,13 @@ class Connection:
         """Send the replies that are ready, and go on with frames that had to wait for that."""
         replies = self.replies
         if frames := replies.take():
-            self._out.extend(joined(frames))
+            for piece in joined(frames):
+                self.bytes_out += len(piece)
+                self._out.append(piece)
             if self._out and not self._is_blocked:
                 self._send()
+        if not self._out:
+            self.times.sent()
         if self._state is _CLOSED:
             return
         if replies.is_ended:
@@ -472,9 +493,12 @@ class Connection:
 
     def _send_on(self) -> None:
         """Send more of what the socket did not take before, and go on."""
-        begun = self.last_active = self._loop.time()
+        self.last_active = self._now()
+        begun = self._loop.time()
         self._send()
         self._note_use(begun, self._loop.time())
+        if not self._out:
+            self.times.sent()
         if self._state is _ENDING:
             self._close_if_ended()
         self._go_on()

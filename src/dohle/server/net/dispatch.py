@@ -15,6 +15,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dohle.core.steps import PlainSteps
+from dohle.metrics.requests import RequestMetrics, ShortcutUsage
 from dohle.protocol.apis import ApiKey, find_api
 from dohle.protocol.errors import MalformedMessage, UnsupportedVersion
 from dohle.protocol.framing import (
@@ -23,6 +24,7 @@ from dohle.protocol.framing import (
     frame_body,
     parse_request_header,
 )
+from dohle.protocol.response_errors import error_codes_of
 from dohle.protocol.schema import Request, Response
 from dohle.server.net.connection import Connection
 from dohle.server.net.group_commit import GroupCommit
@@ -34,7 +36,9 @@ from dohle.server.net.outcome import (
     LateFrame,
     PendingFrame,
 )
-from dohle.server.net.shortcut import Learn, Rest, Served, may_take_shortcuts, request_log
+from dohle.server.net.reply_queue import frame_size
+from dohle.server.net.shortcut import Learn, Rest, Served, may_take_shortcuts
+from dohle.server.net.timing import TimedRequest, request_log
 from dohle.server.net.turns import Slices
 
 if TYPE_CHECKING:
@@ -82,6 +86,16 @@ class Handler:
     unsupported: Callable[[BrokerServer], Response] | None = None
     #: The fast path for requests like the last one, if there is one.
     learn: Learn | None = None
+    #: Tells kinds of requests apart that are counted by themselves; without, it is the API's name.
+    kind: Callable[[Any], str] | None = None
+
+
+class _Awaited(NamedTuple):
+    """How to answer when a future is done."""
+
+    timed: TimedRequest
+    version: int
+    correlation_id: int
 
 
 def serves(
@@ -92,6 +106,7 @@ def serves(
     joins: bool = False,
     unsupported: Callable[[BrokerServer], Response] | None = None,
     learn: Learn | None = None,
+    kind: Callable[[Any], str] | None = None,
 ) -> tuple[ApiKey, Handler]:
     """Serve an API at all versions of the release, or from ``lowest`` on."""
     versions = find_api(api_key).release_versions
@@ -103,6 +118,7 @@ def serves(
         joins=joins,
         unsupported=unsupported,
         learn=learn,
+        kind=kind,
     )
 
 
@@ -116,8 +132,9 @@ class Dispatcher:
         self._broker = broker
         self._handlers: dict[int, Handler] = {int(key): value for key, value in handlers.items()}
         self._requests: dict[int, type[Request]] = {}
-        # For each future, what is needed to encode its answer: version and correlation id.
-        self._awaited: dict[Future[Any], tuple[int, int]] = {}
+        self._metrics: dict[int, RequestMetrics] = {}
+        self._awaited: dict[Future[Any], _Awaited] = {}
+        self._now = broker.clock.monotonic_s
         self._unattended: set[Task[Any]] = set()
         #: Those that bring whole frames; what they are about is only read, so they may be stopped.
         self._sliced: set[Future[Any]] = set()
@@ -142,7 +159,7 @@ class Dispatcher:
                     return None
                 reply = shortcut.handle(broker, fields)
                 if reply is not None:
-                    shortcut.has_served = True
+                    shortcut.served += 1
                     return reply
                 fits = True
         return self._take_slow_path(frame, connection, fits_shortcut=fits)
@@ -151,6 +168,7 @@ class Dispatcher:
         self, frame: memoryview, connection: Connection, *, fits_shortcut: bool
     ) -> Frame | LateFrame | Future[Any] | None:
         broker = self._broker
+        timed = TimedRequest(connection.times, connection.last_active, self._now(), len(frame))
         try:
             head = parse_request_header(frame)
         except UnsupportedVersion as error:
@@ -164,37 +182,85 @@ class Dispatcher:
         if not handler.lowest <= version <= handler.highest:
             if handler.unsupported is None:
                 raise CloseConnection(f"{ApiKey(api_key).name} version {version} is not served")
-            return _frame(handler.unsupported(broker), 0, correlation_id)
+            self._count(timed, api_key, handler, None, version)
+            return self._frame(timed, handler.unsupported(broker), 0, correlation_id)
         context = RequestContext(connection, version, client_id or "")
         if len(frame) > _LONG_FRAME_BYTES and not handler.joins:
             decoding = self._request_class(api_key).decode_in_steps(version, frame, body_offset)
             return self._slice(
-                self._serve_in_slices(handler, context, decoding, correlation_id, len(frame))
+                self._serve_in_slices(handler, context, decoding, correlation_id, api_key, timed)
             )
         request, _ = self._request_class(api_key).decode(version, frame, body_offset)
+        self._count(timed, api_key, handler, request, version)
         if request_log.isEnabledFor(logging.DEBUG):
-            request_log.debug("%s %s v%d %s", connection.peer, client_id, version, request)
+            timed.told = f"{connection.peer} {client_id} v{version} {request}"
         returned = handler.function(broker, context, request)
         if isinstance(returned, GeneratorType):
             slices = Slices(self._broker.turns)
             finished = slices.advance(returned)
             if finished is None:
-                rest = self._finish_in_slices(slices, returned, version, correlation_id)
+                rest = self._finish_in_slices(slices, timed, returned, version, correlation_id)
                 return self._slice(rest)
             returned = finished[0]
         answer = cast("_Concluded", returned)
         if iscoroutine(answer):
             answer = self._loop.create_task(answer)
         if isinstance(answer, Future):
-            self._awaited[answer] = (version, correlation_id)
+            timed.handled = self._now()
+            self._awaited[answer] = _Awaited(timed, version, correlation_id)
             return answer
         if handler.learn is not None and may_take_shortcuts(connection):
             served = Served(frame, body_offset, version, context.client_id, request)
-            self._learn(handler.learn, connection, api_key, served, fits_shortcut)
+            self._learn(handler.learn, connection, api_key, served, timed.metrics, fits_shortcut)
         if answer is None or isinstance(answer, Response | EncodedResponse):
-            return _frame(answer, version, correlation_id)
+            return self._frame(timed, answer, version, correlation_id)
         late = answer
-        return lambda: self._make(late(), version, correlation_id)
+        return lambda: self._make(timed, late(), version, correlation_id)
+
+    def _count(
+        self,
+        timed: TimedRequest,
+        api_key: int,
+        handler: Handler,
+        request: Request | None,
+        version: int,
+    ) -> None:
+        """Count a request by its kind."""
+        if handler.kind is None or request is None:
+            metrics = self._metrics.get(api_key)
+            if metrics is None:
+                metrics = self._broker.requests.of(find_api(api_key).name)
+                self._metrics[api_key] = metrics
+        else:
+            metrics = self._broker.requests.of(handler.kind(request))
+        metrics.by_version[version] += 1
+        timed.metrics = metrics
+
+    def _frame(
+        self,
+        timed: TimedRequest,
+        response: Response | EncodedResponse | None,
+        version: int,
+        correlation_id: int,
+        *,
+        has_waited: bool = False,
+    ) -> Frame:
+        """Encode an answer, and let its connection time the sending."""
+        frame = _encode(response, version, correlation_id)
+        if isinstance(response, Response):
+            timed.metrics.errors.update(error_codes_of(type(response))(response))
+        elif response is not None:
+            timed.metrics.errors[0] += 1
+        self._answered(timed, frame, has_waited=has_waited)
+        return frame
+
+    def _answered(self, timed: TimedRequest, frame: Frame, *, has_waited: bool) -> None:
+        if timed.told is not None:
+            timed.response_bytes = frame_size(frame) if frame else 0
+        timed.answered = self._now()
+        if not has_waited:
+            timed.handled = timed.answered
+        timed.times.timed.append(timed)
 
     # What takes long
 
@@ -211,7 +277,8 @@ class Dispatcher:
         context: RequestContext,
         decoding: PlainSteps[tuple[Request, int]],
         correlation_id: int,
-        size: int,
+        api_key: int,
+        timed: TimedRequest,
     ) -> Frame:
         """Serve a request that is so long that it is decoded and answered in slices."""
         slices = Slices(self._broker.turns)
@@ -222,27 +289,31 @@ class Dispatcher:
             raise CloseConnection(str(error)) from None
         connection, version, client_id = context
         if request_log.isEnabledFor(logging.DEBUG):
-            name = type(request).__name__
-            request_log.debug(
-                "%s %s v%d %s of %d bytes", connection.peer, client_id, version, name, size
-            )
+            timed.told = f"{connection.peer} {client_id} v{version} {type(request).__name__}"
+        self._count(timed, api_key, handler, request, version)
         returned = handler.function(self._broker, context, request)
         if isinstance(returned, GeneratorType):
             returned = await slices.run(returned)
         answer = cast("_Concluded", returned)
-        return await self._frame_in_slices(slices, answer, version, correlation_id)
+        return await self._frame_in_slices(slices, timed, answer, version, correlation_id)
 
     async def _finish_in_slices(
-        self, slices: Slices, steps: PlainSteps[Answer], version: int, correlation_id: int
+        self,
+        slices: Slices,
+        timed: TimedRequest,
+        steps: PlainSteps[Answer],
+        version: int,
+        correlation_id: int,
     ) -> Frame:
         """Do the rest of what did not fit into one slice."""
         await slices.wait()
         answer = await slices.run(steps)
-        return await self._frame_in_slices(slices, answer, version, correlation_id)
+        return await self._frame_in_slices(slices, timed, answer, version, correlation_id)
 
     async def _frame_in_slices(
         self,
         slices: Slices,
+        timed: TimedRequest,
         answer: _Concluded,
         version: int,
         correlation_id: int,
@@ -260,9 +331,14 @@ class Dispatcher:
             answer = await answer
         if not isinstance(answer, Response):
             assert answer is None or isinstance(answer, EncodedResponse)
-            return _frame(answer, version, correlation_id)
+            return self._frame(timed, answer, version, correlation_id)
         steps = encode_response_in_steps(answer, version, correlation_id)
-        return cast("Frame", await slices.run(steps))
+        frame = cast("Frame", await slices.run(steps))
+        codes = error_codes_of(type(answer))(answer)
+        await slices.give_way()
+        timed.metrics.errors.update(codes)
+        self._answered(timed, frame, has_waited=False)
+        return frame
 
     def _learn(
         self,
@@ -270,6 +346,7 @@ class Dispatcher:
         connection: Connection,
         api_key: int,
         served: Served,
+        metrics: RequestMetrics,
         fits_shortcut: bool,
     ) -> None:
         """Learn a shortcut from a request, unless the last one learnt was of no use."""
@@ -278,31 +355,38 @@ class Dispatcher:
         if isinstance(previous, Rest) and previous.left:
             previous.left -= 1
             return
-        in_vain = previous is not None and not previous.has_served and not fits_shortcut
+        in_vain = previous is not None and not previous.served and not fits_shortcut
+        usages = connection.times.usages
+        if (usage := usages.pop(api_key, None)) is not None:
+            usage.count()
         if in_vain and not isinstance(previous, Rest):
             shortcuts[api_key] = Rest()
             return
         learnt = learn(self._broker, served)
         if learnt is not None:
             shortcuts[api_key] = learnt
+            usages[api_key] = ShortcutUsage(metrics, served.version, learnt)
         else:
             shortcuts.pop(api_key, None)
 
     def _make(
         self,
+        timed: TimedRequest,
         answer: Response | Future[Any] | Coroutine[Any, Any, Response | None] | None,
         version: int,
         correlation_id: int,
     ) -> Frame | PendingFrame:
         """Encode a late answer, or return what waits for it."""
         if answer is None or isinstance(answer, Response):
-            return _frame(answer, version, correlation_id)
+            return self._frame(timed, answer, version, correlation_id)
+        timed.handled = self._now()
         pending = PendingFrame()
 
         def fill(answered: Future[Any]) -> None:
             self._pending.discard(answered)
             try:
-                pending.fill(_frame(answered.result(), version, correlation_id))
+                response = answered.result()
+                pending.fill(self._frame(timed, response, version, correlation_id, has_waited=True))
             except CloseConnection as error:
                 pending.fail(str(error))
             except (Exception, CancelledError):
@@ -344,7 +428,9 @@ class Dispatcher:
             # A shortcut's own, or encoded in slices.
             frame: Frame = answered.result()
             return frame
-        return _frame(answered.result(), *how)
+        timed, version, correlation_id = how
+        response = answered.result()
+        return self._frame(timed, response, version, correlation_id, has_waited=True)
 
     def forget(self, future: Future[Any]) -> None:
         """Give up waiting for the answer to a request whose client has gone.
@@ -368,7 +454,9 @@ class Dispatcher:
             )
 
 
-def _frame(response: Response | EncodedResponse | None, version: int, correlation_id: int) -> Frame:
+def _encode(
+    response: Response | EncodedResponse | None, version: int, correlation_id: int
+) -> Frame:
     if response is None:
         return []
     if isinstance(response, EncodedResponse):

@@ -85,6 +85,12 @@ class ListeningSocket:
         self._limits = limits
         self._request_bytes_max = request_bytes_max
         self._idle_s_max = idle_ms_max / 1000
+        #: How many connections were made, were closed again, of these some for their silence; and
+        #: how many were refused.
+        self.made_count = self.closed_count = self.expired_count = self.refused_count = 0
+        #: What connections that are closed have brought and taken.
+        self.closed_bytes_in = self.closed_bytes_out = 0
+        self._now = host.clock.monotonic_s
         self._sweeper: TimerHandle | None = None
         self._resumer: TimerHandle | None = None
         self._socket = host.listen(listener.host or "0.0.0.0", listener.port, backlog)
@@ -125,6 +131,7 @@ class ListeningSocket:
 
     def _admit(self, sock: StreamSocket, host: str, port: int) -> None:
         if not self._limits.admit(host):
+            self.refused_count += 1
             logger.warning(
                 "refused a connection from %s on listener %s: there are too many (see"
                 " max.connections, max.connections.per.ip and the limit of open files)",
@@ -138,6 +145,7 @@ class ListeningSocket:
         def closed(connection: Connection) -> None:
             self.connections.pop(connection, None)
             self._limits.release(host)
+            self._count_closed(connection)
 
         made = Connection(
             self._loop,
@@ -149,8 +157,17 @@ class ListeningSocket:
             peer=f"{host}:{port}",
             request_bytes_max=self._request_bytes_max,
             on_closed=closed,
+            now=self._now,
         )
         self.connections[made] = None
+        self.made_count += 1
+
+    def _count_closed(self, connection: Connection) -> None:
+        self.closed_count += 1
+        self.closed_bytes_in += connection.bytes_in
+        self.closed_bytes_out += connection.bytes_out
+        for usage in connection.times.usages.values():
+            usage.count()
 
     def _sweep_later(self) -> None:
         interval = max(0.05, min(self._idle_s_max / 4, 30.0))
@@ -158,8 +175,9 @@ class ListeningSocket:
 
     def _sweep(self) -> None:
         """Close the connections on which nothing has happened for ``connections.max.idle.ms``."""
-        oldest = self._loop.time() - self._idle_s_max
+        oldest = self._now() - self._idle_s_max
         for connection in [c for c in self.connections if c.last_active < oldest]:
+            self.expired_count += 1
             connection.close()
         self._sweep_later()
 

@@ -18,13 +18,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from dohle.server.net.outcome import Frame, LateFrame
+from dohle.server.net.timing import request_log
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
     from dohle.server.net.connection import Connection
-
-#: Logs each decoded request at DEBUG.
-request_log = logging.getLogger("dohle.request")
 
 _is_logged, _DEBUG = request_log.isEnabledFor, logging.DEBUG
 
@@ -39,8 +37,8 @@ class Shortcut(Protocol):
     #: As for handlers: whether it may serve requests while those before them are not yet written
     #: or answered.
     joins: ClassVar[bool]
-    #: Whether it has served any request.
-    has_served: bool
+    #: How many requests it has served; counted by the dispatcher.
+    served: int
 
     def fits(self, frame: memoryview) -> Any:
         """Return the fields in which the request differs from the one learnt from, for ``handle``.
@@ -79,10 +77,10 @@ class Rest:
     """
 
     joins: ClassVar[bool] = True
-    __slots__ = ("has_served", "left")
+    __slots__ = ("left", "served")
 
     def __init__(self) -> None:
-        self.has_served = False
+        self.served = 0
         self.left = REST_REQUESTS
 
     def fits(self, frame: memoryview) -> None:

@@ -33,6 +33,7 @@ _ADMIN_CLIENT = "__admin_client"
 #: The first version that allows every codec. Older ones need more checks: those of the slow path.
 _FAST_CHECK_FROM = 7
 
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 #: With these errors, Kafka does not return the log start offset.
 _WITHOUT_LOG_START = frozenset(
     {
@@ -77,6 +78,7 @@ def append(
     Returns the steps that are left if the batch takes the slow path or has very many records.
     """
     check: FastCheckedBatch | Steps[FastCheckedBatch | None] | None = None
+    partition.traffic.produce_requests += 1
     try:
         if (
             partition.allows_fast_check
@@ -93,7 +95,7 @@ def append(
                     broker.note_unwritten(partition)
                     return partition, info
     except KafkaError as error:
-        return error
+        return _refused(partition, records, error)
     return _appending(broker, partition, records, acks, version, client_id, now_ms, guard, check)
 
 
@@ -118,6 +120,7 @@ def _appending(
                 memoryview(records or b""), max_message_bytes=partition.rules.max_message_bytes
             )
             batch = RecordBatch(memoryview(converted))
+            partition.traffic.produce_conversions += batch.record_count
         else:
             batch = produced_batch(records, version)
             if guard is None and batch.is_transactional:
@@ -139,9 +142,18 @@ def _appending(
                 defer_write=True,
             )
     except KafkaError as error:
-        return error
+        return _refused(partition, records, error)
     broker.note_unwritten(partition)
     return partition, info
+
+
+def _refused(partition: Partition, records: Records | None, error: KafkaError) -> KafkaError:
+    """Count what is refused."""
+    traffic = partition.traffic
+    traffic.failed_produce_requests += 1
+    if error.code in _TOO_LARGE:
+        traffic.bytes_rejected += len(records or b"")
+    return error
 
 
 @contextmanager

@@ -216,6 +216,11 @@ class Commits:
         if following is not None:
             self._expire_at(partition, following)
 
+    @property
+    def waited_for(self) -> list[Partition]:
+        """The partitions at which somebody waits for a commit."""
+        return list(self._timers)
+
     def stop(self) -> None:
         """End all waits: the broker stops."""
         for partition in list(self._timers):

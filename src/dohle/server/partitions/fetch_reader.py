@@ -32,6 +32,7 @@ from dohle.replication.fetch_sessions import (
     group_by_topic,
 )
 from dohle.server.net.outcome import FileRecords
+from dohle.server.partitions.fetch_counts import count_fetched
 from dohle.server.partitions.lookup import fetching, find_partition
 from dohle.server.partitions.old_fetches import UNCONVERTED, unconverted
 from dohle.server.partitions.partitions import Partition
@@ -109,6 +110,9 @@ class FetchReader:
                 yield None
             if isinstance(result, Partition):
                 result = self._data(result, part, nothing, _NO_EPOCH)
+            count_fetched(
+                self._broker.partitions, part, result, self._asker.follower, self._version
+            )
             found.append((part, result))
         reply = yield from self._context.finish(found, self._broker.clock.monotonic_ms())
         return FetchResponse(

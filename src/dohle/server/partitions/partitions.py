@@ -16,6 +16,7 @@ from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
 from dohle.metadata.image import TopicImage
 from dohle.metadata.partition import PartitionImage
 from dohle.metadata.topic_names import INTERNAL_TOPICS
+from dohle.metrics.traffic import Traffic
 from dohle.records.checking.fast_check import allows_fast_check
 from dohle.records.checking.validation import ValidationRules
 from dohle.records.compression.codecs import Codec
@@ -98,6 +99,7 @@ class Partition:
         "replication",
         "rules",
         "topic_id",
+        "traffic",
     )
 
     def __init__(
@@ -114,6 +116,7 @@ class Partition:
         self.image = image
         self.log = log
         self.rules = ValidationRules()
+        self.traffic = Traffic()
         self._node_id = node_id
         self._commits = commits
         #: What is committed, and who waits for a commit.
@@ -200,10 +203,18 @@ class Partitions:
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
         #: Those that are in the image but not added here yet.
         self.being_made: set[TopicPartition] = set()
+        #: What went through partitions that are here no more: totals never go down.
+        self.gone_traffic = Traffic()
+        self.gone_records = self.gone_bytes = 0
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_name.values():
             yield from partitions.values()
+
+    @property
+    def topics(self) -> list[TopicName]:
+        """The topics of which there is a partition here."""
+        return [TopicName(name) for name, partitions in self._by_name.items() if partitions]
 
     def of_topic(self, name: TopicName) -> dict[int, Partition]:
         """Return a topic's partitions here."""
@@ -268,5 +279,9 @@ class Partitions:
     def _let_go(
         self, partition: Partition, error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ) -> None:
+        if not partition.is_gone:
+            self.gone_traffic.add(partition.traffic)
+            self.gone_records += partition.log.appended_records
+            self.gone_bytes += partition.log.appended_bytes
         partition.leave()
         self._commits.fail(partition, error)

@@ -150,6 +150,11 @@ class Controller:
         """Take no further commands."""
         self._failure = "this node is stopping"
 
+    @property
+    def is_active(self) -> bool:
+        """Tell whether it takes commands."""
+        return self._failure is None
+
     def _ensure_usable(self) -> None:
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)

@@ -66,14 +66,15 @@ class CommitShortcut:
         "_common",
         "_is_prepared",
         "_learnt_from",
-        "has_served",
+        "served",
     )
 
     def __init__(self, broker: BrokerServer, served: Served) -> None:
         self._broker = broker
         self._learnt_from = bytes(served.frame)
         self._body_offset = served.body_offset
-        self.has_served = self._is_prepared = False
+        self._is_prepared = False
+        self.served = 0
         self._common: _CommonCommit | None = None
 
     def fits(self, frame: memoryview) -> Fields | None:
@@ -159,7 +160,7 @@ class _CommonCommit:
         except KafkaError:
             # The slow path runs into the same error, and handles it.
             return None
-        return partial(self._reply, shard, shard.partition.log.log_end_offset, fields[1])
+        return partial(self._reply, broker, shard, shard.partition.log.log_end_offset, fields[1])
 
     def _look_again(self, broker: BrokerServer) -> bool:
         """Check the topics in a new image; False if one of them has changed."""
@@ -171,18 +172,19 @@ class _CommonCommit:
         return True
 
     def _reply(
-        self, shard: Shard[Any], end_offset: int, correlation_id: int
+        self, broker: BrokerServer, shard: Shard[Any], end_offset: int, correlation_id: int
     ) -> Frame | PendingFrame:
         if shard.loss is not None or shard.is_committed(end_offset):
-            return self._frame(correlation_id, shard.loss)
+            return self._frame(broker, correlation_id, shard.loss)
         pending = PendingFrame()
         shard.when_committed(
-            end_offset, lambda error: pending.fill(self._frame(correlation_id, error))
+            end_offset, lambda error: pending.fill(self._frame(broker, correlation_id, error))
         )
         return pending
 
-    def _frame(self, correlation_id: int, error: KafkaError | None) -> Frame:
+    def _frame(self, broker: BrokerServer, correlation_id: int, error: KafkaError | None) -> Frame:
         if error is not None:
+            broker.requests.refused("OffsetCommit", error.code)
             refused = commit_refused(self._repeated.request, error)
             return list(encode_response(refused, self._version, correlation_id))
         return [self._answer_size + correlation_id.to_bytes(4, "big", signed=True) + self._answer]

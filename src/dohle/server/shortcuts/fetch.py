@@ -84,11 +84,11 @@ class FetchShortcut:
         "_topic_id",
         "_topic_name",
         "_unpack",
-        "has_served",
+        "served",
     )
 
     def __init__(self, served: Served, fetch_max_bytes: int) -> None:
-        self.has_served = False
+        self.served = 0
         request, version, frame = served.request, served.version, served.frame
         topic = request.topics[0]
         asked = topic.partitions[0]
@@ -146,6 +146,9 @@ class FetchShortcut:
         size = len(piece) if isinstance(piece, bytes) else piece.size
         if size < self._min_bytes:
             return None
+        traffic = partition.traffic
+        traffic.fetch_requests += 1
+        traffic.bytes_out += size
         answer = self._answer
         head = answer.head(
             size, correlation_id, log.high_watermark, log.last_stable_offset, log.log_start_offset

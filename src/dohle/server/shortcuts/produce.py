@@ -92,11 +92,11 @@ class ProduceShortcut:
         "_topic_id",
         "_unpack",
         "_version",
-        "has_served",
+        "served",
     )
 
     def __init__(self, served: Served) -> None:
-        self.has_served = False
+        self.served = 0
         request, version, frame = served.request, served.version, served.frame
         topic = request.topic_data[0]
         self._version = version
@@ -213,7 +213,10 @@ class ProduceShortcut:
                     return [self._answer(correlation_id, index, first, time, log.log_start_offset)]
                 if code is None:
                     return broker.commits.gate(partition, self._timeout_ms)
-        return self._tell(correlation_id, partition_response(index, outcome, code or _NO_ERROR))
+        told = partition_response(index, outcome, code or _NO_ERROR)
+        if told.error_code:
+            broker.requests.refused("Produce", told.error_code)
+        return self._tell(correlation_id, told)
 
     def _tell(self, correlation_id: int, partition: PartitionProduceResponse) -> Frame:
         response = _response(self._topic, self._topic_id, partition)

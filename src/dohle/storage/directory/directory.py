@@ -68,6 +68,7 @@ class LogDirectory:
         producer_config: ProducerStateConfig,
         index_memory: IndexMemory,
         on_failed: Callable[[LogDirectory], None] = lambda _: None,
+        on_flushed: Callable[[float], None] = lambda _: None,
     ) -> None:
         self.path = path
         self.directory_id = directory_id
@@ -91,6 +92,7 @@ class LogDirectory:
             self.checkpoints.write_recovery_points,
             index_memory,
             producer_config,
+            on_flushed,
         )
         self._fs = fs
         self._lock: Lock | None = None

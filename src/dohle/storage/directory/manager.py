@@ -91,6 +91,8 @@ class LogManager:
         self._index_memory = IndexMemory() if index_memory is None else index_memory
         #: Called with a directory that has just gone offline.
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda _: None
+        #: Told how many seconds a flush took that an append has waited for.
+        self.on_flushed: Callable[[float], None] = lambda _: None
         self.directories: list[LogDirectory] = []
         #: Those of them that have no id yet: ``load`` gives them one.
         self.unformatted: list[LogDirectory] = []
@@ -232,6 +234,7 @@ class LogManager:
             producer_config=self._producer_config,
             index_memory=self._index_memory,
             on_failed=self.on_directory_failed,
+            on_flushed=self.on_flushed,
         )
         try:
             directory.lock()

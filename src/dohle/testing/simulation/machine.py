@@ -22,6 +22,7 @@ T = TypeVar("T")
 WALL_MS = 1_700_000_000_000
 _OPEN_FILES_MAX = 1 << 16
 _MS_NS = 1_000_000
+_SECOND_NS = 1_000_000_000
 
 
 class MachineClock:
@@ -40,6 +41,10 @@ class MachineClock:
     def monotonic_ms(self) -> int:
         """Return the time of the process's loop."""
         return (self._world.time.now_ns + self.origin_ns) // _MS_NS
+
+    def monotonic_s(self) -> float:
+        """Return the same in seconds."""
+        return (self._world.time.now_ns + self.origin_ns) / _SECOND_NS
 
 
 @dataclass(slots=True)
@@ -175,6 +180,12 @@ class SimulatedHost:
     def thread_pool(self, count: int, name: str) -> SimulatedThreadPool:
         """Return so many threads."""
         return SimulatedThreadPool(self.machine, self.rng, count)
+
+    def process_usage(self) -> None:
+        """Tell nothing: there is no process."""
+
+    def thread_cpu_s(self) -> None:
+        """Tell nothing: there is no thread."""
 
     def open_files_max(self) -> int:
         """Return more than any scenario needs."""

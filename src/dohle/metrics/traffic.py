@@ -1,0 +1,39 @@
+"""What goes in and out of one partition, and what failed: plain counts, bumped where it happens.
+
+What a log knows itself (records and bytes appended) is not counted again.
+"""
+
+from __future__ import annotations
+
+
+class Traffic:
+    """The counts of a partition; or of all that there were and are no more."""
+
+    __slots__ = (
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetch_requests",
+        "failed_produce_requests",
+        "fetch_conversions",
+        "fetch_requests",
+        "produce_conversions",
+        "produce_requests",
+        "replication_bytes_out",
+    )
+
+    def __init__(self) -> None:
+        self.bytes_out = 0
+        self.bytes_rejected = 0
+        #: What followers fetch is no traffic of clients.
+        self.replication_bytes_out = 0
+        self.fetch_requests = 0
+        self.failed_fetch_requests = 0
+        self.fetch_conversions = 0
+        self.produce_requests = 0
+        self.failed_produce_requests = 0
+        self.produce_conversions = 0
+
+    def add(self, other: Traffic) -> None:
+        """Add the counts of another."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))

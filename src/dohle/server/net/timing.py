@@ -1,0 +1,144 @@
+"""How long requests take, from the bytes' arrival until the answer is handed to the socket.
+
+A request that takes the slow path is timed itself. One that a shortcut serves costs little more
+than a look at the clock, so those are timed together, by the read event that brought them, and of
+a connection only one event in ``EVENTS_PER_SAMPLE``. Each request of an event has waited for the
+others, and took its share of the time.
+
+A request's time begins when its bytes have arrived or, if requests before it on its connection had
+to be answered first, when they were: as in Kafka, which reads the next one only then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from dohle.metrics.requests import RequestMetrics, ShortcutUsage
+
+#: Each request, when it was answered, at DEBUG.
+request_log = logging.getLogger("dohle.request")
+
+#: Of so many read events of a connection one is timed, if shortcuts serve what it brings.
+EVENTS_PER_SAMPLE = 16
+
+
+class TimedRequest:
+    """A request on its way through the broker. Times are the monotonic clock's, in seconds."""
+
+    __slots__ = (
+        "answered",
+        "arrived",
+        "handled",
+        "metrics",
+        "request_bytes",
+        "response_bytes",
+        "started",
+        "times",
+        "told",
+    )
+
+    def __init__(
+        self, times: ConnectionTimes, arrived: float, started: float, request_bytes: int
+    ) -> None:
+        self.times = times
+        #: The counts of its kind, when that is known.
+        self.metrics: RequestMetrics
+        self.arrived = arrived
+        self.started = self.handled = self.answered = started
+        self.request_bytes = request_bytes
+        self.response_bytes = 0
+        #: Who has asked what, if the request log wants to know.
+        self.told: str | None = None
+
+    def sent(self, now: float) -> None:
+        """Write down what it took, now that the answer is sent."""
+        self.metrics.record(
+            self.arrived, self.started, self.handled, self.answered, now, self.request_bytes
+        )
+        if self.told is not None:
+            request_log.debug(
+                "%s requestBytes=%d responseBytes=%d totalTimeMs=%.3f requestQueueTimeMs=%.3f"
+                " localTimeMs=%.3f remoteTimeMs=%.3f sendTimeMs=%.3f",
+                self.told,
+                self.request_bytes,
+                self.response_bytes,
+                (now - self.arrived) * 1000,
+                (self.started - self.arrived) * 1000,
+                (self.handled - self.started) * 1000,
+                (self.answered - self.handled) * 1000,
+                (now - self.answered) * 1000,
+            )
+
+
+class SharedEvent(NamedTuple):
+    """The requests of one kind that shortcuts have served in one read event."""
+
+    metrics: RequestMetrics
+    number: int
+    #: How many requests of all kinds the event had.
+    event_count: int
+    arrived: float
+    #: Of the request, on average.
+    request_bytes: int
+
+    def sent(self, answered: float, now: float) -> None:
+        """Write down what each of them took: its share of the event, and to wait for the others."""
+        share = (answered - self.arrived) / self.event_count
+        self.metrics.record(
+            self.arrived,
+            answered - share,
+            answered,
+            answered,
+            now,
+            self.request_bytes,
+            self.number * EVENTS_PER_SAMPLE,
+        )
+
+
+class ConnectionTimes:
+    """What is being timed of one connection; mostly nothing."""
+
+    __slots__ = ("_answered", "_now", "_shared", "timed", "untimed_events", "usages")
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        #: How much use was made of the connection's shortcuts, by API key.
+        self.usages: dict[int, ShortcutUsage] = {}
+        #: Requests that were answered, and whose answers are not sent yet.
+        self.timed: list[TimedRequest] = []
+        #: So many read events to go before one is timed.
+        self.untimed_events = 0
+        self._now = now
+        self._shared: list[SharedEvent] = []
+        self._answered = 0.0
+
+    def begin_event(self) -> dict[int, int]:
+        """Begin to time a read event; return what is to be given to ``end_event``."""
+        self.untimed_events = EVENTS_PER_SAMPLE - 1
+        return {key: usage.shortcut.served for key, usage in self.usages.items()}
+
+    def end_event(self, before: Mapping[int, int], arrived: float, count: int, size: int) -> None:
+        """Take note of what shortcuts have served in an event of so many requests and bytes."""
+        self._shared = [
+            SharedEvent(usage.metrics, served, count, arrived, size // count)
+            for key, usage in self.usages.items()
+            if key in before and (served := usage.shortcut.served - before[key]) > 0
+        ]
+
+    def answered(self) -> None:
+        """Take note that the requests of the event are answered."""
+        if self._shared:
+            self._answered = self._now()
+
+    def sent(self) -> None:
+        """Write down how long the requests took, now that their answers are sent."""
+        if not (self.timed or self._shared):
+            return
+        now = self._now()
+        timed, self.timed = self.timed, []
+        for request in timed:
+            request.sent(now)
+        shared, self._shared = self._shared, []
+        for event in shared:
+            event.sent(self._answered, now)

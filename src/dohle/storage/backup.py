@@ -1,0 +1,290 @@
+"""A copy of a node's log directories as they were at one moment, taken while the node goes on.
+
+Logs only grow: what a file had at a moment, it has for as long as it is there. So the node says in
+one go how far each log has come (``NodeCut``), and whoever wants a copy takes that much of each
+file, at leisure. The copy is what a ``kill -9`` at that moment would have left behind, with all
+that was acknowledged before: offsets that groups have committed are not ahead of the records, and
+no transaction is half there. Starting a node on it recovers it as after such a stop.
+
+Of the active segment only the log file is copied, and the recovery point is not behind its start:
+the first start reads it and makes its indexes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from dohle.core.ids import TopicPartition
+from dohle.storage.directory.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    write_offsets,
+)
+from dohle.storage.directory.directory import CLUSTER_METADATA_TOPIC
+from dohle.storage.directory.meta_properties import META_PROPERTIES
+from dohle.storage.directory.partition_dirs import (
+    PARTITION_METADATA,
+    NotAPartitionDir,
+    PartitionDirKind,
+    parse_partition_dir,
+)
+from dohle.storage.files import FileSystem, file_name, join, parent
+from dohle.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT
+from dohle.storage.log import Log
+from dohle.storage.moves.copy import CopyJob, Piece
+from dohle.storage.producers.snapshot import snapshot_offset
+from dohle.storage.segment.file_names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    segment_file_name,
+)
+from dohle.storage.segment.segment import LogSegment
+
+#: Of the form of the lines.
+_VERSION = 1
+#: Small files that are replaced in one step or never change.
+_KEPT = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, "quorum-state"})
+#: A snapshot of the metadata log begins with its end offset.
+_METADATA_SNAPSHOT_SUFFIX, _OFFSET_DIGITS = ".checkpoint", 20
+_BOOTSTRAP = "bootstrap.checkpoint"
+_LOCK = ".lock"
+
+
+class BackupFailed(Exception):
+    """There is no whole copy; the text says why and what to do."""
+
+
+class LogCut(NamedTuple):
+    """A log as it was at one moment."""
+
+    #: The path of its folder.
+    folder: str
+    #: Base offset and bytes of each segment, the active one last.
+    segments: tuple[tuple[int, int], ...]
+    log_start_offset: int
+    recovery_point: int
+    high_watermark: int
+    end_offset: int
+
+    def pieces(self, names: Iterable[str]) -> list[Piece]:
+        """Return what is to be copied of the files that are in the folder."""
+        found = [
+            Piece(segment_file_name(base, LOG_SUFFIX), 0, size) for base, size in self.segments
+        ]
+        closed = {
+            segment_file_name(base, suffix)
+            for base, _ in self.segments[:-1]
+            for suffix in SEGMENT_SUFFIXES
+            if suffix != LOG_SUFFIX
+        }
+        found += [
+            Piece(name, 0, None)
+            for name in sorted(names)
+            if name in closed or name in _KEPT or self._is_snapshot(name)
+        ]
+        return found
+
+    def _is_snapshot(self, name: str) -> bool:
+        """Tell whether it is a snapshot, of producers or of metadata, that is not ahead."""
+        offset = snapshot_offset(name)
+        if offset is None and name.endswith(_METADATA_SNAPSHOT_SUFFIX):
+            digits = name[:_OFFSET_DIGITS]
+            offset = int(digits) if digits.isascii() and digits.isdigit() else None
+        return offset is not None and offset <= self.end_offset
+
+
+class CapturedLog(NamedTuple):
+    """A log at one moment, in the quickest form; ``cut`` may be asked later."""
+
+    log: Log
+    #: Closed segments do not change any more.
+    segments: tuple[LogSegment, ...]
+    active_bytes: int
+    log_start_offset: int
+    recovery_point: int
+    high_watermark: int
+    end_offset: int
+
+    @classmethod
+    def of(cls, log: Log) -> CapturedLog:
+        """Take note of how far a log has come; nothing of it may be unwritten."""
+        segments = log.segments.from_offset(0)
+        return cls(
+            log,
+            segments,
+            segments[-1].size,
+            log.log_start_offset,
+            log.recovery_point,
+            log.high_watermark,
+            log.log_end_offset,
+        )
+
+    def cut(self, absolute: Callable[[str], str]) -> LogCut:
+        """Return it as it is told to others, who may be in another folder."""
+        *closed, active = self.segments
+        return LogCut(
+            absolute(self.log.directory),
+            (
+                *((segment.base_offset, segment.size) for segment in closed),
+                (active.base_offset, self.active_bytes),
+            ),
+            self.log_start_offset,
+            min(self.recovery_point, active.base_offset),
+            self.high_watermark,
+            self.end_offset,
+        )
+
+
+class NodeCut(NamedTuple):
+    """All logs of a node as they were at one moment."""
+
+    directories: tuple[str, ...]
+    logs: tuple[LogCut, ...]
+
+
+def cut_lines(
+    directories: Iterable[str], logs: Iterable[CapturedLog], absolute: Callable[[str], str]
+) -> Iterator[str]:
+    """Write a cut, a line for each log; ``absolute`` makes paths that anybody understands."""
+    told = {"version": _VERSION, "directories": list(map(absolute, directories))}
+    yield json.dumps(told) + "\n"
+    count = 0
+    for captured in logs:
+        yield json.dumps(captured.cut(absolute)._asdict()) + "\n"
+        count += 1
+    yield json.dumps({"logs": count}) + "\n"
+
+
+def parse_cut(lines: Iterable[str | bytes]) -> NodeCut:
+    """Read what ``cut_lines`` has written; BackupFailed if it is not that, or not all of it."""
+    try:
+        head, *logs, tail = (json.loads(line) for line in lines)
+        if head["version"] != _VERSION:
+            raise BackupFailed(f"the node answers in version {head['version']}, not {_VERSION}")
+        if tail["logs"] != len(logs):
+            raise BackupFailed("the node's answer is not complete: try again")
+        return NodeCut(tuple(head["directories"]), tuple(map(_parse_log, logs)))
+    except (ValueError, TypeError, KeyError) as error:
+        raise BackupFailed(f"the node's answer is not understood ({error})") from None
+
+
+def _parse_log(fields: Mapping[str, Any]) -> LogCut:
+    segments = tuple((int(base), int(size)) for base, size in fields["segments"])
+    return LogCut(**{**fields, "segments": segments})
+
+
+def copy_cut(fs: FileSystem, cut: NodeCut, targets: Mapping[str, str]) -> list[str]:
+    """Copy all logs of a cut, from each directory to its target; all of it is on the disk then.
+
+    Returns the folders that are not there any more: their topics were deleted meanwhile.
+    """
+    gone: list[str] = []
+    copied: dict[str, list[LogCut]] = {directory: [] for directory in cut.directories}
+    for log in cut.logs:
+        directory = parent(log.folder)
+        target = join(targets[directory], file_name(log.folder))
+        fs.make_dirs(target)
+        if _copy_log(fs, log, target):
+            copied[directory].append(log)
+        else:
+            fs.remove_tree(target)
+            gone.append(log.folder)
+    for directory, target in targets.items():
+        _finish(fs, directory, target, copied[directory])
+    return gone
+
+
+def _copy_log(fs: FileSystem, log: LogCut, target: str) -> bool:
+    try:
+        names = [entry.name for entry in fs.list_dir(log.folder)]
+    except FileNotFoundError:
+        return False
+    pieces = log.pieces(names)
+    missing = set(_copy(fs, log.folder, target, pieces))
+    # Retention has taken them meanwhile; for a while they are still there.
+    again = [
+        piece._replace(name=piece.name + DELETED_SUFFIX)
+        for piece in pieces
+        if piece.name in missing and piece.name.endswith(LOG_SUFFIX)
+    ]
+    lost = _copy(fs, log.folder, target, again)
+    if lost and not fs.exists(join(log.folder, PARTITION_METADATA)):
+        return False
+    if lost:
+        raise BackupFailed(
+            f"{join(log.folder, lost[0])} was deleted before it could be copied: try again, or let"
+            " file.delete.delay.ms be longer"
+        )
+    for piece in again:
+        copy = join(target, piece.name)
+        fs.rename(copy, copy.removesuffix(DELETED_SUFFIX))
+    fs.sync_dir(target)
+    return True
+
+
+def is_metadata(log: LogCut) -> bool:
+    """Tell whether it is the metadata log, which is none of the broker's partitions."""
+    return file_name(log.folder).startswith(CLUSTER_METADATA_TOPIC)
+
+
+def _copy(fs: FileSystem, source: str, target: str, pieces: Iterable[Piece]) -> tuple[str, ...]:
+    return CopyJob(fs, source, target, tuple(pieces), sync=True, keep_mtime=True).run()
+
+
+def _finish(fs: FileSystem, directory: str, target: str, logs: list[LogCut]) -> None:
+    """Write what is kept beside the logs; what makes it a log directory comes last."""
+    by_partition = {
+        parse_partition_dir(file_name(log.folder)).topic_partition: log
+        for log in logs
+        if not is_metadata(log)
+    }
+    offsets: dict[str, dict[TopicPartition, int]] = {
+        RECOVERY_POINT_CHECKPOINT: {key: log.recovery_point for key, log in by_partition.items()},
+        HIGH_WATERMARK_CHECKPOINT: {key: log.high_watermark for key, log in by_partition.items()},
+        LOG_START_OFFSET_CHECKPOINT: {
+            key: log.log_start_offset for key, log in by_partition.items()
+        },
+    }
+    for name, values in offsets.items():
+        write_offsets(fs, join(target, name), values)
+    _copy(
+        fs,
+        directory,
+        target,
+        [Piece(CLEANER_OFFSET_CHECKPOINT, 0, None), Piece(_BOOTSTRAP, 0, None)],
+    )
+    fs.sync_dir(target)
+    if _copy(fs, directory, target, [Piece(META_PROPERTIES, 0, None)]):
+        raise BackupFailed(f"{directory} has no {META_PROPERTIES}")
+    fs.sync_dir(target)
+
+
+def copy_stopped(fs: FileSystem, directory: str, target: str) -> None:
+    """Copy a directory that no node uses, as it is; what is on its way out is left."""
+    entries = fs.list_dir(directory)
+    for entry in sorted(entries, key=lambda entry: entry.name):
+        if entry.is_dir and _is_live(entry.name):
+            source, copy = join(directory, entry.name), join(target, entry.name)
+            fs.make_dirs(copy)
+            names = [one.name for one in fs.list_dir(source) if not one.is_dir]
+            kept = [name for name in names if not name.endswith(DELETED_SUFFIX)]
+            _copy(fs, source, copy, [Piece(name, 0, None) for name in kept])
+            fs.sync_dir(copy)
+    files = [entry.name for entry in entries if not entry.is_dir]
+    beside = [name for name in files if name not in (META_PROPERTIES, _LOCK)]
+    _copy(fs, directory, target, [Piece(name, 0, None) for name in beside])
+    fs.sync_dir(target)
+    _copy(fs, directory, target, [Piece(META_PROPERTIES, 0, None)])
+    fs.sync_dir(target)
+
+
+def _is_live(name: str) -> bool:
+    try:
+        return parse_partition_dir(name).kind is PartitionDirKind.LIVE
+    except NotAPartitionDir:
+        return False
