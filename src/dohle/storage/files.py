@@ -62,6 +62,15 @@ class Entry(NamedTuple):
     is_dir: bool
 
 
+class FileLost(FileNotFoundError):
+    """A file was cut or deleted by somebody else while it was in use."""
+
+    @classmethod
+    def cut(cls, path: str, size: int, expected: int) -> FileLost:
+        """Return the error of a file that is too short."""
+        return cls(errno.ENOENT, f"somebody has cut it to {size} of {expected} bytes", path)
+
+
 class File(Protocol):
     """An open file. Positions are explicit: there is no cursor to share or to lose."""
 
@@ -79,6 +88,9 @@ class File(Protocol):
 
     def size(self) -> int:
         """Return the file's length now."""
+
+    def ensure_intact(self, size: int) -> None:
+        """Raise FileLost if the file has fewer bytes than so many, or no name any more."""
 
     def truncate(self, size: int) -> None:
         """Cut, or extend with zeros."""
@@ -285,6 +297,14 @@ class OsFile:
     def size(self) -> int:
         """Return the length."""
         return os.fstat(self._fd).st_size
+
+    def ensure_intact(self, size: int) -> None:
+        """Look at the file's length and its names."""
+        found = os.fstat(self._fd)
+        if found.st_size < size:
+            raise FileLost.cut(self._path, found.st_size, size)
+        if not found.st_nlink:
+            raise FileLost(errno.ENOENT, "somebody has deleted it", self._path)
 
     def truncate(self, size: int) -> None:
         """Cut or extend."""

@@ -7,8 +7,9 @@ Offsets, from old to new: log start ≤ last stable offset ≤ high watermark �
   state changes. A deferred append changes the state first and is written by ``write_appends``; if
   that fails, the directory goes offline and the state is no longer used.
 - ``read`` never decodes: it returns a slice of a segment file, bounded by what the reader may see.
-- An ``OSError`` takes the log's directory offline; from then on every call answers
-  KAFKA_STORAGE_ERROR, and what is on the disk is left for recovery.
+- An ``OSError`` takes the log's directory offline, a file that somebody has cut or deleted the log
+  alone; from then on every call answers KAFKA_STORAGE_ERROR, and what is on the disk is left for
+  recovery.
 
 The files are handled in ``log_files``; ``flush_state`` knows how much of them is on the disk.
 ``loader`` opens and repairs a log at start, ``retention`` deletes by age, size and log start, and
@@ -36,6 +37,7 @@ from dohle.storage.append_batches import (
     note_epoch,
 )
 from dohle.storage.config import NEVER, LogConfig
+from dohle.storage.directory.disk_status import LogStatus
 from dohle.storage.files import Buffer
 from dohle.storage.flush import FlushJob
 from dohle.storage.flush_state import FlushState
@@ -79,7 +81,7 @@ class Log:
         recovery_point: int,
     ) -> None:
         self.fs = context.fs
-        self.disk = context.disk
+        self.disk = LogStatus(context.disk, partition)
         self._clock = context.clock
         self.partition = partition
         #: From ``partition.metadata``; None for a folder of a broker that had no topic ids, or if a
@@ -585,7 +587,7 @@ class Log:
         The copies are synced up to the offset ``synced_up_to``.
         """
         self.files.change_directory(context, folder)
-        self.disk = context.disk
+        self.disk = LogStatus(context.disk, self.partition)
         self.flushing.recovery_point = synced_up_to
         if self.flushing.timer_ms is None:
             # A flush that is running may be syncing the old files, and will not count.

@@ -106,8 +106,8 @@ class LogDirectory:
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def take_due_flushes(self, now_ms: int) -> list[PendingFlush]:
-        """Prepare the flushes that are due. A log has only one at a time."""
-        return take_due_flushes(self.disk, self._flushes, now_ms)
+        """Prepare the flushes that are due, each log's once until it is complete."""
+        return take_due_flushes(self._flushes, now_ms)
 
     # Opening
 
@@ -287,15 +287,19 @@ class LogDirectory:
     def prepare_close(self) -> list[PendingFlush]:
         """Write what a clean stop leaves in each log; return the flushes that must come first."""
         closing = []
-        try:
-            for log in self.logs.values():
-                if (job := log.prepare_close()) is not None:
-                    # The directory itself is synced once for all logs.
-                    folders = tuple(folder for folder in job.folders if folder != self.path)
-                    job = replace(job, folders=folders)
-                    closing.append(PendingFlush(self.disk, self._flushes, log, job))
-        except KafkaError:
-            self._warn_unclean()
+        for log in self.logs.values():
+            try:
+                job = log.prepare_close()
+            except KafkaError:
+                if self.disk.failure is None:
+                    continue  # The log alone is offline.
+                self._warn_unclean()
+                break
+            if job is not None:
+                # The directory itself is synced once for all of them.
+                folders = tuple(folder for folder in job.folders if folder != self.path)
+                job = replace(job, folders=folders)
+                closing.append(PendingFlush(self._flushes, log, job))
         return closing
 
     def close(self, broker_epoch: int) -> None:
@@ -305,8 +309,10 @@ class LogDirectory:
                 with self.disk.guarding("closing"):
                     self._fs.sync_dir(self.path)
                     self.checkpoints.write_all()
-                    # What could not be loaded was not closed either.
-                    if not self.unusable:
+                    # What could not be used was not closed either.
+                    if not self.unusable and all(
+                        log.disk.lost is None for log in self.logs.values()
+                    ):
                         write_clean_shutdown(self._fs, self.path, broker_epoch)
         except KafkaError:
             self._warn_unclean()

@@ -1,8 +1,9 @@
-"""Whether the disk of a log directory works.
+"""Whether the disk of a log directory works, and the files of one log are there.
 
 The first ``OSError`` takes the directory offline as a whole and for good: its logs answer
 KAFKA_STORAGE_ERROR, and nothing is written to it any more. The other directories, and the broker,
-go on.
+go on. A file that somebody has deleted or cut says nothing about the disk: it takes its own log
+offline, and no other.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicPartition
 
 logger = logging.getLogger("dohle.storage")
 
@@ -29,9 +31,10 @@ class DiskStatus:
     def ensure_online(self) -> None:
         """Raise KAFKA_STORAGE_ERROR if the directory is offline."""
         if self.failure is not None:
-            raise self._offline_error()
+            raise self.offline_error()
 
-    def _offline_error(self) -> KafkaError:
+    def offline_error(self) -> KafkaError:
+        """Return the error of whoever wants to use it though it is offline."""
         return KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self._path} is offline: {self.failure}"
         )
@@ -48,11 +51,62 @@ class DiskStatus:
                 error,
             )
             self._on_failed()
-        return self._offline_error()
+        return self.offline_error()
 
     @contextmanager
     def guarding(self, doing: str) -> Iterator[None]:
         """Raise KAFKA_STORAGE_ERROR if the directory is offline; take it offline at ``OSError``."""
+        self.ensure_online()
+        try:
+            yield
+        except OSError as error:
+            raise self.failed(doing, error) from error
+
+
+class LogStatus:
+    """Whether a log can be used: its directory is online, and its files are there."""
+
+    def __init__(self, directory: DiskStatus, partition: TopicPartition) -> None:
+        self._directory = directory
+        self._partition = partition
+        #: Which file is gone, and how, if one is.
+        self.lost: str | None = None
+
+    @property
+    def failure(self) -> str | None:
+        """Why the log is offline."""
+        return self._directory.failure if self.lost is None else self.lost
+
+    def ensure_online(self) -> None:
+        """Raise KAFKA_STORAGE_ERROR if the log is offline."""
+        if self._directory.failure is not None:
+            raise self._directory.offline_error()
+        if self.lost is not None:
+            raise self._lost_error()
+
+    def _lost_error(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"{self._partition} is offline: {self.lost}"
+        )
+
+    def failed(self, doing: str, error: OSError) -> KafkaError:
+        """Take the log offline if a file of it is gone, else its directory; return the error."""
+        if not isinstance(error, FileNotFoundError):
+            return self._directory.failed(doing, error)
+        if self.lost is None:
+            self.lost = str(error)
+            logger.error(
+                "%s goes offline, %s failed: %s. Other partitions are served. Put the file back if"
+                " there is a copy; the next start takes what is there.",
+                self._partition,
+                doing,
+                error,
+            )
+        return self._lost_error()
+
+    @contextmanager
+    def guarding(self, doing: str) -> Iterator[None]:
+        """Raise KAFKA_STORAGE_ERROR if the log is offline, or goes so by an ``OSError``."""
         self.ensure_online()
         try:
             yield

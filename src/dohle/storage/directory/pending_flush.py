@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dohle.storage.directory.disk_status import DiskStatus
+from dohle.core.errors import KafkaError
 from dohle.storage.flush import FlushJob, FlushSchedule
 from dohle.storage.log import Log
 
@@ -13,7 +13,6 @@ from dohle.storage.log import Log
 class PendingFlush:
     """One log's flush. The log has no other one until ``complete`` is called."""
 
-    disk: DiskStatus
     flushes: FlushSchedule[Log]
     log: Log
     job: FlushJob
@@ -31,25 +30,28 @@ class PendingFlush:
         return None
 
     def complete(self, error: OSError | None = None) -> None:
-        """Move the recovery point, or take the directory offline. Call in the logs' own thread."""
+        """Move the recovery point, or take the log offline. Only where the logs are used."""
         if error is not None:
-            self.disk.failed(f"flushing {self.log.partition}", error)
+            self.log.disk.failed(f"flushing {self.log.partition}", error)
         else:
             self.log.complete_flush(self.job)
         _schedule_again(self.flushes, self.log)
 
 
-def take_due_flushes(
-    disk: DiskStatus, flushes: FlushSchedule[Log], now_ms: int
-) -> list[PendingFlush]:
-    """Prepare the flushes that are due. A log has only one at a time."""
+def take_due_flushes(flushes: FlushSchedule[Log], now_ms: int) -> list[PendingFlush]:
+    """Prepare the flushes that are due, each log's once until it is complete."""
     found: list[PendingFlush] = []
     for log in flushes.take(now_ms):
-        job = log.prepare_due_flush()
+        try:
+            job = log.prepare_due_flush()
+        except KafkaError:
+            if log.disk.lost is None:
+                raise
+            continue
         if job is None:
             _schedule_again(flushes, log)
         else:
-            found.append(PendingFlush(disk, flushes, log, job))
+            found.append(PendingFlush(flushes, log, job))
     return found
 
 

@@ -59,6 +59,7 @@ class SegmentReader:
         indexes = self._indexes
         if not indexes.loaded:
             indexes.load()
+        self._log_file.intact_file  # noqa: B018 it raises
         if (found := self._find_large(offset)) is not None:
             return BatchHead(*found)
         try:
@@ -123,12 +124,11 @@ class SegmentReader:
         if found is None:
             return None
         position, base_offset, _, size, _, _, _ = found
-        log_file = self._log_file
         if size < max_bytes:
             size = end - position
             if size > max_bytes:
                 size = max_bytes
-        return LogSlice(log_file.file, position, size, base_offset)
+        return LogSlice(self._log_file.intact_file, position, size, base_offset)
 
     def small_bytes(self, offset: int, max_bytes: int, end: int) -> bytes | None:
         """Return the bytes from ``offset`` on, at least a batch, if one small read is enough.
@@ -142,7 +142,7 @@ class SegmentReader:
             return None
         last_offset, position = indexes.offset.lookup(offset)
         first_ends_at = last_offset if position else None
-        return read_small(log_file.file, position, end, offset, max_bytes, first_ends_at)
+        return read_small(log_file.intact_file, position, end, offset, max_bytes, first_ends_at)
 
     def next_offset(self) -> int:
         """Return the offset behind the last batch, by a walk from the last index entry."""

@@ -59,6 +59,13 @@ class SegmentFile:
         return self._file
 
     @property
+    def intact_file(self) -> File:
+        """The same; FileLost if somebody else has cut or deleted it."""
+        file = self.file
+        file.ensure_intact(self.size)
+        return file
+
+    @property
     def unwritten(self) -> list[bytes]:
         """Copies of what ``write_appends`` would write."""
         return [bytes(data) for data in self._unwritten]
@@ -71,7 +78,7 @@ class SegmentFile:
     def append(self, data: Buffer) -> int:
         """Write bytes at the end; return where they begin."""
         position = self.size
-        self.file.write_at(position, data)
+        self.intact_file.write_at(position, data)
         self.size = position + len(data)
         return position
 
@@ -95,6 +102,8 @@ class SegmentFile:
         position = self._unwritten_at
         if self._file is None:
             self._file = self._fs.open(self.path, write=True)
+        # Behind a cut there would be a hole, and in a deleted file nothing would be kept.
+        self._file.ensure_intact(position)
         if self.size > self._reserved_end and self.size - position >= _RESERVING_WRITE_BYTES_MIN:
             self._file.reserve(position, self.size - position + RESERVED_BYTES)
             self._reserved_end = self.size + RESERVED_BYTES

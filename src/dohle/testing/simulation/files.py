@@ -29,7 +29,7 @@ from random import Random
 
 from dohle.core.host import StreamSocket
 from dohle.core.seams import Clock, ManualClock
-from dohle.storage.files import Buffer, Entry, FileStat, Lock
+from dohle.storage.files import Buffer, Entry, FileLost, FileStat, Lock
 from dohle.testing.simulation.disk import (
     Fate,
     Node,
@@ -99,6 +99,11 @@ class SimulatedFile:
         """Return the length."""
         self._start(Operation.STAT)
         return len(self._inode.data)
+
+    def ensure_intact(self, size: int) -> None:
+        """Look at the length: nobody deletes files here behind the node's back."""
+        if len(self._inode.data) < size:
+            raise FileLost.cut(self.path, len(self._inode.data), size)
 
     def truncate(self, size: int) -> None:
         """Cut, or extend with zeros."""
