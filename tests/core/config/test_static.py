@@ -196,7 +196,7 @@ def test_an_access_check_that_does_nothing_is_a_warning() -> None:
 )
 def test_an_unknown_name_is_a_warning_with_the_nearest_known_one(name: str, hint: str) -> None:
     message = f"{name} is not a known configuration{hint}"
-    assert _notice(name) == Notice(NoticeLevel.WARNING, name, message)
+    assert _notice(name) == Notice(NoticeLevel.WARNING, name, message, is_unknown=True)
 
 
 @pytest.mark.parametrize("missing", ["node.id", "process.roles"])

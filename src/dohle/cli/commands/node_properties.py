@@ -40,6 +40,7 @@ def lay_over(
     *,
     data: Sequence[str] | None = None,
     listener: str | None = None,
+    advertised: str | None = None,
     node_id: int | None = None,
     more: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
@@ -56,6 +57,8 @@ def lay_over(
     if listener is not None:
         found["listeners"] = _with_listener(found, listener)
         found.pop("advertised.listeners", None)
+    if advertised is not None:
+        found["advertised.listeners"] = _advertised(found, advertised)
     if node_id is not None:
         found.pop("broker.id", None)
         found["node.id"] = str(node_id)
@@ -79,6 +82,26 @@ def _with_listener(found: Mapping[str, str], listener: str) -> str:
     kept = [entry for entry in entries if entry.partition(":")[0].upper() in names]
     name = found.get("inter.broker.listener.name") or _LISTENER_NAME
     return ",".join([f"{name}://{listener}", *kept])
+
+
+def _advertised(found: Mapping[str, str], advertised: str) -> str:
+    """Return what clients are told; the port is the listener's if it is left out."""
+    name = found.get("inter.broker.listener.name") or _LISTENER_NAME
+    entries = [entry.strip() for entry in found["listeners"].split(",")]
+    ours = next((entry for entry in entries if entry.startswith(f"{name}://")), entries[0])
+    if not advertised.rpartition(":")[2].isdigit() or advertised.endswith("]"):
+        advertised = f"{advertised}:{ours.rpartition(':')[2]}"
+    return f"{name}://{advertised}"
+
+
+def refuse_zookeeper_mode(path: str | None, file: Mapping[str, str]) -> None:
+    """Refuse a file that is not of a Kafka in KRaft mode: its data cannot be read as such."""
+    if "zookeeper.connect" in file and "process.roles" not in file:
+        raise UsageError(
+            f"{path} is of a Kafka in ZooKeeper mode (it has zookeeper.connect and no "
+            "process.roles), whose metadata is not in its data directories. Migrate the cluster to "
+            "KRaft with Kafka 3.9, or start with a file of its own and empty directories"
+        )
 
 
 def load_config(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[Notice]]:

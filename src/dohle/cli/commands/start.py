@@ -44,6 +44,7 @@ examples:
   dohle start
   dohle start --ephemeral --listener 127.0.0.1:0
   dohle start --config server.properties --data /disk1/kafka --data /disk2/kafka
+  dohle start --listener 0.0.0.0:9092 --advertised kafka.example.org
   dohle start -X num.partitions=3 -X auto.create.topics.enable=false
   dohle start --log-format json --request-log
   dohle start -X metrics.listener=0.0.0.0:9644
@@ -64,6 +65,11 @@ def add_parser(commands: Commands) -> None:
         metavar="HOST:PORT",
         help="the address to listen on; port 0 takes a free one, no host means all addresses "
         "(default: the file's, or 127.0.0.1:9092)",
+    )
+    parser.add_argument(
+        "--advertised",
+        metavar="HOST[:PORT]",
+        help="the address that clients are told, if it is not the one to listen on",
     )
     parser.add_argument(
         "--node-id",
@@ -122,20 +128,28 @@ def _run(args: argparse.Namespace, data: list[str] | None) -> int:
         lay_over,
         load_config,
         read_properties,
+        refuse_zookeeper_mode,
         with_metrics,
     )
     from dohle.cli.log_lines import finish_logging, start_logging
 
     file = {} if args.config is None else read_properties(args.config)
+    more = as_dict(args.properties)
+    refuse_zookeeper_mode(args.config, file)
+    _refuse_unreachable(args.listener, args.advertised, more)
     properties = lay_over(
         file,
         data=data,
         listener=args.listener,
+        advertised=args.advertised,
         node_id=args.node_id,
-        more=as_dict(args.properties),
+        more=more,
     )
     properties = with_metrics(properties)
     config, notices = load_config(properties)
+    unknown = [one.message for one in notices if one.is_unknown and one.key in more]
+    if unknown:
+        raise UsageError("\n".join(f"-X {message}" for message in unknown))
     _report(notices, verbose=args.verbose)
     _check_directories(config.log_dirs)
     log = start_logging(
@@ -147,6 +161,16 @@ def _run(args: argparse.Namespace, data: list[str] | None) -> int:
         )
     finally:
         finish_logging(log)
+
+
+def _refuse_unreachable(listener: str | None, advertised: str | None, more: dict[str, str]) -> None:
+    """Ask for an address that clients can be told."""
+    is_told = advertised is not None or "advertised.listeners" in more
+    if listener is not None and listener.rpartition(":")[0] == "0.0.0.0" and not is_told:
+        raise UsageError(
+            f"--listener {listener} is every address of this machine, and clients have to be told "
+            "one of them: add --advertised HOST, or -X advertised.listeners=PLAINTEXT://HOST:PORT"
+        )
 
 
 def _report(notices: list[Notice], *, verbose: bool) -> None:

@@ -73,6 +73,8 @@ class Notice(NamedTuple):
     level: NoticeLevel
     key: str
     message: str
+    #: Neither Kafka nor dohle knows it: a typing error, or another program's.
+    is_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +242,8 @@ def _notices(name: str, values: ConfigValues) -> list[Notice]:
 
     nearest = difflib.get_close_matches(name, BROKER_CONFIGS, n=1, cutoff=_SIMILARITY_MIN)
     hint = f", did you mean {nearest[0]}?" if nearest else ""
-    return [Notice(NoticeLevel.WARNING, name, f"{name} is not a known configuration{hint}")]
+    message = f"{name} is not a known configuration{hint}"
+    return [Notice(NoticeLevel.WARNING, name, message, is_unknown=True)]
 
 
 def base_name(name: str) -> str:
