@@ -24,9 +24,9 @@ from dohle.storage.directory.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     write_offsets,
 )
-from dohle.storage.directory.directory import CLUSTER_METADATA_TOPIC
 from dohle.storage.directory.meta_properties import META_PROPERTIES
 from dohle.storage.directory.partition_dirs import (
+    CLUSTER_METADATA_TOPIC,
     PARTITION_METADATA,
     NotAPartitionDir,
     PartitionDirKind,

@@ -223,7 +223,7 @@ class Log:
         Returns None, and changes nothing, if the batch needs the slow path: for a new segment, a
         new epoch, the time of the append, or full checks of the producer.
         """
-        self.disk.ensure_online()
+        self.disk.ensure_writable(len(batch.buffer))
         config, segment = self.config, self.segments.active
         buffer, delta, max_timestamp = batch.buffer, batch.last_offset_delta, batch.max_timestamp
         first_offset, size = self.log_end_offset, len(batch.buffer)
@@ -285,8 +285,12 @@ class Log:
         transaction_version: int,
         defer_write: bool = False,
     ) -> AppendInfo:
-        self.disk.ensure_online()
         size = len(view)
+        if origin is AppendOrigin.RAFT_LEADER:
+            # What the controller decides is little, and has the room that is left.
+            self.disk.ensure_online()
+        else:
+            self.disk.ensure_writable(size)
         if size > self.config.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,

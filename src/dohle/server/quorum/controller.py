@@ -167,7 +167,12 @@ class Controller:
         except Exception as error:
             # It is not known what is on the disk, or whether it can be replayed. Only a restart
             # from there can tell, and until then nothing may be decided on top of it.
-            logger.exception("a change of the metadata could not be committed; this node stops")
+            logger.error(
+                "a change of the metadata could not be committed; this node stops: %s",
+                error,
+                # What a disk does needs no traceback.
+                exc_info=not isinstance(error, OSError | KafkaError),
+            )
             self._failure = f"the metadata log cannot be used any more: {error}"
             self._on_fatal(self._failure)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error

@@ -28,7 +28,8 @@ from dohle.records.builder import BatchBuilder
 from dohle.records.control import ControlRecordType, build_control_batch
 from dohle.server.quorum.snapshots import list_snapshots
 from dohle.storage.config import LogConfig
-from dohle.storage.directory.directory import CLUSTER_METADATA_TOPIC, LogDirectory
+from dohle.storage.directory.directory import LogDirectory
+from dohle.storage.directory.partition_dirs import CLUSTER_METADATA_TOPIC
 from dohle.storage.files import FileSystem
 from dohle.storage.flush import FlushJob
 from dohle.storage.log import Log

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dohle.core.ids import TopicPartition, Uuid
-from dohle.storage.directory.directory import CLUSTER_METADATA_TOPIC
 from dohle.storage.directory.partition_dirs import (
+    CLUSTER_METADATA_TOPIC,
     CorruptPartitionMetadata,
     NotAPartitionDir,
     PartitionDirKind,

@@ -24,11 +24,13 @@ from dohle.storage.directory.clean_shutdown import (
 )
 from dohle.storage.directory.delayed_deletions import DelayedDeletions
 from dohle.storage.directory.directory_checkpoints import DirectoryCheckpoints, KnownOffsets
+from dohle.storage.directory.disk_space import DiskSpace
 from dohle.storage.directory.disk_status import DiskStatus
 from dohle.storage.directory.folders import PartitionFolders
 from dohle.storage.directory.future_replicas import FutureReplicas
 from dohle.storage.directory.loader import LoadOptions, load_log
 from dohle.storage.directory.partition_dirs import (
+    CLUSTER_METADATA_TOPIC,
     CorruptPartitionMetadata,
     NotAPartitionDir,
     PartitionDirKind,
@@ -46,8 +48,6 @@ from dohle.storage.producers.state import ProducerStateConfig
 from dohle.storage.segment.index import IndexMemory
 
 logger = logging.getLogger("dohle.storage")
-
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
 class LogDirectoryInUse(Exception):
@@ -79,6 +79,7 @@ class LogDirectory:
         self.disk = DiskStatus(path, lambda: on_failed(self))
         self.folders = PartitionFolders(fs, path, self.disk, rng)
         self.checkpoints = DirectoryCheckpoints(fs, path, self.logs)
+        self.space = DiskSpace(fs, path, self.disk, self.logs)
         self.deletions = DelayedDeletions(fs, clock)
         self.futures = FutureReplicas(fs, self.disk, self.folders, self.checkpoints, self.deletions)
         self._flushes: FlushSchedule[Log] = FlushSchedule()

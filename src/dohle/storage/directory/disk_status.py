@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from errno import ENOSPC
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicPartition
@@ -27,6 +28,12 @@ class DiskStatus:
         #: Why the directory is offline. Only the text: an exception would keep the buffers of the
         #: failed append alive.
         self.failure: str | None = None
+        #: Why nothing can be appended, though everything can be read.
+        self.full: str | None = None
+        #: How many bytes may be appended before the room on the disk is to be looked at again, and
+        #: who does that.
+        self.budget_bytes = 0
+        self.on_budget_spent: Callable[[], None] = lambda: None
 
     def ensure_online(self) -> None:
         """Raise KAFKA_STORAGE_ERROR if the directory is offline."""
@@ -43,12 +50,14 @@ class DiskStatus:
         """Take the directory offline; return the error to raise."""
         if self.failure is None:
             self.failure = str(error)
+            repaired = "there is room on the disk" if error.errno == ENOSPC else "it is repaired"
             logger.error(
                 "log directory %s goes offline, %s failed: %s. Its partitions are not served until"
-                " the disk is repaired and the broker restarted.",
+                " %s and the broker restarted.",
                 self._path,
                 doing,
                 error,
+                repaired,
             )
             self._on_failed()
         return self.offline_error()
@@ -76,6 +85,19 @@ class LogStatus:
     def failure(self) -> str | None:
         """Why the log is offline."""
         return self._directory.failure if self.lost is None else self.lost
+
+    def ensure_writable(self, size: int) -> None:
+        """Raise KAFKA_STORAGE_ERROR if the log is offline or its disk full, before an append."""
+        directory = self._directory
+        directory.budget_bytes -= size
+        if directory.budget_bytes < 0:
+            directory.on_budget_spent()
+        if directory.full is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, directory.full)
+        if directory.failure is not None:
+            raise directory.offline_error()
+        if self.lost is not None:
+            raise self._lost_error()
 
     def ensure_online(self) -> None:
         """Raise KAFKA_STORAGE_ERROR if the log is offline."""

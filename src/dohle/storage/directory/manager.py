@@ -38,6 +38,9 @@ from dohle.storage.segment.index import IndexMemory
 
 logger = logging.getLogger("dohle.storage")
 
+#: How often the room on the disks is looked at.
+_DISK_SPACE_MS = 1_000
+
 #: How many requests for the directories of logs that do not exist yet are remembered.
 _PREFERRED_MAX = 10_000
 
@@ -107,6 +110,13 @@ class LogManager:
         # In which directories an operator wants logs that do not exist yet.
         self._preferred: dict[TopicPartition, str] = {}
         self._tasks = self._plan_tasks()
+        # Nobody is woken for that: appends look by themselves.
+        self._space_task = _Task(
+            "looking for free space",
+            _DISK_SPACE_MS,
+            lambda directory: directory.space.check(),
+            clock.monotonic_ms() + _DISK_SPACE_MS,
+        )
 
     def _plan_tasks(self) -> list[_Task]:
         config = self._config
@@ -244,6 +254,7 @@ class LogManager:
                 self.unformatted.append(directory)
             if found is None:
                 self.new_directories.append(directory)
+            directory.space.make_room()
         except OSError as error:
             directory.disk.failed("being attached", error)
             self._gone_offline[path] = str(error)
@@ -272,6 +283,8 @@ class LogManager:
                         f"{twice[0]} is in {directory.path} and in another log directory:"
                         " remove the older copy"
                     )
+                with _unless_offline(directory), directory.disk.guarding("looking for free space"):
+                    directory.space.check()
             self._ensure_any_online()
 
     def _settle_places(self, assignment_of: AssignmentOf) -> None:
@@ -420,7 +433,7 @@ class LogManager:
     def run_due(self) -> None:
         """Do what is due; a directory that fails at it goes offline, the others go on."""
         now_ms = self._clock.monotonic_ms()
-        due = [task for task in self._tasks if task.due_ms <= now_ms]
+        due = [task for task in (*self._tasks, self._space_task) if task.due_ms <= now_ms]
         for task in due:
             task.due_ms = now_ms + task.interval_ms
         for directory in self._all_online():

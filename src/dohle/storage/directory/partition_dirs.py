@@ -18,6 +18,7 @@ from dohle.core.uuid import ZERO_UUID, uuid_from_text, uuid_to_text
 from dohle.storage.files import FileSystem, join, write_atomically
 
 PARTITION_METADATA: Final = "partition.metadata"
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 
 #: The longest name that file systems allow.
 NAME_LENGTH_MAX = 255

@@ -23,8 +23,9 @@ from typing import NamedTuple
 
 from dohle.core.ids import TopicPartition, Uuid
 from dohle.core.uuid import is_reserved
-from dohle.storage.directory.directory import CLUSTER_METADATA_TOPIC, LogDirectory
+from dohle.storage.directory.directory import LogDirectory
 from dohle.storage.directory.partition_dirs import (
+    CLUSTER_METADATA_TOPIC,
     CorruptPartitionMetadata,
     NotAPartitionDir,
     PartitionDirKind,
