@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dohle.records.batch import HEADER_SIZE
 from dohle.records.builder import BatchBuilder
-from dohle.records.checking.record_scan import Summary, _offset_columns
+from dohle.records.checking.columns import offset_columns
+from dohle.records.checking.record_scan import Summary
 from dohle.records.errors import InvalidRecord
 from dohle.records.varint import encode_varint, read_varint
 from tests.records.checking.scanned import (
@@ -199,7 +200,7 @@ def test_a_wrong_byte_is_seen_where_runs_end_for_good(row: int, column: int, byt
 def test_the_columns_of_offset_deltas_are_those_of_their_varints(
     first: int, count: int, width: int
 ) -> None:
-    rows = zip(*_offset_columns(first, count, width), strict=True)
+    rows = zip(*offset_columns(first, count, width), strict=True)
     assert [bytes(row) for row in rows] == [encode_varint(first + i) for i in range(count)]
 
 

@@ -10,27 +10,33 @@ pieces as they are decompressed.
 Producers often send records of one size, and then the same byte of every record lies a fixed stride
 apart. A strided slice extracts such a column at once, so a run of equal records is checked column
 by column, many times faster than one by one. It is exact: a run continues only as long as every
-byte that frames a record has its only valid value, and anything doubtful is scanned singly. Slices
-of views are slow, so records are read in the memory that a view shows a part of.
+byte that frames a record has its only valid value, and anything doubtful is scanned singly. Small
+records of mixed sizes are followed by regular expressions (``mixed_run``). Slices of views are
+slow, so records are read in the memory that a view shows a part of.
 """
 
 from __future__ import annotations
 
-import struct
-from bisect import bisect_right
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from ctypes import addressof, c_char
 from typing import NamedTuple
 
 from dohle.core.steps import Steps
+from dohle.records.checking.columns import (
+    OFFSETS_PERIOD,
+    WIDTH_BOUNDS,
+    extreme_deltas,
+    offset_columns,
+    offsets_of_width,
+)
 from dohle.records.checking.layouts import SAME_LAYOUT, find_layout, forget_layout, remember_layout
+from dohle.records.checking.mixed_run import SIZE_MAX, scan_mixed_run
 from dohle.records.checking.record_reader import RecordReader
 from dohle.records.errors import InvalidRecord
 from dohle.records.record import ONE_BYTE_VARINTS, decode_headers
 from dohle.records.varint import (
     INT64_MAX,
     INT64_MIN,
-    encode_varint,
     read_varint,
     read_varlong,
 )
@@ -43,25 +49,12 @@ _RUN_MIN = 20
 _PAUSE_MIN = 16
 #: How much records of one size may grow, each: an offset delta and a length of one byte more.
 _GROWTH_MAX = 2
-#: After so many offset deltas the first two bytes of their varints repeat: no run is longer.
-_OFFSETS_PERIOD = 8192
-# Zig-zag doubles a delta: the first byte of its varint holds six bits of it, the others seven.
-_ONLY_BYTES = bytes(range(0, 0x80, 2))
-_FIRST_BYTES = bytes(range(0x80, 0x100, 2)) * (_OFFSETS_PERIOD // 64)
-_LAST_BYTES = b"".join(bytes((byte,)) * 64 for byte in range(0x80))
-_SECOND_BYTES = b"".join(bytes((byte,)) * 64 for byte in range(0x80, 0x100))
-#: Varints grow by a byte at each of these offset deltas.
-_WIDTH_BOUNDS = (64, 1 << 13, 1 << 20, 1 << 27)
 #: So many records are followed singly in a step: what takes about half a millisecond.
 _SINGLES_PER_STEP = 512
 #: Headers of more bytes than this are read in steps of their own.
 _HEADERS_BYTES_MAX = 1024
 #: The longest varint and varlong, in bytes.
 _VARINT_SIZE_MAX, _VARLONG_SIZE_MAX = 5, 10
-_ONE_BYTE = bytes(range(0x80))
-_EVEN = bytes(range(0, 0x100, 2))
-#: The most bytes of a timestamp delta in a run: as many as a 64-bit number has.
-_DELTA_SIZE_MAX = 8
 
 
 # Without the named tuple's own constructor, which takes longer than a few records.
@@ -102,7 +95,7 @@ def begin_scan(
         forget_layout(count, total)
     data, begin, end = memory_of(records)
     position, progress, _ = _follow_records(data, begin, end, count, _AT_FIRST)
-    index, low, high, is_consecutive, has_null_key, last_size, _, _, _ = progress
+    index, low, high, is_consecutive, has_null_key, last_size, _, _, _, _, _ = progress
     if index < count or position != end:
         reader = RecordReader(data, begin, end)
         reader.position = position
@@ -124,9 +117,13 @@ def _summary(
 
 #: How far a scan has come: the number of records that were followed; the smallest and the largest
 #: timestamp delta; whether the offset deltas count from zero, and whether a key is null; the size
-#: of the last record, how many before it had the same, and when a run is tried again.
-_Progress = tuple[int, int, int, bool, bool, int, int, int, int]
-_AT_FIRST: _Progress = (0, INT64_MAX, INT64_MIN, True, False, 0, 0, 0, _PAUSE_MIN)
+#: of the last record, how many before it had the same, and when runs are tried again: of one size,
+#: and of mixed sizes.
+_Progress = tuple[int, int, int, bool, bool, int, int, int, int, int, int]
+_AT_FIRST: _Progress = (
+    *(0, INT64_MAX, INT64_MIN, True, False, 0, 0),
+    *(0, _PAUSE_MIN, WIDTH_BOUNDS[0], _PAUSE_MIN),
+)
 
 
 def scanning(
@@ -174,7 +171,19 @@ def _follow_records(
     varints of two and three bytes are read in place as well: records of mixed sizes are full of
     them.
     """
-    index, low, high, is_consecutive, has_null_key, previous_size, alike, try_at, pause = progress
+    (
+        index,
+        low,
+        high,
+        is_consecutive,
+        has_null_key,
+        previous_size,
+        alike,
+        try_at,
+        pause,
+        mixed_at,
+        mixed_pause,
+    ) = progress
     stop = count if count - index < _SINGLES_PER_STEP else index + _SINGLES_PER_STEP
     try_last = count - _RUN_MIN
     one_byte = ONE_BYTE_VARINTS
@@ -258,8 +267,33 @@ def _follow_records(
                     continue
             else:
                 previous_size = size
-                alike = 1
                 left = count - index
+                if (
+                    mixed_at < index <= try_last
+                    and alike < _ALIKE_MIN
+                    and size <= SIZE_MAX
+                    and is_consecutive
+                    and not headers
+                ):
+                    alike = 1
+                    width = key_at - offset_at
+                    found, position, deltas = scan_mixed_run(
+                        data,
+                        position,
+                        end,
+                        index,
+                        min(left, offsets_of_width(index, width)),
+                        (offset_at - timestamp_at, width),
+                        -1 if data[key_at] & 1 else value_at - key_end,
+                    )
+                    if found:
+                        low, high = min(low, *deltas), max(high, *deltas)
+                        index += found
+                        stop = min(count, stop + found - found // 3)
+                    mixed_pause = _PAUSE_MIN if found > 2 * mixed_pause else mixed_pause * 4
+                    mixed_at = index if found > _PAUSE_MIN else index + mixed_pause
+                    continue
+                alike = 1
                 # At the start and after a bound, if all remaining records have about this size,
                 # they are probably like this one.
                 if (
@@ -273,11 +307,13 @@ def _follow_records(
             template = (start, size, timestamp_at, offset_at, key_at, key_end, value_at, value_end)
             found, low, high = _scan_run(data, end, template, index, count, low, high)
             pause = _PAUSE_MIN if found > pause else pause * 2
+            if found > _RUN_MIN:
+                alike = found
             index += found
             stop = min(count, stop + found - _RUN_MIN)
             position += found * size
             # After a bound the next ones are probably alike again, if a byte longer.
-            is_cut = index in _WIDTH_BOUNDS or not index % _OFFSETS_PERIOD
+            is_cut = index in WIDTH_BOUNDS or not index % OFFSETS_PERIOD
             try_at = index if is_cut else index + pause
         else:
             progress = (
@@ -290,11 +326,25 @@ def _follow_records(
                 alike,
                 try_at,
                 pause,
+                mixed_at,
+                mixed_pause,
             )
             return position, progress, False
     except (IndexError, InvalidRecord):
         pass
-    progress = (index, low, high, is_consecutive, has_null_key, previous_size, alike, try_at, pause)
+    progress = (
+        index,
+        low,
+        high,
+        is_consecutive,
+        has_null_key,
+        previous_size,
+        alike,
+        try_at,
+        pause,
+        mixed_at,
+        mixed_pause,
+    )
     return position, progress, True
 
 
@@ -342,11 +392,8 @@ def _scan_run(
     """
     start, size, timestamp_at, offset_at, key_at, key_end, value_at, value_end = template
     first = start + size
-    width = bisect_right(_WIDTH_BOUNDS, index) + 1
-    if key_at - offset_at != width:
-        return 0, low, high
-    bound = _WIDTH_BOUNDS[0] if width == 1 else index - index % _OFFSETS_PERIOD + _OFFSETS_PERIOD
-    found = min(count - index, bound - index, (end - first) // size)
+    width = key_at - offset_at
+    found = min(count - index, offsets_of_width(index, width), (end - first) // size)
     if found <= 0:
         return 0, low, high
     # The bytes common to all records: the lengths of record, key and value, and no headers.
@@ -361,7 +408,7 @@ def _scan_run(
         return 0, low, high
     stop = first + size * found
     at = offset_at + size
-    for expected in _offset_columns(index, found, width):
+    for expected in offset_columns(index, found, width):
         if data[at:stop:size] != expected:
             return 0, low, high
         at += 1
@@ -369,57 +416,10 @@ def _scan_run(
     if len(columns) == 1 and columns[0] == data[timestamp_at:offset_at] * found:
         # All have the template's delta, which is known.
         return found, low, high
-    deltas = _extreme_deltas(columns)
+    deltas = extreme_deltas(columns)
     if not deltas:
         return 0, low, high
     return found, min(low, *deltas), max(high, *deltas)
-
-
-def _extreme_deltas(columns: list[bytes | bytearray]) -> list[int]:
-    """Return some of a run's timestamp deltas, including the smallest and the largest.
-
-    The columns are the deltas' first bytes, their second bytes and so on. Returns None if a delta
-    does not end with the last column, or if the deltas are too long.
-    """
-    *firsts, last = columns
-    found, width = len(last), len(columns)
-    if width > _DELTA_SIZE_MAX or not last.isascii():
-        return []
-    if any(len(column.translate(None, _ONE_BYTE)) != found for column in firsts):
-        return []
-    if all(column == column[:1] * found for column in columns):
-        return [read_varlong(b"".join(column[:1] for column in columns), 0)[0]]
-    # Read with the last byte as the highest, varints of one width sort like the values they hold. A
-    # value is even and grows with the delta, or odd and falls with it if the delta is negative.
-    numbers: Collection[int] = set(last)
-    if firsts:
-        rows = bytearray(_DELTA_SIZE_MAX * found)
-        for at, column in enumerate(columns):
-            rows[at::_DELTA_SIZE_MAX] = column
-        numbers = struct.unpack(f"<{found}Q", rows)
-    parts: list[Collection[int]] = [numbers]
-    if columns[0].translate(None, _EVEN):
-        parts = [[n for n in numbers if n & 1], [n for n in numbers if not n & 1]]
-    extremes = [extreme(part) for part in parts if part for extreme in (min, max)]
-    return [read_varlong(number.to_bytes(width, "little"), 0)[0] for number in extremes]
-
-
-def _offset_columns(index: int, count: int, width: int) -> list[bytes]:
-    """Return the first bytes, the second bytes and so on of some offset deltas, of ``width`` bytes.
-
-    Between multiples of ``_OFFSETS_PERIOD``, only the first two bytes change.
-    """
-    phase = index % _OFFSETS_PERIOD
-    until = phase + count
-    if width == 1:
-        return [_ONLY_BYTES[phase:until]]
-    columns = [_FIRST_BYTES[phase:until]]
-    if width == 2:
-        columns.append(_LAST_BYTES[phase:until])
-    else:
-        columns.append(_SECOND_BYTES[phase:until])
-        columns += [bytes((byte,)) * count for byte in encode_varint(index)[2:]]
-    return columns
 
 
 def _read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:

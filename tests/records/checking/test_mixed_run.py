@@ -1,0 +1,99 @@
+"""Small records of mixed sizes, which are followed by expressions: as decoding sees them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dohle.records.batch import HEADER_SIZE
+from dohle.records.builder import BatchBuilder
+from dohle.records.checking.columns import offsets_of_width
+from dohle.records.checking.mixed_run import scan_mixed_run
+from dohle.records.varint import encode_varint
+from tests.records.checking.scanned import NOW_MS, assert_is_scanned_as_decoded, scan_records
+
+
+def mixed_records(
+    seed: int, count: int, key_size: int, step: int, value_size_max: int = 12
+) -> bytes:
+    rng = random.Random(seed)
+    builder = BatchBuilder()
+    for number in range(count):
+        builder.append(
+            NOW_MS + (number * step if step > 0 else rng.randint(0, -step)),
+            None if key_size < 0 else rng.randbytes(key_size),
+            rng.randbytes(rng.randint(0, value_size_max)),
+        )
+    return bytes(builder.build()[HEADER_SIZE:])
+
+
+@settings(max_examples=150)
+@given(
+    seed=st.integers(0, 1 << 30),
+    count=st.integers(60, 600),
+    key_size=st.sampled_from([-1, 0, 3, 16, 17]),
+    step=st.sampled_from([0, 1, 50, -40, -5000, 1 << 20]),
+    value_size_max=st.sampled_from([3, 12, 60]),
+    damage=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=2),
+    cut=st.sampled_from([0, 0, 1, 9]),
+    more=st.sampled_from([0, 0, 1, -1]),
+)
+def test_mixed_records_are_seen_as_decoding_sees_them(
+    seed: int,
+    count: int,
+    key_size: int,
+    step: int,
+    value_size_max: int,
+    damage: list[tuple[int, int]],
+    cut: int,
+    more: int,
+) -> None:
+    data = bytearray(mixed_records(seed, count, key_size, step, value_size_max))
+    for place, byte in damage:
+        data[place % len(data)] = byte
+    assert_is_scanned_as_decoded(bytes(data[: len(data) - cut]), count + more)
+
+
+@settings(max_examples=100)
+@given(seed=st.integers(0, 1 << 30), place=st.integers(0, 1 << 20), byte=st.integers(0, 255))
+def test_a_wrong_byte_is_seen_where_offset_deltas_grow(seed: int, place: int, byte: int) -> None:
+    data = bytearray(mixed_records(seed, 8_300, -1, 0, 4))
+    # Near record 8192, from which on they take a byte more.
+    data[len(data) - 1 - place % 2_000] = byte
+    assert_is_scanned_as_decoded(bytes(data), 8_300)
+
+
+@pytest.mark.parametrize("key_size", [-1, 0, 5])
+@pytest.mark.parametrize("step", [0, -60, -8_000])
+def test_mixed_records_are_found_in_a_run(key_size: int, step: int) -> None:
+    data = mixed_records(1, 3_000, key_size, step)
+    position = index = 0
+    while index < 64:
+        position += 1 + (data[position] >> 1)
+        index += 1
+    widths = (1 if step > -64 else 2, 2)
+    found, behind, deltas = scan_mixed_run(
+        data, position, len(data), index, offsets_of_width(index, 2), widths, key_size
+    )
+    if widths[0] == 1:
+        assert found > 500
+        assert set(deltas) <= set(range(-60, 61))
+    # What was found ends where a record begins.
+    for _ in range(found):
+        position += 1 + (data[position] >> 1)
+    assert position == behind
+
+
+def test_offsets_that_do_not_count_up_end_a_run() -> None:
+    pieces = []
+    for index in range(2_000):
+        value = b"v" * (index % 7)
+        offset = index if index != 1_500 else 1_499
+        body = b"\x00\x00" + encode_varint(offset) + b"\x01" + encode_varint(len(value)) + value
+        pieces.append(encode_varint(len(body) + 1) + body + b"\x00")
+    data = b"".join(pieces)
+    assert not scan_records(data, 2_000, NOW_MS).is_consecutive
+    assert_is_scanned_as_decoded(data, 2_000)
