@@ -15,9 +15,9 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-START_DEADLINE_S = 30.0
-#: Long, because a stop flushes every log and the disk may be busy.
-STOP_DEADLINE_S = 100.0
+#: Long, because a start checks every log, a stop flushes every log, and the disk may be busy.
+START_DEADLINE_S = 300.0
+STOP_DEADLINE_S = 300.0
 
 
 def free_port() -> int:
@@ -39,12 +39,17 @@ class BrokerProcess:
         port: int = 0,
         options: Sequence[str] = (),
         stderr: int | None = None,
+        open_files_max: int | None = None,
     ) -> None:
         self._arguments = ["--data", str(folder / "data"), "--listener", f"127.0.0.1:{port}"]
         for name, value in (config or {}).items():
             self._arguments += ["-X", f"{name}={value}"]
         self._arguments += options
         self._stderr = stderr
+        self._command = [sys.executable, "-m", "dohle", "start"]
+        if open_files_max is not None:
+            limited = f'ulimit -n {open_files_max} && exec "$0" "$@"'
+            self._command = ["sh", "-c", limited, *self._command]
         self._log_path = folder / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.bootstrap = f"127.0.0.1:{port}"
@@ -54,7 +59,7 @@ class BrokerProcess:
         assert self._process is None
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "dohle", "start", *self._arguments],
+                [*self._command, *self._arguments],
                 stdout=subprocess.PIPE,
                 stderr=log if self._stderr is None else self._stderr,
             )
@@ -80,7 +85,11 @@ class BrokerProcess:
     def start(self) -> Self:
         """Start and wait until it serves."""
         self.spawn()
-        self.await_start()
+        try:
+            self.await_start()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def kill(self) -> None:
@@ -149,8 +158,7 @@ class BrokerProcess:
         Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
 
     def _memory(self, name: str) -> int:
-        assert self._process is not None
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        status = Path(f"/proc/{self.pid}/status").read_text()
         match = re.search(rf"{name}:\s+(\d+) kB", status)
         assert match is not None
         return int(match[1]) * 1024

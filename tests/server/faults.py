@@ -55,6 +55,7 @@ class FaultyFileSystem(UnsyncedFileSystem):
     """Files whose reads or writes fail, or whose names cannot be made; syncs are counted."""
 
     def __init__(self) -> None:
+        super().__init__()
         #: What fails, by a part of the path.
         self.reads: dict[str, Exception] = {}
         self.writes: dict[str, Exception] = {}

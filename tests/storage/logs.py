@@ -20,6 +20,7 @@ from dohle.storage.files import FileSystem, join
 from dohle.storage.log import Log
 from dohle.storage.log_values import AppendInfo, Isolation
 from dohle.storage.moves.places import AssignmentOf
+from dohle.storage.open_files import OpenFiles
 from dohle.storage.producers.state import AppendOrigin
 from dohle.storage.segment.index import IndexMemory
 from dohle.testing.simulation.files import SimulatedFileSystem
@@ -184,6 +185,7 @@ class Node:
         paths: Sequence[str] = ("/data",),
         manager_config: LogManagerConfig | None = None,
         index_memory: IndexMemory | None = None,
+        open_files: OpenFiles | None = None,
         seed: int = 1,
     ) -> None:
         self.clock = ManualClock(NOW_MS)
@@ -193,6 +195,7 @@ class Node:
         self.config = config or LogConfig(retention_ms=-1)
         self.manager_config = manager_config
         self.index_memory = index_memory
+        self.open_files = open_files
         self.rng = random.Random(seed)
         #: Where the metadata log has the replicas, for the next start.
         self.assignment_of: AssignmentOf | None = None
@@ -206,6 +209,7 @@ class Node:
             rng=self.rng,
             config=self.manager_config,
             index_memory=self.index_memory,
+            open_files=self.open_files,
         )
         self.manager.attach(self.paths, IDENTITY)
         self.manager.load(lambda _: self.config, self.assignment_of)

@@ -22,6 +22,7 @@ from dohle.storage.config import LogConfig
 from dohle.storage.directory.manager import LogManager
 from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.log import Log
+from dohle.storage.open_files import OpenFiles
 from dohle.storage.producers.state import AppendOrigin
 from dohle.testing.simulation.files import SimulatedCrash, SimulatedFileSystem
 from tests.storage.crashes import (
@@ -41,7 +42,8 @@ CONFIG = LogConfig(
 
 
 def open_manager(fs: SimulatedFileSystem, clock: ManualClock) -> LogManager:
-    manager = LogManager(fs, clock=clock, rng=random.Random(3))
+    # One open file: nearly every step finds its file closed.
+    manager = LogManager(fs, clock=clock, rng=random.Random(3), open_files=OpenFiles(1))
     manager.open(["/data"], IDENTITY, lambda _: CONFIG)
     return manager
 

@@ -22,6 +22,7 @@ from dohle.storage.directory.manager import Identity, LogManager
 from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.log import Log
 from dohle.storage.log_values import Isolation
+from dohle.storage.open_files import OpenFiles
 from dohle.testing.simulation.files import SimulatedFileSystem
 
 PARTITION = TopicPartition(TopicName("model"), 3)
@@ -63,7 +64,10 @@ class LogModel(RuleBasedStateMachine):
         self.manager.get_or_create(PARTITION, TOPIC_ID, CONFIG)
 
     def _open(self) -> None:
-        self.manager = LogManager(self.fs, clock=self.clock, rng=random.Random(2))
+        # One open file: nearly every step finds its file closed.
+        self.manager = LogManager(
+            self.fs, clock=self.clock, rng=random.Random(2), open_files=OpenFiles(1)
+        )
         self.manager.open(["/d"], Identity("c", BrokerId(0)), lambda _: CONFIG)
 
     @property

@@ -62,6 +62,13 @@ class ServerSocket(Protocol):
         """Close."""
 
 
+class Descriptor(Protocol):
+    """A descriptor that nothing is done with."""
+
+    def close(self) -> None:
+        """Give it back, for a file or a socket that needs one."""
+
+
 class ThreadPool(Protocol):
     """Threads for one kind of work, which waits for nobody else's."""
 
@@ -102,6 +109,9 @@ class Host(Protocol):
 
     def open_files_max(self) -> int:
         """Return how many files and sockets may be open at the same time now."""
+
+    def spare_descriptor(self) -> Descriptor:
+        """Take a descriptor for when there are no others left; OSError if there is none now."""
 
 
 class SystemThreadPool:
@@ -161,6 +171,10 @@ class SystemHost:
     def open_files_max(self) -> int:
         """Return the limit of open files that is in force."""
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+    def spare_descriptor(self) -> socket.socket:
+        """Make a socket that is not connected to anything."""
+        return socket.socket()
 
 
 def start_daemon_thread(work: Callable[[], None], name: str) -> None:

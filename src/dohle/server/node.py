@@ -45,6 +45,7 @@ from dohle.storage.directory.manager import Identity, LogManager
 from dohle.storage.directory.meta_properties import InvalidMetaProperties, load_ensemble
 from dohle.storage.directory.pending_flush import PendingFlush
 from dohle.storage.moves.places import Assignment
+from dohle.storage.open_files import OpenFiles
 
 logger = logging.getLogger("dohle.server")
 
@@ -81,7 +82,11 @@ class Node:
         self._turns = Turns(self._loop, self.config.get_int("queued.max.requests"))
         self.cluster_id = self._find_cluster_id()
         self.logs = LogManager(
-            self._fs, clock=self._clock, rng=self._rng, config=_log_manager_config(self.config)
+            self._fs,
+            clock=self._clock,
+            rng=self._rng,
+            config=_log_manager_config(self.config),
+            open_files=OpenFiles.within(self._host.open_files_max()),
         )
         self.logs.on_directory_failed = self._directory_failed
         self._serve_metrics()

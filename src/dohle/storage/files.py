@@ -22,16 +22,21 @@ import fcntl
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     from dohle.core.host import StreamSocket
+
+T = TypeVar("T")
 
 #: What ``write_at`` takes: anything with bytes in it.
 Buffer = bytes | bytearray | memoryview
 
 # The kernel takes at most this many buffers in one call.
 _IOV_MAX = 1024
+
+#: There is no descriptor left, in this process or in the system. That is no failure of a disk.
+NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
@@ -126,6 +131,10 @@ class Lock(Protocol):
 
 class FileSystem(Protocol):
     """Names and folders. Failures are ``OSError`` with the usual errno."""
+
+    #: Called when there is no descriptor left for a file that is to be opened: closes another one
+    #: and returns True, or returns False. May be called in any thread.
+    give_back_descriptor: Callable[[], bool]
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
         """Open a file for reading, or for both; ``create`` makes it where it does not exist."""
@@ -240,7 +249,7 @@ class OsFile:
     slices of a segment keep the file usable after the segment is gone.
     """
 
-    __slots__ = ("_fd", "_path")
+    __slots__ = ("__weakref__", "_fd", "_path")
 
     def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
@@ -383,14 +392,26 @@ class _OsLock:
 class OsFileSystem:
     """The machine's file system."""
 
+    def __init__(self) -> None:
+        self.give_back_descriptor: Callable[[], bool] = lambda: False
+
+    def _having_descriptor(self, open_it: Callable[[], T]) -> T:
+        """Open something; as long as there is no descriptor for it, have others given back."""
+        while True:
+            try:
+                return open_it()
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR or not self.give_back_descriptor():
+                    raise
+
     def open(self, path: str, *, write: bool = False, create: bool = False) -> OsFile:
         """Open a file."""
         flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
-        return OsFile(os.open(path, flags, 0o644), path)
+        return OsFile(self._having_descriptor(lambda: os.open(path, flags, 0o644)), path)
 
     def read(self, path: str) -> bytes:
         """Return a whole small file."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = self._having_descriptor(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         try:
             # One spare byte: a file that fits shows its end in the same call.
             data = os.read(fd, 65_537)
@@ -405,7 +426,7 @@ class OsFileSystem:
 
     def list_dir(self, path: str) -> list[Entry]:
         """Return the names in a folder."""
-        with os.scandir(path) as entries:
+        with self._having_descriptor(lambda: os.scandir(path)) as entries:
             return [Entry(entry.name, entry.is_dir(follow_symlinks=True)) for entry in entries]
 
     def stat(self, path: str) -> FileStat:
@@ -435,7 +456,7 @@ class OsFileSystem:
 
     def remove_tree(self, path: str) -> None:
         """Remove a folder and everything in it."""
-        with os.scandir(path) as entries:
+        with self._having_descriptor(lambda: os.scandir(path)) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     self.remove_tree(entry.path)
@@ -445,7 +466,8 @@ class OsFileSystem:
 
     def sync_dir(self, path: str) -> None:
         """Flush a folder's names to the disk."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        fd = self._having_descriptor(lambda: os.open(path, flags))
         try:
             os.fsync(fd)
         finally:

@@ -342,6 +342,14 @@ class Log:
 
     # Reading
 
+    @property
+    def may_hold_file(self) -> bool:
+        """Whether a slice may be kept until it is sent, or else its bytes are to be copied.
+
+        Each keeps a file open, and there may be thousands.
+        """
+        return self.files.context.open_files.may_hold_more
+
     def read(
         self,
         start_offset: int,
@@ -372,7 +380,7 @@ class Log:
                 committed=isolation is Isolation.TXN_COMMITTED,
             )
         except OSError as error:
-            raise self.disk.failed(f"reading {self.partition}", error) from error
+            raise self.disk.failed_to_read(f"reading {self.partition}", error) from error
 
     def read_soon(
         self, start_offset: int, max_bytes: int, isolation: Isolation
@@ -469,12 +477,12 @@ class Log:
 
     def find_by_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """Return the first record that is not older than ``timestamp``."""
-        with self.disk.guarding(f"reading {self.partition}"):
+        with self.disk.guarding_read(f"reading {self.partition}"):
             return find_by_timestamp(self.segments, timestamp, self.log_start_offset)
 
     def find_max_timestamp(self) -> TimestampedOffset | None:
         """Return the record with the largest timestamp, the first of equals."""
-        with self.disk.guarding(f"reading {self.partition}"):
+        with self.disk.guarding_read(f"reading {self.partition}"):
             return find_max_timestamp(self.segments)
 
     # Removing

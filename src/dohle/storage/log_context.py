@@ -10,6 +10,7 @@ from dohle.core.seams import Clock, Rng
 from dohle.storage.directory.delayed_deletions import DelayedDeletions
 from dohle.storage.directory.disk_status import DiskStatus
 from dohle.storage.files import FileSystem
+from dohle.storage.open_files import OpenFiles
 from dohle.storage.producers.state import ProducerStateConfig
 from dohle.storage.segment.index import IndexMemory
 
@@ -35,6 +36,8 @@ class LogContext:
     checkpoint_recovery_points: Callable[[], None]
     #: The memory limit that the indexes of all logs of the node share.
     index_memory: IndexMemory
+    #: So many of their files may be open.
+    open_files: OpenFiles
     producer_config: ProducerStateConfig
     #: Told how many seconds a flush took that the log has waited for.
     on_flushed: Callable[[float], None] = lambda seconds: None

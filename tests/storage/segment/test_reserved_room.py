@@ -6,9 +6,12 @@ import os
 from pathlib import Path
 from typing import ClassVar
 
+import pytest
+
 from dohle.storage.config import LogConfig
 from dohle.storage.files import OsFile, OsFileSystem
 from dohle.storage.log import Log
+from dohle.storage.open_files import OpenFiles
 from dohle.storage.segment.segment_file import RESERVED_BYTES
 from tests.storage.logs import Node, batch
 
@@ -47,9 +50,11 @@ class NotingFileSystem(OsFileSystem):
         return NotingFile(os.open(path, flags, 0o644), path)
 
 
-def node_in(path: Path, segment_bytes: int = 100 * MB) -> Node:
+def node_in(
+    path: Path, segment_bytes: int = 100 * MB, *, open_files: OpenFiles | None = None
+) -> Node:
     config = LogConfig(retention_ms=-1, segment_bytes=segment_bytes)
-    return Node(config, fs=NotingFileSystem(), paths=[str(path)])
+    return Node(config, fs=NotingFileSystem(), paths=[str(path)], open_files=open_files)
 
 
 def write(log: Log, *sizes: int) -> None:
@@ -79,12 +84,18 @@ def test_small_writes_and_short_segments_have_no_room_reserved(tmp_path: Path) -
     node.stop()
 
 
-def test_what_was_reserved_is_given_back_when_the_segment_is_closed(tmp_path: Path) -> None:
-    node = node_in(tmp_path)
+@pytest.mark.parametrize("is_let_go", [False, True])
+def test_what_was_reserved_is_given_back_when_the_segment_is_closed(
+    tmp_path: Path, is_let_go: bool
+) -> None:
+    open_files = OpenFiles()
+    node = node_in(tmp_path, open_files=open_files)
     write(node.log, *[MB] * 10)
     segment = node.log.segments.active
     size = segment.size
     NotingFile.cuts.clear()
+    while is_let_go and open_files.give_back():
+        pass
     node.log.roll()
     assert NotingFile.cuts[0] == size
     assert os.stat(segment.path).st_size == size

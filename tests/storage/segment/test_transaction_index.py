@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dohle.core.ids import ProducerId
 from dohle.storage.files import OsFileSystem
+from dohle.storage.open_files import OpenFiles
 from dohle.storage.segment.index import CorruptIndex
 from dohle.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
@@ -40,14 +41,14 @@ def path(tmp_path: Path) -> str:
 
 
 def index_at(path: str, entries: list[AbortedTransaction]) -> TransactionIndex:
-    index = TransactionIndex(FS, path, BASE_OFFSET)
+    index = TransactionIndex(FS, path, BASE_OFFSET, OpenFiles())
     for entry in entries:
         index.append(entry)
     return index
 
 
 def test_the_file_is_made_by_the_first_abort_only(path: str) -> None:
-    index = TransactionIndex(FS, path, BASE_OFFSET)
+    index = TransactionIndex(FS, path, BASE_OFFSET, OpenFiles())
     assert index.entries() == []
     assert index.is_empty
     assert index.collect_aborted(0, 1000) == ([], False)
@@ -73,13 +74,13 @@ def test_entries_are_found_again_after_closing(path: str) -> None:
     index.sync()
     index.close()
     assert index.entries() == FOUR
-    assert TransactionIndex(FS, path, BASE_OFFSET).entries() == FOUR
-    assert TransactionIndex(FS, path, BASE_OFFSET, exists=True).entries() == FOUR
+    assert TransactionIndex(FS, path, BASE_OFFSET, OpenFiles()).entries() == FOUR
+    assert TransactionIndex(FS, path, BASE_OFFSET, OpenFiles(), exists=True).entries() == FOUR
 
 
 def test_a_file_said_not_to_exist_is_not_looked_for(path: str) -> None:
     index_at(path, FOUR).close()
-    assert TransactionIndex(FS, path, BASE_OFFSET, exists=False).entries() == []
+    assert TransactionIndex(FS, path, BASE_OFFSET, OpenFiles(), exists=False).entries() == []
 
 
 @pytest.mark.parametrize("reopen", [False, True])
@@ -87,7 +88,7 @@ def test_a_marker_that_does_not_follow_the_last_one_is_refused(path: str, reopen
     index = index_at(path, FOUR[:2])
     if reopen:
         index.close()
-        index = TransactionIndex(FS, path, BASE_OFFSET)
+        index = TransactionIndex(FS, path, BASE_OFFSET, OpenFiles())
     for offset in (119, 120):
         with pytest.raises(ValueError, match="does not follow"):
             index.append(aborted(5, 110, offset))
@@ -143,7 +144,7 @@ def test_an_append_overwrites_what_a_torn_write_left(path: str) -> None:
     index_at(path, FOUR[:2]).close()
     with open(path, "ab") as file:
         file.write(b"\x00" * 20)
-    index = TransactionIndex(FS, path, BASE_OFFSET)
+    index = TransactionIndex(FS, path, BASE_OFFSET, OpenFiles())
     assert index.entries() == FOUR[:2]
     index.append(FOUR[2])
     assert index.entries() == FOUR[:3]
@@ -174,7 +175,7 @@ def test_the_sanity_check_refuses_impossible_entries(
         for entry in entries:
             file.write(struct.pack(">hqqqq", 0, *entry))
     with pytest.raises(CorruptIndex):
-        TransactionIndex(FS, path, BASE_OFFSET).sanity_check()
+        TransactionIndex(FS, path, BASE_OFFSET, OpenFiles()).sanity_check()
 
 
 def test_a_transaction_may_begin_in_an_earlier_segment(path: str) -> None:
@@ -186,7 +187,7 @@ def test_the_sanity_check_refuses_a_torn_file(path: str) -> None:
     with open(path, "r+b") as file:
         file.truncate(34 * 4 - 1)
     with pytest.raises(CorruptIndex, match="multiple"):
-        TransactionIndex(FS, path, BASE_OFFSET).sanity_check()
+        TransactionIndex(FS, path, BASE_OFFSET, OpenFiles()).sanity_check()
 
 
 def test_an_entry_of_an_unknown_version_is_refused(path: str) -> None:
@@ -194,7 +195,7 @@ def test_an_entry_of_an_unknown_version_is_refused(path: str) -> None:
     with open(path, "r+b") as file:
         file.seek(34)
         file.write(b"\x00\x01")
-    index = TransactionIndex(FS, path, BASE_OFFSET)
+    index = TransactionIndex(FS, path, BASE_OFFSET, OpenFiles())
     for read in (index.entries, index.sanity_check, lambda: index.collect_aborted(0, 1000)):
         with pytest.raises(CorruptIndex, match="entry 1 has version 1"):
             read()
@@ -207,11 +208,11 @@ def test_a_renamed_index_goes_on_under_its_new_name(path: str) -> None:
     index.append(FOUR[3])
     index.close()
     assert index.entries() == FOUR
-    assert TransactionIndex(FS, path + ".deleted", BASE_OFFSET).entries() == FOUR
+    assert TransactionIndex(FS, path + ".deleted", BASE_OFFSET, OpenFiles()).entries() == FOUR
 
 
 def test_an_index_without_a_file_can_be_renamed(path: str) -> None:
-    index = TransactionIndex(FS, path, BASE_OFFSET)
+    index = TransactionIndex(FS, path, BASE_OFFSET, OpenFiles())
     index.rename(path + ".swap")
     index.append(FOUR[0])
     assert FS.exists(path + ".swap")
@@ -232,7 +233,7 @@ def test_a_large_index_is_searched_as_a_small_one(path: str) -> None:
     entries = [aborted(i % 7, BASE_OFFSET + 2 * i, BASE_OFFSET + 2 * i + 1) for i in range(5000)]
     with open(path, "wb") as file:
         file.write(b"".join(struct.pack(">hqqqq", 0, *entry) for entry in entries))
-    index = TransactionIndex(FS, path, BASE_OFFSET)
+    index = TransactionIndex(FS, path, BASE_OFFSET, OpenFiles())
     index.sanity_check()
     assert index.entries() == entries
     assert index.collect_aborted(BASE_OFFSET, 10**9) == (entries, False)
@@ -277,4 +278,4 @@ def test_searches_and_truncation_agree_with_a_plain_list(
     index.truncate_to(cut)
     index.close()
     kept = [entry for entry in entries if entry.last_offset < cut]
-    assert TransactionIndex(FS, path, BASE_OFFSET).entries() == kept
+    assert TransactionIndex(FS, path, BASE_OFFSET, OpenFiles()).entries() == kept

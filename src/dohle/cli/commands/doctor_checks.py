@@ -214,7 +214,7 @@ def check_disk(path: str) -> Check:
 
 
 def check_open_files() -> Check:
-    """Check the limit of open files: three for each segment, one for each connection."""
+    """Check the limit of open files: segments share a quarter of it, connections have half."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
     said = "no limit" if soft == unlimited else f"{soft:,} at most"

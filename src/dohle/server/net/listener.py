@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 from asyncio import AbstractEventLoop, TimerHandle
@@ -11,7 +12,7 @@ from contextlib import suppress
 
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.listeners import Listener
-from dohle.core.host import Host, StreamSocket
+from dohle.core.host import Descriptor, Host, StreamSocket
 from dohle.server.net.connection import Connection, Service
 from dohle.server.net.request_memory import RequestMemory
 from dohle.server.net.turns import Turns
@@ -19,6 +20,8 @@ from dohle.server.net.turns import Turns
 logger = logging.getLogger("dohle.server")
 
 _ACCEPT_PAUSE_S = 1.0
+_ACCEPTED_AT_ONCE = 16
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 # Loopback addresses, also as an IPv6 socket shows them.
 _LOCAL, _LOCAL_V6 = ("127.", "::ffff:127."), "::1"
 _UNPACED = b"reno"
@@ -39,9 +42,8 @@ class ConnectionLimits:
     def admit(self, host: str) -> bool:
         """Count a new connection, unless there are too many."""
         values = self._values()
-        # A quarter of the descriptors is kept for files: a log that cannot be opened is worse than
-        # a client that has to reconnect.
-        most = self._open_files_max() * 3 // 4
+        # The other half of the descriptors is for files: see ``OpenFiles``.
+        most = self._open_files_max() // 2
         if self.total >= min(most, values.get_int("max.connections")) or self.by_host[
             host
         ] >= values.get_int("max.connections.per.ip"):
@@ -79,6 +81,8 @@ class ListeningSocket:
         #: In the order in which they were accepted.
         self.connections: dict[Connection, None] = {}
         self._loop = loop
+        self._host = host
+        self._spare: Descriptor | None = None
         self._service = service
         self._turns = turns
         self._memory = memory
@@ -98,20 +102,56 @@ class ListeningSocket:
 
     def start(self) -> None:
         """Start accepting."""
+        self._take_spare()
         self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
         self._sweep_later()
 
     def _on_acceptable(self) -> None:
         # A few at a time: a storm of new connections must not hold up requests on the others.
-        for _ in range(16):
+        for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 sock, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                self._pause_accepting(error)
+                if error.errno not in _NO_DESCRIPTOR or not self._refuse_some():
+                    self._pause_accepting(error)
                 return
             self._admit(sock, address[0], address[1])
+
+    def _refuse_some(self) -> bool:
+        """Close connections for which there is no descriptor, with the help of the spare one.
+
+        Their clients are told at once, where they would wait without end for being accepted. False
+        if the spare descriptor is in use elsewhere by now.
+        """
+        for _ in range(_ACCEPTED_AT_ONCE):
+            if self._spare is None:
+                return False
+            self._spare.close()
+            self._spare = None
+            try:
+                sock, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return True
+            except OSError:
+                return False
+            else:
+                sock.close()
+            finally:
+                self._take_spare()
+            logger.warning(
+                "refused a connection from %s on listener %s: too many files are open; raise the"
+                " hard limit (ulimit -Hn) or lower max.connections",
+                address[0],
+                self.listener.name,
+            )
+        return True
+
+    def _take_spare(self) -> None:
+        if self._spare is None:
+            with suppress(OSError):
+                self._spare = self._host.spare_descriptor()
 
     def _pause_accepting(self, error: OSError) -> None:
         """Wait a little when there are no descriptors left, instead of failing again at once."""
@@ -127,6 +167,7 @@ class ListeningSocket:
 
     def _resume_accepting(self) -> None:
         self._resumer = None
+        self._take_spare()
         self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
 
     def _admit(self, sock: StreamSocket, host: str, port: int) -> None:
@@ -186,6 +227,9 @@ class ListeningSocket:
         if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
+        if self._spare is not None:
+            self._spare.close()
+            self._spare = None
         for timer in (self._sweeper, self._resumer):
             if timer is not None:
                 timer.cancel()

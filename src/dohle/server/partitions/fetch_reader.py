@@ -319,7 +319,8 @@ class FetchReader:
             return unconverted(partition, piece, self._version, fetch_offset)
         if self._version < 10 and partition.rules.codec is Codec.ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs fetch version 10")
-        if piece.size < SENDFILE_BYTES_MIN and self._copied + piece.size <= COPIED_BYTES_MAX:
+        is_cheap = piece.size < SENDFILE_BYTES_MIN and self._copied + piece.size <= COPIED_BYTES_MAX
+        if is_cheap or not partition.log.may_hold_file:
             self._copied += piece.size
             return _read(partition, piece)
         # It has a length, as bytes have, and the connection knows how to send it.
@@ -349,4 +350,4 @@ def _read(partition: Partition, piece: LogSlice) -> bytes:
     try:
         return piece.read()
     except OSError as error:
-        raise partition.log.disk.failed(f"reading {partition.key}", error) from error
+        raise partition.log.disk.failed_to_read(f"reading {partition.key}", error) from error

@@ -138,7 +138,9 @@ class FetchShortcut:
                 piece = found.slice
                 if piece is None or found.aborted_transactions:
                     return None
-            if not isinstance(piece, bytes) and piece.size < SENDFILE_BYTES_MIN:
+            if not isinstance(piece, bytes) and (
+                piece.size < SENDFILE_BYTES_MIN or not log.may_hold_file
+            ):
                 piece = piece.read()
         except (KafkaError, OSError):
             # The slow path runs into the same error, and handles it.

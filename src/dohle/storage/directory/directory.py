@@ -44,6 +44,7 @@ from dohle.storage.files import FileSystem, Lock, join
 from dohle.storage.flush import FlushSchedule
 from dohle.storage.log import Log
 from dohle.storage.log_context import LogContext
+from dohle.storage.open_files import OpenFiles
 from dohle.storage.producers.state import ProducerStateConfig
 from dohle.storage.segment.index import IndexMemory
 
@@ -67,6 +68,7 @@ class LogDirectory:
         rng: Rng,
         producer_config: ProducerStateConfig,
         index_memory: IndexMemory,
+        open_files: OpenFiles,
         on_failed: Callable[[LogDirectory], None] = lambda _: None,
         on_flushed: Callable[[float], None] = lambda _: None,
     ) -> None:
@@ -92,6 +94,7 @@ class LogDirectory:
             self.deletions,
             self.checkpoints.write_recovery_points,
             index_memory,
+            open_files,
             producer_config,
             on_flushed,
         )

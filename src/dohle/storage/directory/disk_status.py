@@ -3,7 +3,8 @@
 The first ``OSError`` takes the directory offline as a whole and for good: its logs answer
 KAFKA_STORAGE_ERROR, and nothing is written to it any more. The other directories, and the broker,
 go on. A file that somebody has deleted or cut says nothing about the disk: it takes its own log
-offline, and no other.
+offline, and no other. If there is no descriptor to read with, the reader is refused, and nothing
+else changes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from errno import ENOSPC
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicPartition
+from dohle.storage.files import NO_DESCRIPTOR
 
 logger = logging.getLogger("dohle.storage")
 
@@ -125,6 +127,27 @@ class LogStatus:
                 error,
             )
         return self._lost_error()
+
+    def failed_to_read(self, doing: str, error: OSError) -> KafkaError:
+        """Do as ``failed`` does, unless there was no descriptor; return the error."""
+        if error.errno not in NO_DESCRIPTOR:
+            return self.failed(doing, error)
+        logger.error(
+            "%s failed, and its client gets KAFKA_STORAGE_ERROR: %s. Raise the limit of open files"
+            " (ulimit -n).",
+            doing,
+            error,
+        )
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{doing} failed: {error}")
+
+    @contextmanager
+    def guarding_read(self, doing: str) -> Iterator[None]:
+        """Do as ``guarding`` does, for what changes nothing on the disk or in memory."""
+        self.ensure_online()
+        try:
+            yield
+        except OSError as error:
+            raise self.failed_to_read(doing, error) from error
 
     @contextmanager
     def guarding(self, doing: str) -> Iterator[None]:

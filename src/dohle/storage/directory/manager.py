@@ -33,6 +33,7 @@ from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.files import FileSystem, join, make_dirs_durably
 from dohle.storage.log import Log
 from dohle.storage.moves.places import AssignmentOf, Places, settle_places
+from dohle.storage.open_files import OpenFiles
 from dohle.storage.producers.state import ProducerStateConfig
 from dohle.storage.segment.index import IndexMemory
 
@@ -83,6 +84,7 @@ class LogManager:
         rng: Rng,
         config: LogManagerConfig | None = None,
         index_memory: IndexMemory | None = None,
+        open_files: OpenFiles | None = None,
     ) -> None:
         self._fs = fs
         self._clock = clock
@@ -92,6 +94,8 @@ class LogManager:
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
         )
         self._index_memory = IndexMemory() if index_memory is None else index_memory
+        self._open_files = OpenFiles() if open_files is None else open_files
+        fs.give_back_descriptor = self._open_files.give_back
         #: Called with a directory that has just gone offline.
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda _: None
         #: Told how many seconds a flush took that an append has waited for.
@@ -243,6 +247,7 @@ class LogManager:
             rng=self._rng,
             producer_config=self._producer_config,
             index_memory=self._index_memory,
+            open_files=self._open_files,
             on_failed=self.on_directory_failed,
             on_flushed=self.on_flushed,
         )

@@ -54,7 +54,7 @@ class SegmentIndexes:
 
         self.offset = OffsetIndex(fs, path(INDEX_SUFFIX), base_offset, size_max)
         self.time = TimeIndex(fs, path(TIME_INDEX_SUFFIX), base_offset, size_max)
-        self.txn = TransactionIndex(fs, path(TXN_INDEX_SUFFIX), base_offset)
+        self.txn = TransactionIndex(fs, path(TXN_INDEX_SUFFIX), base_offset, context.open_files)
         self.interval_bytes = config.index_interval_bytes
         self.bytes_since_entry = 0
         #: Tells whether the offset and time index are in memory.

@@ -43,7 +43,7 @@ class LogSegment:
         self._first_batch_timestamp: int | None = None
         self._created_ms = context.clock.now_ms()
         path = join(directory, segment_file_name(base_offset, LOG_SUFFIX + suffix))
-        self.log_file = SegmentFile(context.fs, path, size)
+        self.log_file = SegmentFile(context.fs, path, size, context.open_files)
         self.indexes = SegmentIndexes(
             context, self.log_file, directory, base_offset, config, suffix=suffix
         )

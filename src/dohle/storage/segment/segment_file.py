@@ -1,7 +1,8 @@
 """The ``.log`` file of a segment: batches exactly as they came over the wire.
 
 Appended bytes may stay unwritten for a while, so that many appends take one system call. Users of
-``file`` do not notice: what is unwritten is written first.
+``file`` do not notice: what is unwritten is written first. Nor do they notice that the file was
+closed meanwhile (``OpenFiles``): it is opened again.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dohle.storage.files import Buffer, File, FileSystem
+from dohle.storage.open_files import OpenFiles
 
 # Once a file has reached this size, and is written in large pieces, as much again is reserved on
 # the disk: writing is a tenth cheaper if the file system finds its blocks at once.
@@ -32,31 +34,46 @@ class LogSlice(NamedTuple):
 class SegmentFile:
     """The file and the bytes that are still to be written to its end."""
 
-    def __init__(self, fs: FileSystem, path: str, size: int) -> None:
+    def __init__(self, fs: FileSystem, path: str, size: int, open_files: OpenFiles) -> None:
         self._fs = fs
+        self._open_files = open_files
         self.path = path
         #: Including what is unwritten, without preallocated room.
         self.size = size
+        #: May become None at any time, also by another thread.
         self._file: File | None = None
+        self.was_used = False
+        #: Whether this process has opened it, though it may be closed now.
+        self._was_opened = False
         self._unwritten: list[Buffer] = []
         self._unwritten_at = 0
         self._reserved_end = RESERVED_BYTES
 
     def create(self, preallocated_bytes: int) -> None:
         """Create the file, empty, with room for so many bytes."""
-        self._file = file = self._fs.open(self.path, write=True, create=True)
+        file = self._keep(self._fs.open(self.path, write=True, create=True))
         file.truncate(0)
         if preallocated_bytes:
             file.allocate(preallocated_bytes)
 
     @property
     def file(self) -> File:
-        """The file, with everything written; opened when it is first needed."""
-        if self._file is None:
-            self._file = self._fs.open(self.path, write=True)
+        """The file, with everything written; opened when it is needed."""
+        file = self._file
+        if file is None:
+            file = self._open()
+        self.was_used = True
         if self._unwritten:
             self.write_appends()
-        return self._file
+        return file
+
+    def _open(self) -> File:
+        return self._keep(self._fs.open(self.path, write=True))
+
+    def _keep(self, file: File) -> File:
+        self._file, self._was_opened = file, True
+        self._open_files.opened(self, file)
+        return file
 
     @property
     def intact_file(self) -> File:
@@ -98,34 +115,38 @@ class SegmentFile:
         """Write what is unwritten, with one system call."""
         if not self._unwritten:
             return
+        file = self._file
+        if file is None:
+            file = self._open()
+        self.was_used = True
         unwritten, self._unwritten = self._unwritten, []
         position = self._unwritten_at
-        if self._file is None:
-            self._file = self._fs.open(self.path, write=True)
         # Behind a cut there would be a hole, and in a deleted file nothing would be kept.
-        self._file.ensure_intact(position)
+        file.ensure_intact(position)
         if self.size > self._reserved_end and self.size - position >= _RESERVING_WRITE_BYTES_MIN:
-            self._file.reserve(position, self.size - position + RESERVED_BYTES)
+            file.reserve(position, self.size - position + RESERVED_BYTES)
             self._reserved_end = self.size + RESERVED_BYTES
         if len(unwritten) == 1:
-            self._file.write_at(position, unwritten[0])
+            file.write_at(position, unwritten[0])
         else:
-            self._file.write_all_at(position, unwritten)
+            file.write_all_at(position, unwritten)
 
     def cut(self, size: int) -> None:
         """Cut the file, durably: removed bytes must not return after a crash."""
-        self.file.truncate(size)
-        self.file.sync()
+        file = self.file
+        file.truncate(size)
+        file.sync()
         self.size = size
         self._reserved_end = RESERVED_BYTES
 
     def release_reserved(self) -> None:
         """Write what is unwritten, and release the room reserved behind the end."""
         self.write_appends()
-        if self._file is not None and (
-            self._reserved_end > max(self.size, RESERVED_BYTES) or self._file.size() > self.size
-        ):
-            self._file.truncate(self.size)
+        if not self._was_opened:
+            return
+        file = self.file
+        if self._reserved_end > max(self.size, RESERVED_BYTES) or file.size() > self.size:
+            file.truncate(self.size)
             self._reserved_end = RESERVED_BYTES
 
     def close(self) -> None:
@@ -133,4 +154,9 @@ class SegmentFile:
 
         Its descriptor is closed with the last slice that is being sent from it: see ``OsFile``.
         """
+        self._open_files.forget(self)
+        self._file, self._was_opened = None, False
+
+    def let_go(self) -> None:
+        """Drop the file to save a descriptor; the next use opens it again."""
         self._file = None

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from dohle.core.ids import ProducerId
 from dohle.storage.files import File, FileSystem, parent
+from dohle.storage.open_files import OpenFiles
 from dohle.storage.segment.index import CorruptIndex
 
 _VERSION = 0
@@ -41,18 +42,27 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The ``.txnindex`` of one segment. The file is opened when it is first needed."""
+    """The ``.txnindex`` of one segment. The file is opened when it is needed."""
 
     ENTRY_SIZE = _ENTRY.size
 
     def __init__(
-        self, fs: FileSystem, path: str, base_offset: int, *, exists: bool | None = None
+        self,
+        fs: FileSystem,
+        path: str,
+        base_offset: int,
+        open_files: OpenFiles,
+        *,
+        exists: bool | None = None,
     ) -> None:
         self._fs = fs
+        self._open_files = open_files
         self.path = path
         self.base_offset = base_offset
         self._exists = exists
+        #: May become None at any time, also by another thread.
         self._file: File | None = None
+        self.was_used = False
         self._entries = 0
         self._last_offset = -1
         self._unsynced = False
@@ -149,10 +159,13 @@ class TransactionIndex:
             raise
 
     def close(self) -> None:
-        """Close the descriptor; a later use opens the file again."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
+        """Drop the file; a later use opens it again."""
+        self._open_files.forget(self)
+        self._file = None
+
+    def let_go(self) -> None:
+        """Drop the file to save a descriptor; the next use opens it again."""
+        self._file = None
 
     def rename(self, path: str) -> None:
         """Give the file another name, if there is a file."""
@@ -173,10 +186,12 @@ class TransactionIndex:
         return True
 
     def _open(self) -> File | None:
-        if self._file is not None or self._exists is False:
-            return self._file
+        file = self._file
+        if file is not None or self._exists is False:
+            self.was_used = True
+            return file
         try:
-            self._file = file = self._fs.open(self.path, write=True)
+            file = self._keep(self._fs.open(self.path, write=True))
         except FileNotFoundError:
             self._exists = False
             return None
@@ -186,9 +201,14 @@ class TransactionIndex:
         return file
 
     def _create(self) -> File:
-        self._file = self._fs.open(self.path, write=True, create=True)
+        file = self._keep(self._fs.open(self.path, write=True, create=True))
         self._exists = self._name_unsynced = True
-        return self._file
+        return file
+
+    def _keep(self, file: File) -> File:
+        self._file = file
+        self._open_files.opened(self, file)
+        return file
 
     def _cut(self, file: File, entries: int) -> None:
         file.truncate(entries * self.ENTRY_SIZE)

@@ -51,7 +51,7 @@ class SimulatedCrash(BaseException):
 class SimulatedFile:
     """An open file. It dies with the process that opened it."""
 
-    __slots__ = ("_fs", "_inode", "_life", "_open", "_writable", "path")
+    __slots__ = ("__weakref__", "_fs", "_inode", "_life", "_open", "_writable", "path")
 
     def __init__(
         self, fs: SimulatedFileSystem, life: object, path: str, inode: SimulatedInode, write: bool
@@ -176,6 +176,8 @@ class SimulatedFileSystem:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock: Clock = ManualClock() if clock is None else clock
+        #: Never called: there are descriptors enough.
+        self.give_back_descriptor: Callable[[], bool] = lambda: False
         #: Every change asked for, in order, with its path; failed ones too.
         self.trace: list[tuple[Operation, str]] = []
         #: Told of every change, with the bytes of a write.

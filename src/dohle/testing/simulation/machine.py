@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dohle.core.host import Descriptor
 from dohle.testing.simulation.files import SimulatedFileSystem
 from dohle.testing.simulation.loop import SimulatedLoop
 from dohle.testing.simulation.sockets import SimulatedServerSocket, SimulatedSocket
@@ -20,7 +21,8 @@ T = TypeVar("T")
 
 #: When worlds begin, on the wall.
 WALL_MS = 1_700_000_000_000
-_OPEN_FILES_MAX = 1 << 16
+_OPEN_FILES_MAX = 64
+_SHARED_THREADS = 1 << 16
 _MS_NS = 1_000_000
 _SECOND_NS = 1_000_000_000
 
@@ -161,7 +163,7 @@ class SimulatedHost:
         #: Set when the program is asked to end.
         self.stopping = asyncio.Event()
         self._network = world.network
-        self._shared = self.thread_pool(_OPEN_FILES_MAX, "shared")
+        self._shared = self.thread_pool(_SHARED_THREADS, "shared")
 
     def listen(self, host: str, port: int, backlog: int) -> SimulatedServerSocket:
         """Bind a port of the machine."""
@@ -188,8 +190,19 @@ class SimulatedHost:
         """Tell nothing: there is no thread."""
 
     def open_files_max(self) -> int:
-        """Return more than any scenario needs."""
+        """Return so few that segments' files are closed and opened again all the time."""
         return _OPEN_FILES_MAX
+
+    def spare_descriptor(self) -> Descriptor:
+        """Return one that is never needed: nothing here runs out of them."""
+        return _SpareDescriptor()
+
+
+class _SpareDescriptor:
+    """Stands for nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class SimulatedThreadPool:
