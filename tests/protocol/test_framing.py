@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from dohle.core.texts import encodable
 from dohle.protocol.apis import APIS, ApiKey, find_api
+from dohle.protocol.codec.unsigned_varint import RecordsElsewhere
 from dohle.protocol.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
 from dohle.protocol.framing import (
     RequestHead,
     encode_request,
     encode_response,
+    encode_response_in_steps,
     frame_size,
     parse_request_header,
     parse_response_header,
@@ -209,6 +211,41 @@ def test_what_is_wrong_with_a_response_beside_its_texts_is_still_an_error() -> N
     wrong = DescribeLogDirsResult(log_dir="x" * 40_000, error_code=1 << 20)
     with pytest.raises(UnencodableMessage):
         encode_response(DescribeLogDirsResponse(results=(wrong,)), 4, 7)
+
+
+class RecordsInFile(RecordsElsewhere):
+    """Records of which nothing but their length is known."""
+
+    def __len__(self) -> int:
+        return 20_000
+
+
+def test_a_long_response_is_framed_in_steps_around_records_that_are_not_in_memory() -> None:
+    records: list[Any] = [RecordsInFile(), b"small", memoryview(bytes(2_000)), RecordsInFile()] * 50
+    partitions = tuple(
+        PartitionData(partition_index=index, records=piece) for index, piece in enumerate(records)
+    )
+    response = FetchResponse(responses=(FetchableTopicResponse(partitions=partitions),))
+    steps = encode_response_in_steps(response, 12, 7)
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            framed: list[Any] = end.value
+            break
+        count += 1
+    assert count >= len(records)
+    plain: list[Any] = encode_response(response, 12, 7)
+    elsewhere = [chunk for chunk in framed if isinstance(chunk, RecordsElsewhere)]
+    assert elsewhere == [piece for piece in records if isinstance(piece, RecordsElsewhere)]
+    whole = [
+        b"".join(
+            bytes(len(chunk)) if isinstance(chunk, RecordsElsewhere) else chunk for chunk in chunks
+        )
+        for chunks in (framed, plain)
+    ]
+    assert whole[0] == whole[1]
 
 
 def test_a_frame_with_records_does_not_copy_them() -> None:

@@ -150,14 +150,20 @@ def encode_response_in_steps(
     small: list[Records] = []
     size = 0
     for chunk in pieces:
-        small.append(chunk)
-        size += len(chunk)
-        if size >= _LONG_CHUNK_BYTES:
+        # Record batches stay as they are: they may be in a file.
+        is_joinable = type(chunk) is bytes and len(chunk) < _LONG_CHUNK_BYTES
+        if is_joinable:
+            small.append(chunk)
+            size += len(chunk)
+        if small and (not is_joinable or size >= _LONG_CHUNK_BYTES):
             chunks.append(b"".join(small))
             small.clear()
             size = 0
             yield
-    chunks.append(b"".join(small))
+        if not is_joinable:
+            chunks.append(chunk)
+    if small:
+        chunks.append(b"".join(small))
     return _framed_response(response, version, correlation_id, chunks)
 
 
