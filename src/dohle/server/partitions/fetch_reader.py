@@ -22,7 +22,7 @@ from dohle.protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-from dohle.protocol.schema import Records, default_struct
+from dohle.protocol.schema import CHUNK_BYTES_MIN, Records, default_struct
 from dohle.records.batch import Codec
 from dohle.replication.fetch_sessions import (
     PARTITIONS_PER_STEP,
@@ -320,7 +320,8 @@ class FetchReader:
         if self._version < 10 and partition.rules.codec is Codec.ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs fetch version 10")
         is_cheap = piece.size < SENDFILE_BYTES_MIN and self._copied + piece.size <= COPIED_BYTES_MAX
-        if is_cheap or not partition.log.may_hold_file:
+        # The encoder takes what is in a file only if it is long enough to be a chunk of its own.
+        if is_cheap or piece.size < CHUNK_BYTES_MIN or not partition.log.may_hold_file:
             self._copied += piece.size
             return _read(partition, piece)
         # It has a length, as bytes have, and the connection knows how to send it.
