@@ -15,7 +15,7 @@ test: $(VENV)/.installed-test  ## Run all tests but the long ones, in under ten 
 	$(BIN)/python -m pytest -n auto --dist loadgroup --durations=10
 
 # Pure rooms: no sockets, no Spark, no process but our own. Arrow's codec is not of the base install.
-FAST_TESTS := $(addprefix tests/,core protocol records coordination groups txn metadata replication storage tools)
+FAST_TESTS := $(addprefix tests/,core protocol records coordination groups txn metadata metrics replication storage tools)
 test-fast: $(VENV)/.installed-test  ## Run the tests of the pure rooms, with fewer examples, in under a minute
 	DOHLE_FAST=1 $(BIN)/python -m pytest -q -n auto -m 'not long and not slow and not isolation' --ignore tests/records/columnar $(FAST_TESTS)
 

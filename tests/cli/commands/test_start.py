@@ -6,6 +6,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -352,3 +353,13 @@ def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:
         assert dohle("-b", started.bootstrap, "produce", "t", stdin=b"v\n").returncode == 0
         assert dohle("-b", started.bootstrap, "consume", "t", "-e").stdout == b"v\n"
         assert started.stop() == 0
+
+
+def test_a_broker_tells_how_it_is_on_the_port_that_it_names(tmp_path: Path) -> None:
+    with Started(cwd=tmp_path) as started:
+        metrics = started.field("metrics")
+        with urlopen(metrics.replace("/metrics", "/readyz"), timeout=20) as answer:
+            assert answer.read() == b"ok\n"
+        dohle("topic", "create", "orders", "-b", started.bootstrap)
+        with urlopen(metrics, timeout=20) as answer:
+            assert b'kafka_topic_partitions{topic="orders"} 1\n' in answer.read()
