@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, TopicName
+from dohle.core.steps import finish
 from dohle.metadata.brokers import fence_broker, unfence_broker
 from dohle.metadata.leader_elections import ElectionType, elect_leaders
 from dohle.metadata.partition import PartitionImage
@@ -44,7 +45,7 @@ def with_topic(*replicas: int, brokers: int = 3) -> Cluster:
         name=JAYS, num_partitions=-1, replication_factor=-1, assignments=(assignment,)
     )
     request = CreateTopicsRequest(topics=(topic,))
-    made.commit(create_topics(made.image, request, made.context))
+    made.commit(finish(create_topics(made.image, request, made.context)))
     return made
 
 
@@ -55,7 +56,7 @@ def partition(made: Cluster) -> PartitionImage:
 def elect(made: Cluster, kind: ElectionType, *, everywhere: bool = False) -> list[ErrorCode]:
     wanted = None if everywhere else (TopicPartitions(topic=JAYS, partitions=(0,)),)
     request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted)
-    reply = made.commit(elect_leaders(made.image, request, made.context))
+    reply = made.commit(finish(elect_leaders(made.image, request, made.context)))
     assert reply.error_code == 0
     return [
         ErrorCode(one.error_code)
@@ -68,12 +69,12 @@ def reassign(made: Cluster, *replicas: int, end: bool = False, **more: bool) -> 
     wanted = ReassignablePartition(partition_index=0, replicas=None if end else ids(*replicas))
     topic = ReassignableTopic(name=JAYS, partitions=(wanted,))
     request = AlterPartitionReassignmentsRequest(topics=(topic,)).replace(**more)
-    reply = made.commit(alter_partition_reassignments(made.image, request, made.context))
+    reply = made.commit(finish(alter_partition_reassignments(made.image, request, made.context)))
     return ErrorCode(reply.responses[0].partitions[0].error_code)
 
 
 def ongoing(made: Cluster) -> list[OngoingPartitionReassignment]:
-    reply = list_partition_reassignments(made.image, ListPartitionReassignmentsRequest())
+    reply = finish(list_partition_reassignments(made.image, ListPartitionReassignmentsRequest()))
     return [one for topic in reply.topics for one in topic.partitions]
 
 

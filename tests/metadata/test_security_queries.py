@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dohle.core.errors import ErrorCode
+from dohle.core.steps import finish
 from dohle.metadata.security_queries import (
     describe_client_quotas,
     describe_user_scram_credentials,
@@ -54,7 +55,7 @@ def found(
         ),
         strict=strict,
     )
-    entries = describe_client_quotas(made.image, request).entries or ()
+    entries = finish(describe_client_quotas(made.image, request)).entries or ()
     return {value.value for entry in entries for value in entry.values}
 
 
@@ -76,16 +77,18 @@ def test_users_with_passwords_are_told_by_mechanism() -> None:
         UserScramCredentialRecord(name="ann", mechanism=2, salt=b"s", iterations=8192),
         UserScramCredentialRecord(name="bob", mechanism=2, salt=b"s", iterations=5000),
     )
-    everybody = describe_user_scram_credentials(
-        made.image, DescribeUserScramCredentialsRequest(users=None)
+    everybody = finish(
+        describe_user_scram_credentials(made.image, DescribeUserScramCredentialsRequest(users=None))
     )
     assert {
         one.user: [(info.mechanism, info.iterations) for info in one.credential_infos]
         for one in everybody.results
     } == {"ann": [(1, 4096), (2, 8192)], "bob": [(2, 5000)]}
     users = tuple(UserName(name=name) for name in ("ann", "eve", "bob", "bob"))
-    asked = describe_user_scram_credentials(
-        made.image, DescribeUserScramCredentialsRequest(users=users)
+    asked = finish(
+        describe_user_scram_credentials(
+            made.image, DescribeUserScramCredentialsRequest(users=users)
+        )
     )
     assert {one.user: ErrorCode(one.error_code) for one in asked.results} == {
         "ann": ErrorCode.NONE,

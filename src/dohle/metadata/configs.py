@@ -236,6 +236,8 @@ def _altered(
     after: Mapping[str, str],
     names: Sequence[str],
 ) -> PlainSteps[list[VersionedRecord]]:
+    if len(names) > RECORDS_PER_REQUEST_MAX:
+        raise too_many_records()
     yield from _check_lengths(after)
     table = _table(target)
     named: set[str] = set()

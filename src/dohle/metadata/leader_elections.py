@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
+from dohle.core.steps import PlainSteps
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.decision import (
     NO_ERROR,
@@ -42,7 +43,7 @@ class ElectionType(IntEnum):
 
 def elect_leaders(
     image: ClusterImage, request: ElectLeadersRequest, context: ControllerContext
-) -> Decision[ElectLeadersResponse]:
+) -> PlainSteps[Decision[ElectLeadersResponse]]:
     """Elect leaders as asked for."""
     if request.topic_partitions == ():
         return Decision((), ElectLeadersResponse())
@@ -53,14 +54,15 @@ def elect_leaders(
         return Decision((), failed_elect_leaders(request, error))
     wanted: Iterable[tuple[TopicName, Iterable[int]]]
     if request.topic_partitions is None:
-        wanted = [(topic.name, topic.partitions) for topic in image.topics.values()]
+        wanted = ((topic.name, topic.partitions) for topic in image.topics.values())
     else:
-        wanted = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+        wanted = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
     records: list[VersionedRecord] = []
     results = []
     for name, indexes in wanted:
         answers = []
         for index in indexes:
+            yield
             error = _elect(image, context, name, index, request.election_type, records)
             if error.code is ErrorCode.ELECTION_NOT_NEEDED and request.topic_partitions is None:
                 continue
@@ -70,8 +72,10 @@ def elect_leaders(
                 )
             )
         results.append(ReplicaElectionResult(topic=name, partition_result=tuple(answers)))
+        yield
     if len(records) > RECORDS_PER_REQUEST_MAX:
-        return Decision((), failed_elect_leaders(request, ApiError.of(too_many_records())))
+        error = ApiError.of(too_many_records())
+        return Decision((), failed_elect_leaders(request, error))
     return Decision(tuple(records), ElectLeadersResponse(replica_election_results=tuple(results)))
 
 

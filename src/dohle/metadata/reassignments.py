@@ -7,10 +7,12 @@ the replicas ends a reassignment, and takes back what it has added.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
+from dohle.core.steps import PlainSteps
 from dohle.metadata.assignment import check_assignment, new_directory
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.decision import (
@@ -43,7 +45,7 @@ from dohle.protocol.messages.list_partition_reassignments import (
 
 def alter_partition_reassignments(
     image: ClusterImage, request: AlterPartitionReassignmentsRequest, context: ControllerContext
-) -> Decision[AlterPartitionReassignmentsResponse]:
+) -> PlainSteps[Decision[AlterPartitionReassignmentsResponse]]:
     """Begin or end reassignments, each partition by itself."""
     if not request.topics:
         return Decision((), AlterPartitionReassignmentsResponse())
@@ -60,14 +62,19 @@ def alter_partition_reassignments(
 
     responses = []
     for topic in request.topics:
-        errors = [(each.partition_index, altered(topic, each)) for each in topic.partitions]
-        partitions = tuple(
-            ReassignablePartitionResponse(
-                partition_index=index, error_code=error.code, error_message=error.message
+        partitions = []
+        for each in topic.partitions:
+            yield
+            error = altered(topic, each)
+            partitions.append(
+                ReassignablePartitionResponse(
+                    partition_index=each.partition_index,
+                    error_code=error.code,
+                    error_message=error.message,
+                )
             )
-            for index, error in errors
-        )
-        responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=tuple(partitions)))
+        yield
     if len(records) > RECORDS_PER_REQUEST_MAX:
         error = ApiError.of(too_many_records())
         return Decision((), failed_alter_partition_reassignments(request, error))
@@ -81,33 +88,40 @@ def alter_partition_reassignments(
 
 def list_partition_reassignments(
     image: ClusterImage, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+) -> PlainSteps[ListPartitionReassignmentsResponse]:
     """Return the reassignments that have begun and are not complete."""
+    asked: Iterable[tuple[TopicImage | None, Iterable[int]]]
     if request.topics is None:
-        found = [_ongoing(topic, tuple(topic.partitions)) for topic in image.topics.values()]
+        asked = ((topic, topic.partitions) for topic in image.topics.values())
     else:
         asked = ((image.topic(one.name), one.partition_indexes) for one in request.topics)
-        found = [_ongoing(topic, indexes) for topic, indexes in asked if topic is not None]
-    return ListPartitionReassignmentsResponse(
-        error_message=None, topics=tuple(topic for topic in found if topic.partitions)
-    )
+    found = []
+    for topic, indexes in asked:
+        yield
+        if topic is not None:
+            partitions = yield from _ongoing(topic, indexes)
+            if partitions:
+                found.append(OngoingTopicReassignment(name=topic.name, partitions=partitions))
+    return ListPartitionReassignmentsResponse(error_message=None, topics=tuple(found))
 
 
-def _ongoing(topic: TopicImage, indexes: tuple[int, ...]) -> OngoingTopicReassignment:
-    partitions = ((index, topic.partitions.get(index)) for index in indexes)
-    return OngoingTopicReassignment(
-        name=topic.name,
-        partitions=tuple(
-            OngoingPartitionReassignment(
-                partition_index=index,
-                replicas=partition.replicas,
-                adding_replicas=partition.adding_replicas,
-                removing_replicas=partition.removing_replicas,
+def _ongoing(
+    topic: TopicImage, indexes: Iterable[int]
+) -> PlainSteps[tuple[OngoingPartitionReassignment, ...]]:
+    found = []
+    for index in indexes:
+        yield
+        partition = topic.partitions.get(index)
+        if partition is not None and _is_ongoing(partition):
+            found.append(
+                OngoingPartitionReassignment(
+                    partition_index=index,
+                    replicas=partition.replicas,
+                    adding_replicas=partition.adding_replicas,
+                    removing_replicas=partition.removing_replicas,
+                )
             )
-            for index, partition in partitions
-            if partition is not None and _is_ongoing(partition)
-        ),
-    )
+    return tuple(found)
 
 
 def _altered(

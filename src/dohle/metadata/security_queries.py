@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.steps import PlainSteps, mapped
 from dohle.metadata.image import ClusterImage
 from dohle.protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -35,7 +36,7 @@ _ANY: Final = object()
 
 def describe_client_quotas(
     image: ClusterImage, request: DescribeClientQuotasRequest
-) -> DescribeClientQuotasResponse:
+) -> PlainSteps[DescribeClientQuotasResponse]:
     """Return the quotas of the entities that are asked for; raise for what is no filter."""
     wanted: dict[str, object] = {}
     for component in request.components:
@@ -51,6 +52,7 @@ def describe_client_quotas(
         )
     found: dict[tuple[tuple[str, bool, str], ...], list[ValueData]] = {}
     for key, record in image.client_quotas.items():
+        yield
         names = {kind: name if is_named else None for kind, is_named, name in key.entity}
         if _matches(names, wanted, strict=request.strict):
             found.setdefault(key.entity, []).append(ValueData(key=key.key, value=record.value))
@@ -95,16 +97,21 @@ def _matches(
 
 def describe_user_scram_credentials(
     image: ClusterImage, request: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+) -> PlainSteps[DescribeUserScramCredentialsResponse]:
     """Return which mechanisms users have passwords for; of all users if none are named."""
     known: dict[str, list[CredentialInfo]] = {}
     for key, record in sorted(image.scram_credentials.items()):
         info = CredentialInfo(mechanism=key.mechanism, iterations=record.iterations)
         known.setdefault(key.user, []).append(info)
-    asked = Counter(user.name for user in request.users or ()) or Counter(iter(known))
-    return DescribeUserScramCredentialsResponse(
-        results=tuple(_described_user(user, count, known) for user, count in asked.items()),
+        yield
+    asked: Counter[str] = Counter()
+    for name in (user.name for user in request.users) if request.users else known:
+        asked[name] += 1
+        yield
+    results = yield from mapped(
+        lambda user: _described_user(user, asked[user], known), tuple(asked)
     )
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _described_user(

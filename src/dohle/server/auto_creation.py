@@ -47,10 +47,14 @@ class AutoCreation:
 
     def begin(self, names: Iterable[TopicName]) -> None:
         """Begin to create the topics that are not being created yet."""
-        room = _CREATING_MAX - len(self._creating)
-        new = [name for name in dict.fromkeys(names) if name not in self._creating][:room]
+        new = []
+        for name in names:
+            if len(self._creating) >= _CREATING_MAX:
+                break
+            if name not in self._creating:
+                self._creating.add(name)
+                new.append(name)
         if new:
-            self._creating.update(new)
             task = self._loop.create_task(self._create(new))
             task.add_done_callback(lambda _: self._creating.difference_update(new))
 

@@ -291,6 +291,13 @@ def test_what_has_no_effect_or_is_not_known_may_be_altered_too() -> None:
     _alter({"listener.name.internal.ssl.keystore.location": "/keys"})
 
 
+def test_unknown_names_are_kept_up_to_a_number() -> None:
+    _alter({f"colour.{number}": "red" for number in range(1000)})
+    assert _bad_request({f"colour.{number}": "red" for number in range(1001)}) == (
+        "No more than 1000 configs of unknown names are kept"
+    )
+
+
 def test_what_is_of_one_broker_cannot_be_altered_for_all() -> None:
     name = "listener.name.internal.ssl.keystore.location"
     assert _bad_request({name: "/keys"}, cluster_wide=True) == (

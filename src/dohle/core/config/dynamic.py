@@ -36,6 +36,8 @@ _PER_LISTENER: Final = frozenset(
         "ssl.truststore.type",
     }
 )
+#: What nothing reads must not fill the metadata log.
+_UNKNOWN_MAX: Final = 1_000
 #: At most doubled or halved at a time.
 _THREADS: Final = (
     "background.threads",
@@ -64,6 +66,8 @@ def validate_broker_overrides(
     """Refuse ``pairs`` in place of one of the two levels of dynamic configs."""
     keys = {name: BROKER_CONFIGS.get(base_name(name)) for name in pairs}
     known = {name: key for name, key in keys.items() if key is not None}
+    if len(pairs) - len(known) > _UNKNOWN_MAX:
+        raise _bad_request(f"No more than {_UNKNOWN_MAX} configs of unknown names are kept")
     _refuse(
         "Cannot update these configs dynamically",
         [name for name in known if name in BROKER_CONFIGS and _is_fixed(known[name])],

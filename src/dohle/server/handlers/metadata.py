@@ -63,7 +63,8 @@ def handle_metadata(
     if answer.missing and allowed and broker.broker_values().get_bool("auto.create.topics.enable"):
         broker.auto_creation.begin(answer.missing)
     response = yield from _with_operations(request, answer.response)
-    if not may_be_known or not _is_long(response):
+    # Who asks for a topic that is not there asks again, and may have it created then.
+    if not may_be_known or answer.missing or not _is_long(response):
         return response
     body = b"".join((yield from response.encode_chunks_in_steps(context.version)))
     encoded = EncodedResponse(ApiKey.METADATA, body)

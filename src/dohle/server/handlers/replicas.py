@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dohle.core.steps import PlainSteps
 from dohle.metadata.reassignments import list_partition_reassignments
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.alter_partition_reassignments import (
@@ -52,7 +53,7 @@ async def handle_alter_partition_reassignments(
 
 def handle_list_partition_reassignments(
     broker: BrokerServer, context: RequestContext, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+) -> PlainSteps[ListPartitionReassignmentsResponse]:
     """Return the reassignments that are going on."""
     return list_partition_reassignments(broker.image, request)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.steps import PlainSteps
 from dohle.metadata import security_queries
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.create_acls import (
@@ -163,10 +164,10 @@ def handle_describe_token(
 
 def handle_describe_client_quotas(
     broker: BrokerServer, context: RequestContext, request: DescribeClientQuotasRequest
-) -> DescribeClientQuotasResponse:
+) -> PlainSteps[DescribeClientQuotasResponse]:
     """Return the quotas in the metadata log."""
     try:
-        return security_queries.describe_client_quotas(broker.image, request)
+        return (yield from security_queries.describe_client_quotas(broker.image, request))
     except KafkaError as error:
         return DescribeClientQuotasResponse(
             error_code=error.code, error_message=str(error.args[0]), entries=None
@@ -175,7 +176,7 @@ def handle_describe_client_quotas(
 
 def handle_describe_user_scram_credentials(
     broker: BrokerServer, context: RequestContext, request: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+) -> PlainSteps[DescribeUserScramCredentialsResponse]:
     """Return which users have passwords in the metadata log."""
     return security_queries.describe_user_scram_credentials(broker.image, request)
 

@@ -159,11 +159,13 @@ def _assign_replicas_to_dirs(
 
 def _alter_partition_reassignments(
     turn: Turn, request: AlterPartitionReassignmentsRequest
-) -> Decision[AlterPartitionReassignmentsResponse]:
+) -> PlainSteps[Decision[AlterPartitionReassignmentsResponse]]:
     return controller.alter_partition_reassignments(turn.image, request, turn.context)
 
 
-def _elect_leaders(turn: Turn, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
+def _elect_leaders(
+    turn: Turn, request: ElectLeadersRequest
+) -> PlainSteps[Decision[ElectLeadersResponse]]:
     return controller.elect_leaders(turn.image, request, turn.context)
 
 
