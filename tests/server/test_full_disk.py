@@ -1,4 +1,4 @@
-"""A disk that fills up: warnings in time, appends refused, reads served, also after a start."""
+"""Disks that fill up or become read-only: warnings, refusals, reads, and the next start."""
 
 from __future__ import annotations
 
@@ -152,3 +152,43 @@ def test_a_broker_on_a_disk_that_is_full_to_the_last_byte_starts_and_serves_read
         filler.unlink()
         assert broker.stop() == 0
         assert "Traceback" not in broker.log
+
+
+def test_a_disk_that_becomes_read_only_takes_its_directory_offline_and_loses_nothing(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    def remount(how: str) -> None:
+        command = ["mount", "-o", f"remount,{how}", str(small_disk)]
+        if subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("disks cannot be remounted here")
+
+    async def codes(bootstrap: str) -> list[int]:
+        async with await Wire.connect(bootstrap) as wire:
+            return [(await produce(wire, "t", batch(b"v"), n)).error_code for n in range(2)]
+
+    async def create(bootstrap: str) -> None:
+        async with await Wire.connect(bootstrap) as wire:
+            await create_topic(wire, "t", 2)
+
+    config = {"log.dirs": f"{tmp_path}/other,{small_disk}"}
+    with BrokerProcess(tmp_path, config) as broker:
+        asyncio.run(create(broker.bootstrap))
+        assert asyncio.run(codes(broker.bootstrap)) == [0, 0]
+        hurt = 0 if (small_disk / "t-0").exists() else 1
+        # A file that is open for writing keeps a disk from being remounted: so it is killed first,
+        # and starts on a disk that cannot be written to.
+        broker.kill()
+        remount("ro")
+        try:
+            broker.start()
+            found = asyncio.run(codes(broker.bootstrap))
+            assert found[hurt] == ErrorCode.KAFKA_STORAGE_ERROR
+            assert found[1 - hurt] == 0
+            assert broker.stop() == 0
+            assert "Traceback" not in broker.log
+            assert f"log directory {small_disk}" in broker.log
+        finally:
+            remount("rw")
+        broker.start()
+        assert asyncio.run(codes(broker.bootstrap)) == [0, 0]
+        assert broker.stop() == 0

@@ -59,7 +59,10 @@ class TransactionCoordinator:
     def __init__(self, context: TransactionContext) -> None:
         self.context = context
         self._transactions: dict[str, Transaction] = {}
-        self._ongoing: set[str] = set()
+        # When each open transaction began by the wall clock, and when it times out by the monotonic
+        # one: neither a clock that is set forward ends it too soon, nor one that is set back too
+        # late.
+        self._ongoing: dict[str, tuple[int, int]] = {}
         # For decided transactions: the partitions without a marker so far.
         self._unmarked: dict[str, set[TopicPartition]] = {}
 
@@ -237,7 +240,7 @@ class TransactionCoordinator:
         if not isinstance(record.key, TransactionLogKey):
             return
         transactional_id = TransactionalId(record.key.transactional_id)
-        self._ongoing.discard(transactional_id)
+        known = self._ongoing.pop(transactional_id, None)
         self._unmarked.pop(transactional_id, None)
         if record.value is None:
             self._transactions.pop(transactional_id, None)
@@ -246,7 +249,9 @@ class TransactionCoordinator:
         transaction = Transaction.from_record(transactional_id, value)
         self._transactions[transactional_id] = transaction
         if transaction.state is TransactionState.ONGOING:
-            self._ongoing.add(transactional_id)
+            if known is None or known[0] != transaction.start_ms:
+                known = transaction.start_ms, self._times_out_at_ms(transaction)
+            self._ongoing[transactional_id] = known
             if TimerKey(TimerKind.TIMEOUT_CHECK) not in self.context.timers:
                 self._set_check(TimerKind.TIMEOUT_CHECK)
         elif transaction.state.is_decided:
@@ -285,17 +290,32 @@ class TransactionCoordinator:
                     self._set_check(key.kind)
                 # One by one, so that a refusal by the log concerns a single transaction.
                 for transactional_id in sorted(self._ongoing):
-                    if self._transactions[transactional_id].is_timed_out(now_ms):
+                    if self._is_timed_out(transactional_id):
                         self._set_timer(TimerKind.ABORT, 0, transactional_id)
             case TimerKind.EXPIRATION_CHECK:
                 return self._remove_expired(now_ms)
             case TimerKind.ABORT:
-                if transaction is not None and transaction.is_timed_out(now_ms):
+                if transaction is not None and self._is_timed_out(key.transactional_id):
                     return self._fence(transaction)
             case TimerKind.COMPLETE:
                 if transaction is not None and self._unmarked.get(key.transactional_id) == set():
                     return self._complete(transaction)
         return Effects()
+
+    def _times_out_at_ms(self, transaction: Transaction) -> int:
+        """Return when a transaction times out; one that was loaded has used up a part of its time.
+
+        How much, only the wall clock can tell, and it may have been set since.
+        """
+        clock = self.context.clock
+        used_ms = min(max(0, clock.now_ms() - transaction.start_ms), transaction.timeout_ms)
+        return clock.monotonic_ms() + transaction.timeout_ms - used_ms
+
+    def _is_timed_out(self, transactional_id: str) -> bool:
+        known = self._ongoing.get(transactional_id)
+        if known is None or self._transactions[TransactionalId(transactional_id)].is_two_phase:
+            return False
+        return known[1] < self.context.clock.monotonic_ms()
 
     def _set_timer(self, kind: TimerKind, delay_ms: int, transactional_id: str = "") -> None:
         deadline_ms = self.context.clock.monotonic_ms() + delay_ms

@@ -130,14 +130,6 @@ class Transaction:
         """Tell whether the producer has used up its epochs and needs another id."""
         return self.client.producer_epoch >= LAST_EPOCH
 
-    def is_timed_out(self, now_ms: int) -> bool:
-        """Tell whether the transaction has been open for longer than its timeout."""
-        return (
-            self.state is TransactionState.ONGOING
-            and not self.is_two_phase
-            and self.start_ms + self.timeout_ms < now_ms
-        )
-
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
         """Tell whether the id has been unused for long, and nothing is left to do for it."""
         is_idle = self.state is TransactionState.EMPTY or self.state.is_complete

@@ -17,6 +17,7 @@ from dohle.testing.simulation.network import NetworkSettings
 from dohle.testing.simulation.world import SECOND_NS, World
 
 _MS_NS = 1_000_000
+_HOUR_MS = 3_600_000
 
 
 class Kind(Enum):
@@ -102,8 +103,6 @@ class Faults:
         self.is_over = False
         #: When power was cut.
         self.cuts_ns: list[int] = []
-        #: By how much the node's clock was ahead at most.
-        self._ahead_ms = 0
         #: How many have struck.
         self.struck = 0
 
@@ -119,9 +118,6 @@ class Faults:
         """Let nothing go wrong any more; what is dead stays so."""
         self.is_over = True
         self._world.network.mend()
-        # Transactions time out by the wall clock, as in Kafka: one begun at a time that is still to
-        # come would stay open until then. So the clock does not end behind what it has shown.
-        self._node.clock.offset_ms = self._ahead_ms
         for machine in (self._node, *self._clients):
             machine.files.heal()
             machine.files.set_capacity("/", None)
@@ -152,8 +148,9 @@ class Faults:
             case Kind.PAUSE:
                 node.pause(rng.randrange(10, 5_000) * _MS_NS)
             case Kind.CLOCK:
-                node.clock.offset_ms = rng.randrange(-3_600_000, 3_600_000)
-                self._ahead_ms = max(self._ahead_ms, node.clock.offset_ms)
+                # Forward and back by up to a day, but no more than an hour behind the clients:
+                # the broker would refuse their records (message.timestamp.after.max.ms).
+                node.clock.offset_ms = rng.randrange(-_HOUR_MS, 24 * _HOUR_MS)
             case Kind.CLIENT_KILL:
                 self._kill(rng.choice(self._clients))
             case Kind.CLIENT_PAUSE:
