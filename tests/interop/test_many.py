@@ -12,11 +12,14 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from dohle.core.ids import TopicName
 from dohle.protocol.messages.api_versions import ApiVersionsRequest
+from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from dohle.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from dohle.testing import Broker
 from tests.interop.clients import Confluent
 from tests.interop.process import BrokerProcess
-from tests.interop.wire import Wire, frame_of
+from tests.interop.wire import Wire, batch_of, frame_of
 
 # The module re-exports its classes in a way that a type checker does not follow.
 admin_api: Any = import_module("confluent_kafka.admin")
@@ -123,6 +126,33 @@ async def connect_and_ask(bootstrap: str) -> None:
         for _, writer in streams:
             writer.close()
         await asyncio.gather(*(writer.wait_closed() for _, writer in streams))
+
+
+def test_a_fetch_of_many_short_pieces_is_answered(broker: Broker) -> None:
+    """More than an answer copies: what comes behind that is sent from files, if it is long enough.
+
+    The last partitions have less than that.
+    """
+    topic, count, longer = TopicName("short-pieces"), 70, 35
+    with Wire(broker.bootstrap) as wire:
+        wire.create_topic(topic, partitions=count)
+        for index in range(count):
+            value = bytes(15_000 if index < longer else 850)
+            assert wire.produce(topic, batch_of(value), partition=index).error_code == 0
+        asked = tuple(
+            FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=MEGABYTE)
+            for index in range(count)
+        )
+        request = FetchRequest(
+            max_bytes=10 * MEGABYTE,
+            min_bytes=1,
+            topics=(FetchTopic(topic=topic, partitions=asked),),
+        )
+        found = wire.ask(request, FetchResponse, 12).responses[0].partitions
+    sizes = [len(part.records or b"") for part in found]
+    assert len(sizes) == count
+    assert sum(sizes[:longer]) > 512 * 1024
+    assert all(0 < size < 1024 for size in sizes[longer:])
 
 
 def test_five_hundred_connections_are_served_at_once(tmp_path: Path) -> None:
