@@ -39,8 +39,8 @@ from dohle.replication.fetch_sessions import (
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 
-#: How many partitions all sessions may have together: they take about 40 MB.
-PARTITIONS_MAX = 100_000
+#: How many partitions all sessions may have together: they take about 20 MB.
+PARTITIONS_MAX = 50_000
 
 
 class FetchSessionCache:
@@ -87,7 +87,9 @@ class FetchSessionCache:
     ) -> Steps[FetchContext]:
         """Begin the handling of a fetch request."""
         uses_topic_ids = version >= TOPIC_ID_VERSION_MIN
-        requested = yield from requested_partitions(request, uses_topic_ids, topic_name)
+        requested: dict[Key, SessionPartition] = {}
+        if request.topics:
+            requested = yield from requested_partitions(request, uses_topic_ids, topic_name)
         session = self._sessions.get(request.session_id)
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session is not None:
@@ -124,11 +126,15 @@ class FetchSessionCache:
         """
         session.last_used_ms = now_ms
         session.epoch = next_epoch(session.epoch)
-        growth = len(requested.keys() - session.partitions.keys()) if requested else 0
+        context = IncrementalFetchContext(session)
+        is_changed = requested or session.unresolved or request.forgotten_topics_data
+        if session.partitions and not is_changed:
+            self._touch(session, now_ms)
+            return context
+        growth = len(requested.keys() - session.partitions.keys())
         if not self._make_room(growth, session.size + growth, session.is_privileged, now_ms):
             self._remove(session)
             return FetchContext(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        context = IncrementalFetchContext(session)
         self._growth += growth
         try:
             yield from session.look_up_again(topic_name)

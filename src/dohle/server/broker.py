@@ -89,6 +89,8 @@ class BrokerServer:
         self.fetch_sessions = FetchSessionCache(
             slots=config.get_int("max.incremental.fetch.session.cache.slots"), rng=host.rng
         )
+        #: How often a partition has changed such that a fetch may see something new.
+        self.change_count = 0
         self.fetch_pacing = FetchPacing(loop.time)
         self.metadata_answers = EncodedAnswers()
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
@@ -279,6 +281,7 @@ class BrokerServer:
 
     def recheck(self, key: TopicPartition) -> None:
         """Let the fetches that wait at a partition look at it: it has more, or has changed."""
+        self.change_count += 1
         if not len(self.purgatory):
             return
         for delayed in self.purgatory.watching(key):

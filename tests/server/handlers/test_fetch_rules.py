@@ -18,6 +18,7 @@ from dohle.protocol.messages.fetch import (
     ReplicaState,
 )
 from dohle.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from dohle.protocol.schema import CHUNK_BYTES_MIN
 from dohle.records.batch import batches
 from dohle.server.node import Node
 from dohle.server.partitions.fetch_reader import COPIED_BYTES_MAX, SENDFILE_BYTES_MIN
@@ -146,25 +147,38 @@ def test_a_topic_that_is_asked_for_is_created_behind_the_answer(
     on_node(tmp_path, scenario)
 
 
-def test_many_small_pieces_come_whole_though_few_of_them_are_copied(tmp_path: Path) -> None:
-    count = COPIED_BYTES_MAX // SENDFILE_BYTES_MIN + 10
+SMALL = SENDFILE_BYTES_MIN - 500
+#: As many as are copied, some more, some that stay in their files, and some that are tiny.
+FEW = [SMALL] * (COPIED_BYTES_MAX // SMALL + 3) + [SENDFILE_BYTES_MIN, 10, CHUNK_BYTES_MIN, 0]
+#: So many that the request is decoded, and answered, in steps.
+MANY = [SENDFILE_BYTES_MIN, *FEW, *([10] * 300)]
 
+
+@pytest.mark.parametrize("sizes", [FEW, MANY], ids=["few", "many"])
+@pytest.mark.parametrize("is_delayed", [False, True])
+def test_records_come_whole_in_memory_or_from_files(
+    tmp_path: Path, sizes: list[int], is_delayed: bool
+) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
-        await create_topic(wire, "t", count)
-        sent = [batch(bytes([index]) * (SENDFILE_BYTES_MIN - 500)) for index in range(count)]
-        for index, records in enumerate(sent):
-            assert (await produce(wire, "t", records, index)).error_code == 0
+        await create_topic(wire, "t", len(sizes))
+        for index, size in enumerate(sizes):
+            sent = await produce(wire, "t", batch(bytes([index % 256]) * size), index)
+            assert sent.error_code == 0
         asked = tuple(
-            FetchPartition(partition=index, partition_max_bytes=1 << 20) for index in range(count)
+            FetchPartition(partition=index, partition_max_bytes=1 << 20)
+            for index in range(len(sizes))
         )
         request = FetchRequest(
-            max_bytes=64 << 20, topics=(FetchTopic(topic=TopicName("t"), partitions=asked),)
+            max_wait_ms=100 if is_delayed else 0,
+            min_bytes=32 << 20,
+            max_bytes=64 << 20,
+            topics=(FetchTopic(topic=TopicName("t"), partitions=asked),),
         )
         answer = await wire.send(request, 12)
         (topic,) = answer.responses
         assert [
             [record.value for one in batches(found.records) for record in one.records()]
             for found in topic.partitions
-        ] == [[bytes([index]) * (SENDFILE_BYTES_MIN - 500)] for index in range(count)]
+        ] == [[bytes([index % 256]) * size] for index, size in enumerate(sizes)]
 
     on_node(tmp_path, scenario)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from functools import partial
 
 from dohle.server.net.turns import SLICE_S, STAND_BACK, TURN_S, Slices, Turns
@@ -148,5 +149,28 @@ def test_a_full_queue_is_told_and_those_that_wait_for_room_are_called() -> None:
         await turn_of_the_loop()
         assert called == ["there is room"]
         assert [*states, limited.is_full] == [False, True, False]
+
+    run(scenario)
+
+
+def test_what_waits_for_something_else_uses_nothing_and_holds_up_no_collection() -> None:
+    async def scenario(loop: StoppedLoop, turns: Turns) -> None:
+        before = gc.get_threshold()
+        slices = Slices(turns)
+        await slices.wait()
+        assert gc.get_threshold() != before
+        waited_for: asyncio.Future[str] = loop.create_future()
+        waiting = asyncio.ensure_future(slices.wait_for(waited_for))
+        await turn_of_the_loop()
+        assert gc.get_threshold() == before
+        loop.work(60.0)
+        waited_for.set_result("done")
+        assert await waiting == "done"
+        # It has its slice before it, and goes before whoever has used the loop.
+        assert not slices.is_over
+        order: list[str] = []
+        turns.wait(0.001, lambda: order.append("other"))
+        await slices.wait()
+        assert order == []
 
     run(scenario)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dohle.core.errors import ErrorCode
 from dohle.core.steps import Steps
 from dohle.protocol.messages.fetch import FetchRequest, FetchResponse
-from dohle.server.net.sliced import SlicedWork, in_slices
+from dohle.server.net.waited_work import in_slices, result_of, work_for
 from dohle.server.partitions.delayed_fetch import DelayedFetch
 from dohle.server.partitions.fetch_pacing import Pace
 from dohle.server.partitions.fetch_reader import FetchReader, fetching_replica
@@ -44,7 +44,7 @@ def handle_fetch(
 def _read(
     broker: BrokerServer, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Future[FetchResponse]:
-    loop, turns, now_ms = broker.loop, broker.turns, broker.clock.monotonic_ms()
+    loop, now_ms = broker.loop, broker.clock.monotonic_ms()
     session_size = broker.fetch_sessions.size_of(request.session_id) if request.session_id else 0
     pace = broker.fetch_pacing.of(context.connection, request, session_size)
     steps = _serve(broker, context.version, request, pace, now_ms)
@@ -52,9 +52,22 @@ def _read(
         steps = pace.timed(steps)
         if pace.next_at > loop.time():
             future: Future[FetchResponse] = loop.create_future()
-            loop.call_at(pace.next_at, SlicedWork(turns, steps, future).go_on)
+            work_for(loop, future, _serve_later(broker, pace.next_at, steps))
             return future
-    return in_slices(turns, loop.create_future, steps)
+    return in_slices(loop, broker.long_work, steps)
+
+
+async def _serve_later(
+    broker: BrokerServer, when: float, steps: Steps[FetchResponse | Future[FetchResponse]]
+) -> FetchResponse:
+    loop = broker.loop
+    wake_up = loop.create_future()
+    timer = loop.call_at(when, wake_up.set_result, None)
+    try:
+        await wake_up
+    finally:
+        timer.cancel()
+    return await result_of(await broker.long_work.run(steps))
 
 
 def _serve(

@@ -326,9 +326,9 @@ class Dispatcher:
             command = self._loop.create_task(answer)
             self._unattended.add(command)
             command.add_done_callback(self._unattended.discard)
-            answer = await shield(command)
+            answer = await slices.wait_for(shield(command))
         elif isinstance(answer, Future):
-            answer = await answer
+            answer = await slices.wait_for(answer)
         if not isinstance(answer, Response):
             assert answer is None or isinstance(answer, EncodedResponse)
             return self._frame(timed, answer, version, correlation_id)

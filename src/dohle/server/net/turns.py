@@ -20,7 +20,7 @@ import gc
 import logging
 from asyncio import AbstractEventLoop, Future
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from heapq import heappop, heappush
 from itertools import count
 from typing import TypeVar
@@ -182,7 +182,11 @@ class Slices:
         self._has_waited = False
 
     def __del__(self) -> None:
+        self._release_collector()
+
+    def _release_collector(self) -> None:
         if self._has_waited:
+            self._has_waited = False
             self._turns.release_collector()
 
     @property
@@ -207,6 +211,17 @@ class Slices:
         turns.spend(took)
         await turns.turn(self._used_s)
         self._begun = turns.time()
+
+    async def wait_for(self, future: Awaitable[R]) -> R:
+        """Wait for something else than a turn: meanwhile the work uses and holds up nothing."""
+        took = self._turns.time() - self._begun
+        self._used_s += took
+        self._turns.spend(took)
+        self._release_collector()
+        try:
+            return await future
+        finally:
+            self._begun = self._turns.time()
 
     def advance(self, steps: PlainSteps[R]) -> tuple[R] | None:
         """Do what fits into the slice; return the result, in a tuple, if that was all of it."""

@@ -14,7 +14,7 @@ from dohle.core.ids import TopicPartition
 from dohle.core.steps import Steps
 from dohle.protocol.messages.fetch import FetchResponse
 from dohle.replication.fetch_sessions import PARTITIONS_PER_STEP
-from dohle.server.net.sliced import SlicedWork
+from dohle.server.net.waited_work import in_slices, result_of, work_for
 from dohle.server.partitions.fetch_pacing import Pace
 from dohle.server.partitions.fetch_reader import FetchReader
 
@@ -48,12 +48,12 @@ class DelayedFetch:
 
     def look_at_all(self) -> Steps[None]:
         """See how much there is already; what changes in between is noted as ever."""
-        for number, key in enumerate(self._partitions, 1):
+        for number, part in enumerate(self._reader.unsettled, 1):
             if not number % PARTITIONS_PER_STEP:
                 yield None
             if self._is_answered:
                 return
-            self.recheck(key)
+            self.recheck(part.local.key)
 
     # What goes wrong is this request's own trouble, not that of its waker.
 
@@ -80,12 +80,23 @@ class DelayedFetch:
             return
         self._is_answered = True
         self._broker.purgatory.cancel(self._delayed)
-        if self._pace is None:
-            SlicedWork(self._broker.turns, self._read(), self.future).go_on()
+        if self._pace is not None:
+            work_for(self._broker.loop, self.future, self._answer_later(self._pace))
+            return
+        try:
+            found = in_slices(self._broker.loop, self._broker.long_work, self._read())
+        except Exception as error:
+            self.future.set_exception(error)
+            return
+        if isinstance(found, Future):
+            work_for(self._broker.loop, self.future, result_of(found))
         else:
-            # In a turn of its own, and not in that of its waker: it takes a while.
-            steps = self._pace.timed(self._read())
-            SlicedWork(self._broker.turns, steps, self.future).wait()
+            self.future.set_result(found)
+
+    async def _answer_later(self, pace: Pace) -> FetchResponse:
+        """Answer in a turn of its own, and not in that of its waker: it takes a while."""
+        await self._broker.turns.turn(0.0)
+        return await self._broker.long_work.run(pace.timed(self._read()))
 
     def _read(self) -> Steps[FetchResponse]:
         yield from self._reader.read()

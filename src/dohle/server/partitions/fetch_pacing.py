@@ -34,11 +34,12 @@ class FetchPacing:
 
     def of(self, connection: Connection, request: FetchRequest, session_size: int) -> Pace | None:
         """Return the pace to keep, if there is one."""
-        topics = request.topics
-        count = len(topics) + session_size
-        if count < PARTITIONS_MIN and (
-            sum([len(topic.partitions) for topic in topics]) + session_size < PARTITIONS_MIN
-        ):
+        count = session_size
+        for topic in request.topics:
+            count += len(topic.partitions)
+            if count >= PARTITIONS_MIN:
+                break
+        if count < PARTITIONS_MIN:
             return None
         pace = self._paces.get(connection)
         if pace is None:

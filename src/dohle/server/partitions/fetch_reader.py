@@ -28,12 +28,13 @@ from dohle.replication.fetch_sessions import (
     PARTITIONS_PER_STEP,
     FetchContext,
     IncrementalFetchContext,
+    Result,
     SessionPartition,
     group_by_topic,
 )
 from dohle.server.net.outcome import FileRecords
 from dohle.server.partitions.fetch_counts import count_fetched
-from dohle.server.partitions.lookup import fetching, find_partition
+from dohle.server.partitions.lookup import ANY_EPOCH, check_asker, fetching, find_partition
 from dohle.server.partitions.old_fetches import UNCONVERTED, unconverted
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.log_values import FetchData, Isolation
@@ -86,14 +87,17 @@ class FetchReader:
         self.min_bytes = min(request.min_bytes, self._max_bytes)
         self._isolation = isolation_of(request)
         self._reads_committed = self._isolation is Isolation.TXN_COMMITTED
-        self._asker = fetching(fetching_replica(request), version)
+        follower = fetching_replica(request)
+        self._asker = fetching(follower, version)
+        self._is_follower = follower is not None
         self._replica_epoch = request.replica_state.replica_epoch
         # A partition of which there is nothing to read stands here itself, and is told of when it
         # is known that there will be an answer.
         self._results: list[tuple[SessionPartition, PartitionData | Partition]] = []
         self._bytes = self._copied = 0
-        self._at_once = False
-        self._has_read = False
+        self._at_once = self._has_read = False
+        self._not_at_end: list[SessionPartition] = []
+        self._change_count = 0
 
     @property
     def is_enough(self) -> bool:
@@ -104,7 +108,7 @@ class FetchReader:
         """Return the answer with what was read."""
         results, self._results = self._results, []
         nothing = FetchData(aborted_transactions=[] if self._reads_committed else None)
-        found: list[tuple[SessionPartition, PartitionData]] = []
+        found: list[Result] = []
         for number, (part, result) in enumerate(results, 1):
             if not number % PARTITIONS_PER_STEP:
                 yield None
@@ -118,30 +122,35 @@ class FetchReader:
         return FetchResponse(
             error_code=reply.error,
             session_id=reply.session_id,
-            responses=(yield from group_by_topic(reply.results)),
+            responses=(yield from group_by_topic(reply.results)) if reply.results else (),
         )
 
     def read(self) -> Steps[None]:
         """Read every partition as far as the limits allow; unknown partitions come last."""
-        self._results, self._bytes, self._copied, self._at_once = [], 0, 0, False
+        self._results, self._bytes, self._copied = [], 0, 0
+        self._at_once = False
+        self._not_at_end, self._change_count = [], self._broker.change_count
         left = self._max_bytes
         missing: list[tuple[SessionPartition, PartitionData | Partition]] = []
         is_incremental = isinstance(self._context, IncrementalFetchContext)
-        for number, part in enumerate(self._partitions, 1):
-            if not number % PARTITIONS_PER_STEP:
+        step = PARTITIONS_PER_STEP
+        for part in self._partitions:
+            step -= 1
+            if not step:
+                step = PARTITIONS_PER_STEP
                 yield None
             try:
                 partition = self._at_end(part)
                 if partition is not None:
                     # A request may have very many, of which few have anything new.
-                    log = partition.log
                     if (
                         not is_incremental
-                        or part.high_watermark != log.high_watermark
-                        or part.log_start_offset != log.log_start_offset
+                        or part.high_watermark != part.request.fetch_offset
+                        or part.log_start_offset != partition.log.log_start_offset
                     ):
                         self._results.append((part, partition))
                     continue
+                self._not_at_end.append(part)
                 result, size = self._read_partition(part, left)
             except KafkaError as error:
                 self._at_once = True
@@ -162,6 +171,15 @@ class FetchReader:
         """Forget what was read, and return the partitions, all of which were found."""
         self._results = []
         return {part.local.key: part for part in self._partitions if part.local is not None}
+
+    @property
+    def unsettled(self) -> Sequence[SessionPartition]:
+        """The partitions of which more may be readable than nothing.
+
+        Those at whose end the reader was are not looked at again, if nothing has happened since.
+        """
+        is_settled = self._change_count == self._broker.change_count
+        return self._not_at_end if is_settled else self._partitions
 
     def readable_bytes(self, part: SessionPartition) -> int | None:
         """Tell how many bytes a partition has for this fetch, without reading it.
@@ -194,15 +212,17 @@ class FetchReader:
             if partition is None:
                 return None
         log, asked = partition.log, part.request
-        if asked.fetch_offset != log.high_watermark:
-            return None
-        needs_leader, follower = self._asker
         if (
-            follower is not None
+            asked.fetch_offset != log.high_watermark
             or asked.last_fetched_epoch >= 0
+            or self._is_follower
             or log.disk.failure is not None
-            or asked.current_leader_epoch not in (-1, partition.image.leader_epoch)
-            or (needs_leader and not partition.is_led)
+        ):
+            return None
+        epoch = asked.current_leader_epoch
+        if (
+            (epoch != ANY_EPOCH and epoch != partition.image.leader_epoch)
+            or (self._asker.needs_leader and not partition.is_led)
             or (self._reads_committed and log.last_stable_offset != asked.fetch_offset)
         ):
             return None
@@ -219,12 +239,17 @@ class FetchReader:
     def _find(self, part: SessionPartition) -> Partition:
         if part.topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        epoch = part.request.current_leader_epoch
+        known: Partition | None = part.local
+        if known is not None and not known.is_gone:
+            known.log.disk.ensure_online()
+            check_asker(self._broker, known, self._asker, epoch)
+            return known
         if self._version >= 13:
             local = self._broker.partitions.get(part.topic, part.partition)
             if local is not None and local.topic_id != part.topic_id:
                 local.log.disk.ensure_online()
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, "the log has another topic id")
-        epoch = part.request.current_leader_epoch
         found = find_partition(self._broker, part.topic, part.partition, self._asker, epoch)
         part.local = found
         return found

@@ -60,15 +60,22 @@ def find_partition(
 ) -> Partition:
     """Return a partition that can be used, if the asker may have it; else raise KafkaError."""
     partition = local_partition(broker, topic, index)
+    check_asker(broker, partition, asker, epoch)
+    return partition
+
+
+def check_asker(
+    broker: BrokerServer, partition: Partition, asker: Asker, epoch: int = ANY_EPOCH
+) -> None:
+    """Refuse a partition to who may not have it."""
     if epoch != ANY_EPOCH:
         partition.check_epoch(epoch)
     if asker.needs_leader and not partition.is_led:
         raise KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {topic}-{index}"
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {partition.key}"
         )
     if asker.follower is not None:
         _check_follower(broker, partition, asker.follower, epoch)
-    return partition
 
 
 def local_partition(broker: BrokerServer, topic: TopicName, index: int) -> Partition:

@@ -6,15 +6,15 @@ the connection is handled before. A client that goes meanwhile is forgotten.
 
 from __future__ import annotations
 
-from asyncio import Future, Task
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from asyncio import Future
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dohle.core.errors import KafkaError
 from dohle.core.steps import Steps
 from dohle.protocol.messages.fetch import FetchResponse, PartitionData
 from dohle.protocol.schema import Records
 from dohle.records.down_conversion import converting_down
-from dohle.server.net.long_work import Begun
+from dohle.server.net.waited_work import in_slices, work_for
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.segment.segment_file import LogSlice
 
@@ -47,38 +47,14 @@ def converted(
 ) -> FetchResponse | Future[FetchResponse]:
     """Convert the records of an answer, or of one that is waited for."""
     if isinstance(answer, FetchResponse):
-        begun = broker.long_work.begin(_converting(answer))
-        if not isinstance(begun, Begun):
-            return begun
-        return _attended(broker, broker.loop.create_task(broker.long_work.finish(begun)))
-    return _attended(broker, broker.loop.create_task(_convert_later(broker, answer)))
+        return in_slices(broker.loop, broker.long_work, _converting(answer))
+    future: Future[FetchResponse] = broker.loop.create_future()
+    work_for(broker.loop, future, _convert_later(broker, answer))
+    return future
 
 
 async def _convert_later(broker: BrokerServer, answer: Future[FetchResponse]) -> FetchResponse:
     return await broker.long_work.run(_converting(await answer))
-
-
-def _attended(broker: BrokerServer, task: Task[FetchResponse]) -> Future[FetchResponse]:
-    """Return a future with which the task ends too: a request of a client that may go."""
-    future: Future[FetchResponse] = broker.loop.create_future()
-
-    def tell(done: Task[FetchResponse]) -> None:
-        if future.done():
-            return
-        if done.cancelled():
-            future.cancel()
-        elif (error := done.exception()) is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(done.result())
-
-    def end(_: Future[Any]) -> None:
-        if future.cancelled():
-            task.cancel()
-
-    task.add_done_callback(tell)
-    future.add_done_callback(end)
-    return future
 
 
 def _converting(answer: FetchResponse) -> Steps[FetchResponse]:
