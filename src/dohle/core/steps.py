@@ -61,6 +61,12 @@ def finish(steps: Steps[T]) -> T:
         result = step() if callable(step) else None
 
 
+def in_one_step(work: Callable[[], None]) -> PlainSteps[None]:
+    """Do short work that is expected to be in steps."""
+    work()
+    yield
+
+
 def mapped(function: Callable[[T], R], items: Iterable[T]) -> PlainSteps[tuple[R, ...]]:
     """Call a function for each item, one in each step; return what it returned."""
     found = []

@@ -154,8 +154,9 @@ class BrokerServer:
         Creating many partitions takes a while. Requests are served in between, and get
         NOT_LEADER_OR_FOLLOWER for a partition that is not created yet.
         """
+        slices = Slices(self.turns)
         for topic in delta.deleted_topics:
-            self._forget_topic(topic)
+            await self._forget_topic(topic, slices)
         await self._take_in(image, delta.changed_partitions)
         self._config_effects.changed(delta.changed_configs)
         for change in delta.changed_configs:
@@ -234,11 +235,14 @@ class BrokerServer:
             )
         self.recheck(partition.key)
 
-    def _forget_topic(self, topic: TopicImage) -> None:
+    async def _forget_topic(self, topic: TopicImage, slices: Slices) -> None:
         keys = [TopicPartition(topic.name, index) for index in topic.partitions]
         self.moves.forget(keys)
+        deletion = self.partitions.remove_topic(topic)
+        for key in keys:
+            self._unwritten.pop(key, None)
         try:
-            self.partitions.remove_topic(topic)
+            await slices.run(deletion)
         except KafkaError as error:
             logger.error(
                 "topic %s was deleted, but cannot be deleted from disk: %s. What is left of it is"
@@ -247,8 +251,8 @@ class BrokerServer:
                 error,
             )
         for key in keys:
-            self._unwritten.pop(key, None)
             self.recheck(key)
+            await slices.give_way()
 
     def _configure_logs(self) -> None:
         """Apply the broker settings that concern all logs alike."""

@@ -31,7 +31,7 @@ from dohle.server.metrics.sources import BrokerState, Sources
 from dohle.server.net.dispatch import Dispatcher
 from dohle.server.net.listener import ConnectionLimits, ListeningSocket
 from dohle.server.net.request_memory import RequestMemory
-from dohle.server.net.turns import Turns
+from dohle.server.net.turns import Slices, Turns
 from dohle.server.partitions.partitions import log_config
 from dohle.server.quorum.loss import LossCheck
 from dohle.server.quorum.metadata_log import METADATA_PARTITION
@@ -69,6 +69,8 @@ class Node:
         self._on_fatal = on_fatal or (lambda reason: logger.critical("stopping: %s", reason))
         self._accept_metadata_loss = accept_metadata_loss
         self._maintenance: asyncio.TimerHandle | None = None
+        self._round: asyncio.Task[None] | None = None
+        self._is_stopping = False
         self._flushes: set[asyncio.Future[None]] = set()
         self.listeners: list[ListeningSocket] = []
         #: Where metrics are served, if they are.
@@ -351,8 +353,11 @@ class Node:
         self._maintenance = self._loop.call_later(max(delay_ms, 10) / 1000, self._maintain)
 
     def _maintain(self) -> None:
+        self._round = self._loop.create_task(self._run_due())
+
+    async def _run_due(self) -> None:
         try:
-            self.logs.run_due()
+            await Slices(self._turns).run(self.logs.run_due_in_steps())
             for flush in self.logs.due_flushes():
                 task = self._loop.create_task(self._flush(flush))
                 self._flushes.add(task)
@@ -365,7 +370,9 @@ class Node:
                 " Please report this."
             )
         finally:
-            self._maintain_later()
+            self._round = None
+            if not self._is_stopping:
+                self._maintain_later()
 
     async def _flush(self, flush: PendingFlush) -> None:
         started_s = self._clock.monotonic_s()
@@ -385,8 +392,13 @@ class Node:
         self.sources.capture = None
         for listener in self.listeners:
             listener.stop_accepting()
+        self._is_stopping = True
         if self._maintenance is not None:
             self._maintenance.cancel()
+        if self._round is not None:
+            # Files that were to be removed are removed after the next start.
+            self._round.cancel()
+            await asyncio.wait([self._round])
         if self._flushes:
             await asyncio.wait(self._flushes)
         await self.broker.moves.stop()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dohle.core.config.definition import ConfigValues
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
+from dohle.core.steps import PlainSteps
 from dohle.metadata.image import TopicImage
 from dohle.metadata.partition import PartitionImage
 from dohle.metadata.topic_names import INTERNAL_TOPICS
@@ -267,14 +268,17 @@ class Partitions:
                 del partitions[partition.key.partition]
         self._logs.delete(partition.key)
 
-    def remove_topic(self, topic: TopicImage) -> None:
-        """Delete a topic's logs, including those that could not be opened."""
+    def remove_topic(self, topic: TopicImage) -> PlainSteps[None]:
+        """Delete a topic's logs, including those that could not be opened.
+
+        Its partitions are gone with the first step; then one folder is renamed in each.
+        """
         for by_index in (self._by_id.pop(topic.id, {}), self._by_name.pop(topic.name, {})):
             for partition in by_index.values():
                 self._let_go(partition)
         logs = [self._logs.get(TopicPartition(topic.name, index)) for index in topic.partitions]
         ours = [log for log in logs if log is not None and log.topic_id in (None, topic.id)]
-        self._logs.delete(*[log.partition for log in ours])
+        return self._logs.delete_in_steps([log.partition for log in ours])
 
     def _let_go(
         self, partition: Partition, error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

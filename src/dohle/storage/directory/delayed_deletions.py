@@ -11,8 +11,9 @@ import logging
 from collections.abc import Iterable
 
 from dohle.core.seams import Clock
+from dohle.core.steps import PlainSteps
 from dohle.storage.directory.partition_dirs import PartitionDirKind
-from dohle.storage.files import FileSystem
+from dohle.storage.files import FileSystem, join
 
 logger = logging.getLogger("dohle.storage")
 
@@ -38,18 +39,23 @@ class DelayedDeletions:
         """When the next removal is due."""
         return self._heap[0][0] if self._heap else None
 
-    def run(self, now_ms: int) -> None:
-        """Remove what is due."""
+    def run(self, now_ms: int) -> PlainSteps[None]:
+        """Remove what is due, a file in each step."""
         while self._heap and self._heap[0][0] <= now_ms:
             for path in heapq.heappop(self._heap)[2]:
-                self._remove(path)
+                yield from self._remove(path)
 
-    def _remove(self, path: str) -> None:
+    def _remove(self, path: str) -> PlainSteps[None]:
         try:
             if path.endswith(PartitionDirKind.DELETE.value):
+                for entry in self._fs.list_dir(path):
+                    inner = join(path, entry.name)
+                    (self._fs.remove_tree if entry.is_dir else self._fs.remove)(inner)
+                    yield
                 self._fs.remove_tree(path)
             else:
                 self._fs.remove(path)
             logger.debug("deleted %s", path)
         except FileNotFoundError:
             logger.debug("%s was gone already", path)
+        yield

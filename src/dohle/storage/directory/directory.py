@@ -16,6 +16,7 @@ from dataclasses import replace
 from dohle.core.errors import KafkaError
 from dohle.core.ids import TopicPartition, Uuid
 from dohle.core.seams import Clock, Rng
+from dohle.core.steps import PlainSteps
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.clean_shutdown import (
     has_clean_shutdown,
@@ -248,10 +249,11 @@ class LogDirectory:
             write_partition_metadata(self._fs, log.directory, topic_id)
             log.topic_id = topic_id
 
-    def delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
+    def delete_logs(self, partitions: Sequence[TopicPartition]) -> PlainSteps[None]:
         """Delete logs: their folders are renamed to ``-delete`` now and removed after the delay.
 
-        Many at once take one sync of the names and one of each checkpoint.
+        Many at once take one sync of the names and one of each checkpoint. They are gone for
+        everybody with the first step, and their folders are renamed one in each.
         """
         logs = [self.logs[partition] for partition in partitions]
         # Even if the disk fails they are gone, and must not get in the way of a new topic.
@@ -262,6 +264,7 @@ class LogDirectory:
                 target = self.folders.new_delete_path(log.partition)
                 self._rename(log, target)
                 self.deletions.add([target], log.config.file_delete_delay_ms)
+                yield
             self._fs.sync_dir(self.path)
             # A new partition of the same name must not inherit these.
             self.checkpoints.write_all()

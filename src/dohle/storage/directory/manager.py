@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicPartition, Uuid
 from dohle.core.seams import Clock, Rng
+from dohle.core.steps import PlainSteps, finish, in_one_step
 from dohle.core.uuid import random_uuid
 from dohle.storage.config import LogConfig, LogManagerConfig
 from dohle.storage.directory.data_folders import data_folders, describe, log_bytes
@@ -29,7 +30,7 @@ from dohle.storage.directory.meta_properties import (
     write_meta_properties,
 )
 from dohle.storage.directory.pending_flush import PendingFlush
-from dohle.storage.directory.retention import delete_old_segments
+from dohle.storage.directory.retention import delete_old_segments_in_steps
 from dohle.storage.files import FileSystem, join, make_dirs_durably
 from dohle.storage.log import Log
 from dohle.storage.moves.places import AssignmentOf, Places, settle_places
@@ -69,7 +70,7 @@ class _Task:
 
     name: str
     interval_ms: int
-    run: Callable[[LogDirectory], None]
+    run: Callable[[LogDirectory], PlainSteps[None]]
     due_ms: int
 
 
@@ -126,24 +127,26 @@ class LogManager:
         config = self._config
         first = self._clock.monotonic_ms() + config.log_initial_task_delay_ms
 
-        def task(name: str, interval_ms: int, run: Callable[[LogDirectory], None]) -> _Task:
+        def task(
+            name: str, interval_ms: int, run: Callable[[LogDirectory], PlainSteps[None]]
+        ) -> _Task:
             return _Task(name, interval_ms, run, first)
 
         return [
             task(
                 "high watermark checkpoint",
                 config.replica_high_watermark_checkpoint_interval_ms,
-                lambda directory: directory.checkpoints.write_high_watermarks(),
+                lambda directory: in_one_step(directory.checkpoints.write_high_watermarks),
             ),
             task(
                 "recovery point checkpoint",
                 config.log_flush_offset_checkpoint_interval_ms,
-                lambda directory: directory.checkpoints.write_recovery_points(),
+                lambda directory: in_one_step(directory.checkpoints.write_recovery_points),
             ),
             task(
                 "log start checkpoint",
                 config.log_flush_start_offset_checkpoint_interval_ms,
-                lambda directory: directory.checkpoints.write_log_start_offsets(),
+                lambda directory: in_one_step(directory.checkpoints.write_log_start_offsets),
             ),
             task("retention", config.log_retention_check_interval_ms, self._delete_old_segments),
             task(
@@ -401,14 +404,28 @@ class LogManager:
 
     def delete(self, *partitions: TopicPartition) -> None:
         """Delete logs; those in an offline directory stay on its disk until it is back."""
+        finish(self.delete_in_steps(partitions))
+
+    def delete_in_steps(self, partitions: Sequence[TopicPartition]) -> PlainSteps[None]:
+        """Do the same, one folder in each step; all are gone for everybody with the first."""
         by_directory: dict[LogDirectory, list[TopicPartition]] = {}
         for partition in partitions:
             if (directory := self.directory_of(partition)) is not None:
                 by_directory.setdefault(directory, []).append(partition)
+        deletions = [directory.delete_logs(found) for directory, found in by_directory.items()]
         failures = []
-        for directory, found in by_directory.items():
+        unfinished = []
+        for deletion in deletions:
             try:
-                directory.delete_logs(found)
+                next(deletion)
+                unfinished.append(deletion)
+            except StopIteration:
+                continue
+            except KafkaError as error:
+                failures.append(error)
+        for deletion in unfinished:
+            try:
+                yield from deletion
             except KafkaError as error:
                 failures.append(error)
         if failures:
@@ -437,6 +454,10 @@ class LogManager:
 
     def run_due(self) -> None:
         """Do what is due; a directory that fails at it goes offline, the others go on."""
+        finish(self.run_due_in_steps())
+
+    def run_due_in_steps(self) -> PlainSteps[None]:
+        """Do the same in steps, between which logs may be used, created and deleted."""
         now_ms = self._clock.monotonic_ms()
         due = [task for task in (*self._tasks, self._space_task) if task.due_ms <= now_ms]
         for task in due:
@@ -444,10 +465,10 @@ class LogManager:
         for directory in self._all_online():
             with _unless_offline(directory):
                 with directory.disk.guarding("deleting files"):
-                    directory.deletions.run(now_ms)
+                    yield from directory.deletions.run(now_ms)
                 for task in [] if directory in self._beside else due:
                     with directory.disk.guarding(task.name):
-                        task.run(directory)
+                        yield from task.run(directory)
 
     def due_flushes(self) -> list[PendingFlush]:
         """Return the flushes that a roll or ``flush.ms`` asks for, one for each log."""
@@ -463,14 +484,26 @@ class LogManager:
         for due in self.due_flushes():
             due.complete(due.try_run())
 
-    def _delete_old_segments(self, directory: LogDirectory) -> None:
+    def _delete_old_segments(self, directory: LogDirectory) -> PlainSteps[None]:
         now_ms = self._clock.now_ms()
-        _each_log(directory, "retention", lambda log: delete_old_segments(log, now_ms))
+        for log in list(directory.logs.values()):
+            if directory.logs.get(log.partition) is not log:
+                continue
+            try:
+                yield from delete_old_segments_in_steps(log, now_ms)
+            except KafkaError as error:
+                # If it fails for one log, the others are still done.
+                directory.disk.ensure_online()
+                logger.error(
+                    "the retention of %s failed, and is retried later: %s", log.partition, error
+                )
+            yield
 
-    def _remove_expired_producers(self, directory: LogDirectory) -> None:
+    def _remove_expired_producers(self, directory: LogDirectory) -> PlainSteps[None]:
         now_ms = self._clock.now_ms()
-        for log in directory.logs.values():
+        for log in list(directory.logs.values()):
             log.producer_state.remove_expired_producers(now_ms)
+            yield
 
     def close(self, broker_epoch: int = -1, run_all: RunAll = one_by_one) -> None:
         """Stop cleanly. Offline directories stay as they are, for recovery.
@@ -512,15 +545,3 @@ def _unless_offline(directory: LogDirectory) -> Iterator[None]:
     except KafkaError:
         if directory.disk.failure is None:
             raise
-
-
-def _each_log(directory: LogDirectory, name: str, work: Callable[[Log], object]) -> None:
-    """Do something with every log; if it fails for one, the others are still done."""
-    for log in list(directory.logs.values()):
-        try:
-            work(log)
-        except KafkaError as error:
-            directory.disk.ensure_online()
-            logger.error(
-                "the %s of %s failed, and is retried later: %s", name, log.partition, error
-            )

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dohle.core.steps import PlainSteps, finish
 from dohle.storage.log import Log
 from dohle.storage.segment.segment import LogSegment
+
+#: So many are deleted in one step: for each, some files are renamed.
+_SEGMENTS_AT_ONCE = 20
 
 #: Given a segment and the one after it, tells whether it is to be deleted.
 Condition = Callable[[LogSegment, LogSegment | None], bool]
@@ -18,17 +22,27 @@ Condition = Callable[[LogSegment, LogSegment | None], bool]
 
 def delete_old_segments(log: Log, now_ms: int) -> int:
     """Delete segments by the topic's ``cleanup.policy``; return how many were deleted."""
-    with log.disk.guarding(f"deleting old segments of {log.partition}"):
-        return _apply_rules(log, now_ms)
+    return finish(delete_old_segments_in_steps(log, now_ms))
 
 
-def _apply_rules(log: Log, now_ms: int) -> int:
-    gone = _delete(log, _below_log_start(log), "below the log start offset")
-    if log.config.delete:
-        if log.config.retention_bytes >= 0:
-            gone += _delete(log, _too_large(log), "retention.bytes")
-        if log.config.retention_ms >= 0:
-            gone += _delete(log, _too_old(log, now_ms), "retention.ms")
+def delete_old_segments_in_steps(log: Log, now_ms: int) -> PlainSteps[int]:
+    """Do the same, a few segments in each step."""
+    rules: list[tuple[Callable[[], Condition], str]] = [
+        (lambda: _below_log_start(log), "below the log start offset")
+    ]
+    if log.config.delete and log.config.retention_bytes >= 0:
+        rules.append((lambda: _too_large(log), "retention.bytes"))
+    if log.config.delete and log.config.retention_ms >= 0:
+        rules.append((lambda: _too_old(log, now_ms), "retention.ms"))
+    gone = 0
+    for rule, reason in rules:
+        while True:
+            with log.disk.guarding(f"deleting old segments of {log.partition}"):
+                some = _delete(log, rule(), reason)
+            gone += some
+            if some < _SEGMENTS_AT_ONCE:
+                break
+            yield
     return gone
 
 
@@ -66,6 +80,8 @@ def _delete(log: Log, condition: Condition, reason: str) -> int:
         if not condition(segment, following):
             break
         deletable.append(segment)
+        if len(deletable) == _SEGMENTS_AT_ONCE:
+            break
     if not deletable:
         return 0
     if len(deletable) == len(segments):
