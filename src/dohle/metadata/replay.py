@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dohle.core.steps import PlainSteps, finish
 from dohle.metadata.delta import Delta, difference, difference_in
 from dohle.metadata.draft import Draft, InvalidMetadataLog
 from dohle.metadata.image import ClusterImage, OpenTransaction
@@ -26,6 +27,13 @@ __all__ = ["InvalidMetadataLog", "apply", "difference"]
 def apply(
     image: ClusterImage, records: Sequence[MetadataRecord], offset: int, epoch: int
 ) -> tuple[ClusterImage, Delta]:
+    """Replay consecutive records in one go: see :func:`apply_in_steps`."""
+    return finish(apply_in_steps(image, records, offset, epoch))
+
+
+def apply_in_steps(
+    image: ClusterImage, records: Sequence[MetadataRecord], offset: int, epoch: int
+) -> PlainSteps[tuple[ClusterImage, Delta]]:
     """Replay consecutive records, and return what they changed.
 
     ``offset`` is that of the last record and ``epoch`` the one it was written in.
@@ -35,6 +43,7 @@ def apply(
     transaction = image.transaction
     waiting: list[MetadataRecord] = []
     for position, record in enumerate(records):
+        yield
         match record:
             case BeginTransactionRecord():
                 if transaction is not None:

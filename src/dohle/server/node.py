@@ -70,7 +70,6 @@ class Node:
         self._accept_metadata_loss = accept_metadata_loss
         self._maintenance: asyncio.TimerHandle | None = None
         self._round: asyncio.Task[None] | None = None
-        self._is_stopping = False
         self._flushes: set[asyncio.Future[None]] = set()
         self.listeners: list[ListeningSocket] = []
         #: Where metrics are served, if they are.
@@ -353,26 +352,34 @@ class Node:
         self._maintenance = self._loop.call_later(max(delay_ms, 10) / 1000, self._maintain)
 
     def _maintain(self) -> None:
-        self._round = self._loop.create_task(self._run_due())
-
-    async def _run_due(self) -> None:
         try:
-            await Slices(self._turns).run(self.logs.run_due_in_steps())
+            if self._round is None:
+                self._round = self._loop.create_task(self._run_due())
             for flush in self.logs.due_flushes():
                 task = self._loop.create_task(self._flush(flush))
                 self._flushes.add(task)
                 task.add_done_callback(self._flushes.discard)
             self._quorum.snapshotter.write_if_due()
         except Exception:
-            # Whatever it was: flushes, retention and checkpoints must go on.
+            # Whatever it was: flushes and snapshots must go on.
             logger.exception(
-                "a round of flushes, retention and checkpoints failed; the next one tries again."
+                "a round of flushes failed; the next one tries again. Please report this."
+            )
+        finally:
+            self._maintain_later()
+
+    async def _run_due(self) -> None:
+        """Do what recurs in the logs; with many files to remove that takes long."""
+        try:
+            await Slices(self._turns).run(self.logs.run_due_in_steps())
+        except Exception:
+            # Whatever it was: retention and checkpoints must go on.
+            logger.exception(
+                "a round of retention and checkpoints failed; the next one tries again."
                 " Please report this."
             )
         finally:
             self._round = None
-            if not self._is_stopping:
-                self._maintain_later()
 
     async def _flush(self, flush: PendingFlush) -> None:
         started_s = self._clock.monotonic_s()
@@ -392,7 +399,6 @@ class Node:
         self.sources.capture = None
         for listener in self.listeners:
             listener.stop_accepting()
-        self._is_stopping = True
         if self._maintenance is not None:
             self._maintenance.cancel()
         if self._round is not None:

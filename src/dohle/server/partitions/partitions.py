@@ -273,12 +273,15 @@ class Partitions:
 
         Its partitions are gone with the first step; then one folder is renamed in each.
         """
-        for by_index in (self._by_id.pop(topic.id, {}), self._by_name.pop(topic.name, {})):
-            for partition in by_index.values():
-                self._let_go(partition)
+        gone = {**self._by_name.pop(topic.name, {}), **self._by_id.pop(topic.id, {})}
+        for partition in gone.values():
+            partition.leave()
+        for partition in gone.values():
+            self._commits.fail(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            yield
         logs = [self._logs.get(TopicPartition(topic.name, index)) for index in topic.partitions]
         ours = [log for log in logs if log is not None and log.topic_id in (None, topic.id)]
-        return self._logs.delete_in_steps([log.partition for log in ours])
+        yield from self._logs.delete_in_steps([log.partition for log in ours])
 
     def _let_go(
         self, partition: Partition, error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

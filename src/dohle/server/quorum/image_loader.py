@@ -7,9 +7,8 @@ all of them have returned.
 
 from __future__ import annotations
 
-from dohle.metadata.delta import Delta
 from dohle.metadata.image import EMPTY_IMAGE, ClusterImage
-from dohle.metadata.replay import apply
+from dohle.metadata.replay import apply, apply_in_steps
 from dohle.protocol.schema import MetadataRecord
 from dohle.records.batch import CorruptBatch
 from dohle.server.channel import ImageListener
@@ -69,12 +68,13 @@ class ImageLoader:
 
     async def take_in(self, batch: MetadataBatch) -> None:
         """Replay a committed batch, and return when it has taken effect on this node."""
-        delta = self._replay(batch)
-        image = self.image
+        steps = apply_in_steps(self.image, batch.records, batch.last_offset, batch.epoch)
+        image, delta = await Slices(self._turns).run(steps)
+        self.image = image
+        self.bytes_read += batch.size
         for listener in self._listeners:
             await listener(image, delta)
 
-    def _replay(self, batch: MetadataBatch) -> Delta:
-        self.image, delta = apply(self.image, batch.records, batch.last_offset, batch.epoch)
+    def _replay(self, batch: MetadataBatch) -> None:
+        self.image, _ = apply(self.image, batch.records, batch.last_offset, batch.epoch)
         self.bytes_read += batch.size
-        return delta

@@ -15,6 +15,7 @@ from dohle.core.config.static import BrokerConfig
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition
 from dohle.core.seams import Clock
+from dohle.core.steps import PlainSteps
 from dohle.core.uuid import METADATA_TOPIC_ID
 from dohle.metadata.decision import VersionedRecord
 from dohle.protocol.errors import UnencodableMessage
@@ -97,18 +98,13 @@ class MetadataLog:
 
     # Writing
 
-    def append(self, records: Sequence[VersionedRecord], epoch: int) -> MetadataBatch:
-        """Append the records of one command as one batch.
-
-        Raises UnrecordableChange, and writes nothing, if one of them holds what no record can.
-        """
+    def append(self, records: Sequence[VersionedRecord], epoch: int) -> PlainSteps[MetadataBatch]:
+        """Append the records of one command as one batch, in the last of many steps."""
         builder = BatchBuilder(partition_leader_epoch=epoch)
         now_ms = self._clock.now_ms()
-        try:
-            for record, version in records:
-                builder.append(now_ms, None, encode_metadata_record(record, version))
-        except UnencodableMessage as error:
-            raise UnrecordableChange(error) from error
+        for record, version in records:
+            builder.append(now_ms, None, encode_metadata_record(record, version))
+            yield
         return self._append(builder.build(), epoch, [record for record, _ in records])
 
     def append_leader_change(

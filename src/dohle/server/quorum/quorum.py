@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from dohle.core.ids import BrokerId
 from dohle.core.seams import Clock
 from dohle.metadata.decision import VersionedRecord
+from dohle.server.net.turns import Slices, Turns
 from dohle.server.quorum.metadata_log import MetadataBatch, MetadataLog
 from dohle.server.quorum.quorum_state import (
     QuorumState,
@@ -71,6 +72,7 @@ class QuorumOfOne:
         node_id: BrokerId,
         clock: Clock,
         *,
+        turns: Turns,
         run_in_thread: RunInThread,
         on_committed: Callable[[MetadataBatch], Awaitable[None]],
     ) -> None:
@@ -78,6 +80,7 @@ class QuorumOfOne:
         self._log = log
         self._node_id = node_id
         self._clock = clock
+        self._turns = turns
         self._run_in_thread = run_in_thread
         self._on_committed = on_committed
         self.epoch = -1
@@ -102,7 +105,8 @@ class QuorumOfOne:
 
     async def append(self, records: Sequence[VersionedRecord]) -> None:
         """Append records; they are committed once they are on this disk."""
-        await self._commit(self._log.append(records, self.epoch))
+        steps = self._log.append(records, self.epoch)
+        await self._commit(await Slices(self._turns).run(steps))
 
     async def _commit(self, batch: MetadataBatch) -> None:
         job = self._log.prepare_flush()

@@ -53,6 +53,7 @@ class ControllerServer:
             self.log,
             context.node_id,
             clock,
+            turns=turns,
             run_in_thread=run_in_thread,
             on_committed=self.images.take_in,
         )

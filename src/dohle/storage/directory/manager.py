@@ -119,7 +119,7 @@ class LogManager:
         self._space_task = _Task(
             "looking for free space",
             _DISK_SPACE_MS,
-            lambda directory: directory.space.check(),
+            lambda directory: in_one_step(directory.space.check),
             clock.monotonic_ms() + _DISK_SPACE_MS,
         )
 
