@@ -39,6 +39,7 @@ from dohle.records.builder import BatchBuilder
 PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION, API_VERSIONS_VERSION = 10, 16, 12, 3
 _SIZE = struct.Struct(">i")
 _TIMEOUT_S = 60
+_RETRY_S = 0.01
 _TIMEOUT = struct.pack("ll", _TIMEOUT_S, 0)
 _BLOCK_BYTES = 4_000_000
 _DROP_BYTES = 1 << 20
@@ -123,14 +124,19 @@ def receive(sock: socket.socket) -> bytes:
 
 
 def create_topics(address: str, names: list[TopicName]) -> dict[TopicName, Uuid]:
-    """Create topics by asking for them; return their ids."""
+    """Create topics by asking for them until they are there; return their ids."""
+    deadline = time.monotonic() + _TIMEOUT_S
     with connect(address) as sock:
-        answer = call(sock, metadata_frame(*names))
-    _, start = parse_response_header(MetadataRequest.API_KEY, METADATA_VERSION, answer, 4)
-    response, _ = MetadataResponse.decode(METADATA_VERSION, answer, start)
-    failed = [topic.name for topic in response.topics if topic.error_code]
-    if failed:
-        raise RuntimeError(f"topics {failed} cannot be created")
+        while True:
+            answer = call(sock, metadata_frame(*names))
+            _, start = parse_response_header(MetadataRequest.API_KEY, METADATA_VERSION, answer, 4)
+            response, _ = MetadataResponse.decode(METADATA_VERSION, answer, start)
+            failed = [topic.name for topic in response.topics if topic.error_code]
+            if not failed:
+                break
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"topics {failed} cannot be created")
+            time.sleep(_RETRY_S)
     return {topic.name: topic.topic_id for topic in response.topics if topic.name is not None}
 
 
