@@ -47,10 +47,11 @@ def batch_of(records: bytes, count: int, codec: Codec, timestamp: int = NOW_MS) 
     return bytes(built)
 
 
-def same_offsets(codec: Codec = Codec.ZSTD, timestamp: int = NOW_MS) -> bytes:
+def same_offsets(
+    codec: Codec = Codec.ZSTD, timestamp: int = NOW_MS, count: int = TINY_RECORDS
+) -> bytes:
     """Records without key and value, which all have offset delta 0."""
-    records = b"\x0c\x00\x00\x00\x01\x01\x00" * TINY_RECORDS
-    return batch_of(records, TINY_RECORDS, codec, timestamp)
+    return batch_of(b"\x0c\x00\x00\x00\x01\x01\x00" * count, count, codec, timestamp)
 
 
 def honest(count: int, value_sizes: tuple[int, ...], codec: Codec = Codec.ZSTD) -> bytes:
@@ -119,7 +120,7 @@ def test_honest_records_of_mixed_sizes() -> None:
 
 
 def test_many_clients_with_tiny_records() -> None:
-    attack_with(produce_frame(same_offsets()), clients=MANY, times=1)
+    attack_with(produce_frame(same_offsets(count=200_000)), clients=MANY, times=1)
 
 
 @pytest.mark.parametrize("magic", [0, 1])

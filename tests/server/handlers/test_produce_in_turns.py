@@ -27,9 +27,9 @@ VERSION = 12
 
 
 def many_records(count: int, *, codec: Codec = Codec.ZSTD) -> bytes:
-    """A batch of records in two sizes, so that each is followed singly."""
+    """A batch of records with keys in two sizes, so that each is followed singly."""
     builder = BatchBuilder(codec=codec)
-    builder.append_all(0, [(None, b"v" * (1 + number % 2)) for number in range(count)])
+    builder.append_all(0, [(b"k" * (1 + number % 2), b"v") for number in range(count)])
     return bytes(builder.build())
 
 

@@ -19,7 +19,7 @@ from dohle.records.errors import CorruptBatch, DecompressedTooLarge
 #: Up to this size it is done on the spot.
 WHOLE_BYTES_MIN = 1024 * 1024
 #: No more than this is decompressed whole.
-WHOLE_BYTES_MAX = 48 * 1024 * 1024
+WHOLE_BYTES_MAX = 32 * 1024 * 1024
 
 _PIECE_BYTES = 128 * 1024
 

@@ -8,7 +8,7 @@ kind, and who has room for output does not wait for input, so some can always go
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, CancelledError, Future
+from asyncio import AbstractEventLoop, CancelledError, Future, Lock
 from collections import deque
 from functools import partial
 from typing import Generic, TypeVar
@@ -18,9 +18,9 @@ from dohle.core.steps import Room, Step, Steps
 from dohle.server.net.turns import SLICE_S, Slices, Turns
 
 #: For what was decompressed whole: enough for the largest.
-_INPUT_BYTES = 48 * 1024 * 1024
+_INPUT_BYTES = 32 * 1024 * 1024
 #: For compressors.
-_OUTPUT_BYTES = 12 * 1024 * 1024
+_OUTPUT_BYTES = 8 * 1024 * 1024
 
 T = TypeVar("T")
 
@@ -41,6 +41,7 @@ class LongWork:
     def __init__(self, loop: AbstractEventLoop, turns: Turns, host: Host) -> None:
         self._turns = turns
         self._host = host
+        self._thread = Lock()
         self._input = _Memory(loop, _INPUT_BYTES)
         self._output = _Memory(loop, _OUTPUT_BYTES)
 
@@ -67,11 +68,17 @@ class LongWork:
                 result: object = None
                 if step is None:
                     await slices.give_way()
-                elif isinstance(step, Room):
-                    memory = self._output if step.is_for_output else self._input
-                    await memory.take(step)
                 else:
-                    result = await self._host.run_in_thread(step)
+                    if isinstance(step, Room):
+                        memory = self._output if step.is_for_output else self._input
+                        await memory.take(step)
+                    else:
+                        # One at a time: threads take turns at the GIL with the loop.
+                        async with self._thread:
+                            result = await self._host.run_in_thread(step)
+                    # Many may have waited for the same: each goes on when it is its turn.
+                    await self._turns.turn(SLICE_S)
+                    slices = Slices(self._turns)
                 step = steps.send(result)
         except StopIteration as ended:
             value: T = ended.value
