@@ -111,5 +111,5 @@ def test_a_killed_writer_of_parquet_leaves_no_half_batch_and_repeats_none(
 
 
 def test_only_streams_are_streamed(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(TableError, match="no stream"):
+    with pytest.raises(TableError, match="not a stream"):
         write_stream(spark.range(1), "parquet", tmp_path / "table", checkpoint=tmp_path / "c")

@@ -39,9 +39,7 @@ async def handle_elect_leaders(
     broker: BrokerServer, context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     """Have leaders elected."""
-    response = await broker.channel.send(request, ElectLeadersResponse, context.version)
-    # v0 has no place for an error of the request as a whole; its partitions have it too.
-    return response if context.version > 0 else response.replace(error_code=0)
+    return await broker.channel.send(request, ElectLeadersResponse, context.version)
 
 
 async def handle_alter_partition_reassignments(

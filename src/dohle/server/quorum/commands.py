@@ -79,6 +79,8 @@ class Command:
     failed: Callable[[Any, ApiError], Response]
     #: How long a request may wait for its turn; None if there is no limit.
     timeout_ms: Callable[[Any], int | None] = lambda _: None
+    #: What of a response the version of its request can carry.
+    fit: Callable[[Any, int], Response] = lambda response, _: response
 
 
 def _create_topics(
@@ -169,6 +171,11 @@ def _elect_leaders(
     return controller.elect_leaders(turn.image, request, turn.context)
 
 
+def _fit_elect_leaders(response: ElectLeadersResponse, version: int) -> ElectLeadersResponse:
+    # v0 has no place for an error of the request as a whole; its partitions have it too.
+    return response if version > 0 else response.replace(error_code=0)
+
+
 def _timeout_ms(
     request: CreateTopicsRequest
     | DeleteTopicsRequest
@@ -195,7 +202,10 @@ COMMANDS: Mapping[type[Request], Command] = {
         timeout_ms=_timeout_ms,
     ),
     ElectLeadersRequest: Command(
-        _elect_leaders, error_responses.failed_elect_leaders, timeout_ms=_timeout_ms
+        _elect_leaders,
+        error_responses.failed_elect_leaders,
+        timeout_ms=_timeout_ms,
+        fit=_fit_elect_leaders,
     ),
     AlterConfigsRequest: Command(_alter_configs, error_responses.failed_alter_configs),
     IncrementalAlterConfigsRequest: Command(

@@ -82,9 +82,8 @@ class Controller:
         else:
             command = COMMANDS[type(request)]
             # Shielded: once the records are written, what follows must not be interrupted.
-            response = await shield(
-                self._loop.create_task(self._carry_out(command, request, version))
-            )
+            done = await shield(self._loop.create_task(self._carry_out(command, request, version)))
+            response = command.fit(done, version)
         assert isinstance(response, answer), "a command responds to its own request"
         return response
 

@@ -99,11 +99,17 @@ class MetadataLog:
     # Writing
 
     def append(self, records: Sequence[VersionedRecord], epoch: int) -> PlainSteps[MetadataBatch]:
-        """Append the records of one command as one batch, in the last of many steps."""
+        """Append the records of one command as one batch, in the last of many steps.
+
+        Raises UnrecordableChange, and writes nothing, if one of them holds what no record can.
+        """
         builder = BatchBuilder(partition_leader_epoch=epoch)
         now_ms = self._clock.now_ms()
         for record, version in records:
-            builder.append(now_ms, None, encode_metadata_record(record, version))
+            try:
+                builder.append(now_ms, None, encode_metadata_record(record, version))
+            except UnencodableMessage as error:
+                raise UnrecordableChange(error) from error
             yield
         return self._append(builder.build(), epoch, [record for record, _ in records])
 
