@@ -74,9 +74,9 @@ def test_what_was_dropped_is_told_once_somebody_reads(
     read_end, write_end = full_pipe
     broker = BrokerProcess(tmp_path, options=["--request-log"], stderr=write_end)
     with broker, Wire(broker.bootstrap) as wire:
-        # Each is logged with its 8 KB at most: more than the queue holds.
+        # Each is logged with its name, and all of them are more than the queue holds.
         for _ in range(1000):
-            refuse_moves(wire, "x" * 20_000, "/nowhere", 1)
+            refuse_moves(wire, "x" * 7_000, "/nowhere", 1)
         said = b""
         while b"lines were dropped here" not in said:
             piece = os.read(read_end, 1 << 16)

@@ -275,7 +275,7 @@ class Partitions:
         """
         gone = {**self._by_name.pop(topic.name, {}), **self._by_id.pop(topic.id, {})}
         for partition in gone.values():
-            partition.leave()
+            self._leave(partition)
         for partition in gone.values():
             self._commits.fail(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             yield
@@ -286,9 +286,13 @@ class Partitions:
     def _let_go(
         self, partition: Partition, error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ) -> None:
+        self._leave(partition)
+        self._commits.fail(partition, error)
+
+    def _leave(self, partition: Partition) -> None:
+        """Lead it no more, and keep what it counts in the totals."""
         if not partition.is_gone:
             self.gone_traffic.add(partition.traffic)
             self.gone_records += partition.log.appended_records
             self.gone_bytes += partition.log.appended_bytes
         partition.leave()
-        self._commits.fail(partition, error)
