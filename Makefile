@@ -30,8 +30,9 @@ test-long: $(VENV)/.installed-test  ## Run what takes minutes: 1,000 seeds of th
 	$(BIN)/python -m pytest -n auto -m long
 
 WAIT_MS := 50
+ATTACKS := tests/isolation
 test-isolation: $(VENV)/.installed-test  ## Attack a broker while another client measures its waits; run it while nothing else runs
-	DOHLE_WAIT_MS_MAX=$(WAIT_MS) $(BIN)/python -m pytest -m isolation tests/isolation
+	DOHLE_WAIT_MS_MAX=$(WAIT_MS) $(BIN)/python -m pytest -m isolation $(ATTACKS)
 
 test-jvm: $(VENV)/.installed-test  ## Test beside Apache Kafka, its tools and its clients; needs Java 17 and Maven
 	$(BIN)/python -m pytest tests/jvm
