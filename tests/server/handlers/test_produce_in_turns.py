@@ -122,7 +122,7 @@ def test_a_topic_that_goes_while_its_batch_is_checked_takes_no_records(tmp_path:
         slow_clock(node)
         partition = node.broker.partitions.get(TopicName(TOPIC), 0)
         assert partition is not None
-        await wire.post(request(many_records(30_000)), VERSION)
+        await wire.post(request(many_records(90_000)), VERSION)
         async with await Wire.connect(node) as other:
             await create_topic(other, "another")
         partition.leave()

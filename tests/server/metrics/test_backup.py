@@ -19,7 +19,7 @@ from dohle.protocol.messages.list_offsets import (
 from dohle.server.node import Node
 from tests.server.handlers.offsets import commit, find_coordinator
 from tests.server.metrics.scraping import get, scrape, value
-from tests.server.metrics.test_scrape import fetch_request
+from tests.server.metrics.working import fetch_request
 from tests.server.transactions.transaction_wire import add, end, find, init, producer_of
 from tests.server.transactions.txn_producer import PROPERTIES
 from tests.server.wire import Wire, batch, create_topic, produce_request, running_node

@@ -11,7 +11,7 @@ from dohle.server.node import Node
 from tests.server.handlers.classic_members import stable
 from tests.server.handlers.offsets import commit, find_coordinator
 from tests.server.metrics.scraping import scrape
-from tests.server.metrics.test_scrape import fetch_request
+from tests.server.metrics.working import fetch_request
 from tests.server.transactions.txn_producer import PROPERTIES
 from tests.server.wire import Wire, batch, create_topic, on_node, produce_request
 

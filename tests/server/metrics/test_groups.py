@@ -8,7 +8,7 @@ from dohle.server.node import Node
 from tests.server.handlers.classic_members import stable
 from tests.server.handlers.offsets import commit, find_coordinator
 from tests.server.metrics.scraping import scrape, value
-from tests.server.metrics.test_scrape import delete_topic
+from tests.server.metrics.working import delete_topic
 from tests.server.transactions.transaction_wire import add, end, find, producer_of
 from tests.server.transactions.txn_producer import PROPERTIES
 from tests.server.wire import Wire, batch, create_topic, on_node, produce_request

@@ -7,29 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dohle.core.ids import TopicName
-from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from dohle.server.node import Node
 from tests.server.metrics.scraping import Series, scrape, value
+from tests.server.metrics.working import TOPIC, delete_topic, fetch_request
 from tests.server.wire import Wire, batch, create_topic, on_node, produce_request
 
 HTTP = {"metrics.listener": "127.0.0.1:0"}
-TOPIC = "orders"
 TIMES = 20
 PRODUCE, FETCH = 12, 12
-
-
-def fetch_request(offset: int, *, topic: str = TOPIC, max_wait_ms: int = 0) -> FetchRequest:
-    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-    asked = FetchTopic(topic=TopicName(topic), partitions=(partition,))
-    return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20, topics=(asked,))
-
-
-async def delete_topic(wire: Wire, name: str) -> None:
-    state = DeleteTopicState(name=TopicName(name))
-    answer = await wire.send(DeleteTopicsRequest(topics=(state,), timeout_ms=10_000))
-    assert answer.responses[0].error_code == 0
 
 
 def test_all_requests_are_counted_also_those_that_a_shortcut_serves(tmp_path: Path) -> None:

@@ -47,6 +47,30 @@ _NEVER = 1 << 30
 R = TypeVar("R")
 
 
+class Collector:
+    """The collector of garbage, which all loops of a process share."""
+
+    def __init__(self) -> None:
+        self._holders = 0
+        self._thresholds = gc.get_threshold()
+
+    def hold(self) -> None:
+        """Let there be no full collections of garbage."""
+        if not self._holders:
+            self._thresholds = young, middle, _ = gc.get_threshold()
+            gc.set_threshold(young, middle, _NEVER)
+        self._holders += 1
+
+    def release(self) -> None:
+        """Let there be full collections again, unless others hold them up."""
+        self._holders -= 1
+        if not self._holders:
+            gc.set_threshold(*self._thresholds)
+
+
+_collector = Collector()
+
+
 class Turns:
     """The queue of work that waits for its next slice."""
 
@@ -63,24 +87,9 @@ class Turns:
         self._queued_max = queued_max
         self._on_room: deque[Callable[[], None]] = deque()
         self._is_run_due = False
-        self._holding_collector = 0
-        self._thresholds = gc.get_threshold()
 
     def __len__(self) -> int:
         return len(self._queue)
-
-    def hold_collector(self) -> None:
-        """Let there be no full collections of garbage."""
-        if not self._holding_collector:
-            self._thresholds = young, middle, _ = gc.get_threshold()
-            gc.set_threshold(young, middle, _NEVER)
-        self._holding_collector += 1
-
-    def release_collector(self) -> None:
-        """Let there be full collections again, unless others hold them up."""
-        self._holding_collector -= 1
-        if not self._holding_collector:
-            gc.set_threshold(*self._thresholds)
 
     def spend(self, seconds: float) -> None:
         """Take note that the loop was held for so long."""
@@ -187,7 +196,7 @@ class Slices:
     def _release_collector(self) -> None:
         if self._has_waited:
             self._has_waited = False
-            self._turns.release_collector()
+            _collector.release()
 
     @property
     def is_over(self) -> bool:
@@ -205,7 +214,7 @@ class Slices:
         turns = self._turns
         if not self._has_waited:
             self._has_waited = True
-            turns.hold_collector()
+            _collector.hold()
         took = turns.time() - self._begun
         self._used_s += took
         turns.spend(took)

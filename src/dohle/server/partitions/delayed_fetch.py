@@ -75,8 +75,8 @@ class DelayedFetch:
         self.answer()
 
     def answer(self) -> None:
-        """Answer with what there is."""
-        if self._is_answered:
+        """Answer with what there is, unless the client has gone: that is told a turn later."""
+        if self._is_answered or self.future.done():
             return
         self._is_answered = True
         self._broker.purgatory.cancel(self._delayed)
@@ -103,6 +103,6 @@ class DelayedFetch:
         return (yield from self._reader.response())
 
     def _fail(self, error: Exception) -> None:
-        if not self._is_answered:
+        if not (self._is_answered or self.future.done()):
             self._is_answered = True
             self.future.set_exception(error)
