@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dohle.core.errors import ErrorCode
-from dohle.core.ids import TopicName
+from dohle.core.ids import TopicName, TopicPartition
 from dohle.core.seams import ManualClock
 from dohle.protocol.messages.fetch import FetchRequest
 from dohle.protocol.messages.produce import (
@@ -120,6 +120,28 @@ def test_a_parked_fetch_that_cannot_read_at_its_end_leaves_the_others_answered(
                 assert code == ErrorCode.KAFKA_STORAGE_ERROR
             else:
                 assert await failing.is_closed()
+            assert len(node.broker.purgatory) == 0
+
+    asyncio.run(run())
+
+
+def test_a_fetch_whose_client_goes_in_the_same_moment_does_not_harm_who_wakes_it(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        async with (
+            running_node(tmp_path) as node,
+            await Wire.connect(node) as wire,
+            await Wire.connect(node) as leaving,
+        ):
+            await create_topic(wire, "a")
+            await delay(node, leaving, fetch_of("a", wait_ms=FOREVER_MS, min_bytes=1))
+            (delayed,) = node.broker.purgatory.watching(TopicPartition(TopicName("a"), 0))
+            # What happens when the client is found to have gone: who waits is told a turn later.
+            delayed.request.future.cancel()
+            delayed.request.recheck(TopicPartition(TopicName("a"), 0))
+            delayed.request.answer()
+            assert (await produce(wire, "a", batch(b"x"))).error_code == 0
             assert len(node.broker.purgatory) == 0
 
     asyncio.run(run())
