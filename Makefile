@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
+# Without bytecode every process that a test or a measurement starts would compile all of dohle anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: start demo test test-fast test-versions explore test-long test-isolation test-jvm test-node oracle-record check format bench bench-versus bench-spark clean
 
 start: $(VENV)/.installed  ## Run a broker on 127.0.0.1:9092 with its data in ./data

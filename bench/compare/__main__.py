@@ -12,6 +12,7 @@ import argparse
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.__main__ import SECTIONS
@@ -28,7 +29,7 @@ _OTHER_PARTS = [f"{_VERSUS}/{name}" for name in ("latency", "partitions")]
 
 def main() -> int:
     """Measure, print, and judge."""
-    options = _options()
+    options = options_of(sys.argv[1:])
     # SIGTERM cleans up as an error does: it ends the child processes and removes the folders.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     cases: list[Case] = []
@@ -96,7 +97,8 @@ def _show(cases: list[Case], left: list[Key]) -> None:
     console.print(f"{len(cases)} cases: {worse} worse, {unsure} below 0.95 but within the noise")
 
 
-def _options() -> argparse.Namespace:
+def options_of(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line; sections may come before and after options."""
     parser = argparse.ArgumentParser(
         prog="bench.compare", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -115,7 +117,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--markdown", type=Path, metavar="FILE", help="write the table there after every section"
     )
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args(arguments)
     if options.rounds < 1:
         parser.error("at least one round is needed")
     return options

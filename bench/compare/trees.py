@@ -76,7 +76,9 @@ class Tree:
         return self.path / ".venv" / "bin" / "python"
 
     def _surroundings(self) -> dict[str, Any]:
-        kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        # Users have bytecode: a start does not compile everything anew.
+        dropped = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+        kept = {name: value for name, value in os.environ.items() if name not in dropped}
         return {"cwd": self.path, "env": kept, "text": True}
 
     def section_name(self, section: str) -> str:

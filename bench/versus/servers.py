@@ -8,7 +8,6 @@ as ``dohle start``. Both have their own defaults but for ``SAME``, and log at th
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from tests.jvm.apache_kafka import ApacheKafka
 from tests.jvm.jvm import Jvm
+from tests.ports import free_port
 
 from bench.processes import Measured, folder
 from bench.raw_client import api_versions_frame, call, connect
@@ -109,7 +109,7 @@ class Server(Measured):
 def dohle(settings: Mapping[str, str], python: str = sys.executable) -> Iterator[Server]:
     """Run the dohle that this Python has."""
     with folder() as path:
-        address = f"127.0.0.1:{_free_port()}"
+        address = f"127.0.0.1:{free_port()}"
         command = [python, "-m", "dohle", "start"]
         command += ["--data", f"{path}/data", "--listener", address]
         for name, value in {**SAME, **settings}.items():
@@ -138,9 +138,3 @@ def _ended(server: Server) -> Iterator[Server]:
         yield server
     finally:
         server.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

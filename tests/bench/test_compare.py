@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench.compare.__main__ import options_of
 from bench.compare.trees import NotComparable, Tree, read_rows
 from bench.compare.verdict import Case, Key, Reading, Verdict, markdown, put_together
 from hypothesis import given
@@ -138,3 +139,27 @@ def test_a_tree_whose_python_has_another_dohle_is_refused(tmp_path: Path) -> Non
         Tree.open(tmp_path)
     (tmp_path / "dohle.py").touch()
     assert Tree.open(tmp_path).path == tmp_path.resolve()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["a", "b", "codec", "broker", "--quick"],
+        ["a", "b", "--quick", "codec", "broker"],
+        ["--quick", "a", "b", "codec", "broker"],
+        ["a", "b", "codec", "--quick", "broker"],
+    ],
+)
+def test_sections_may_come_before_and_after_options(arguments: list[str]) -> None:
+    options = options_of([*arguments, "--rounds", "2"])
+    assert (options.before, options.after) == (Path("a"), Path("b"))
+    assert (options.sections, options.quick, options.rounds) == (["codec", "broker"], True, 2)
+
+
+def test_without_sections_all_are_compared_and_an_unknown_one_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert options_of(["a", "b", "--quick"]).sections == []
+    with pytest.raises(SystemExit):
+        options_of(["a", "b", "--quick", "nonsense"])
+    assert "invalid choice: 'nonsense'" in capsys.readouterr().err

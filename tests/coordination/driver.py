@@ -14,11 +14,13 @@ from dohle.coordination.effects import (
     Effects,
     EncodedRecord,
     Machine,
+    PreparedBatch,
     Ticket,
     TransactionalProducer,
 )
 from dohle.core.errors import KafkaError
 from dohle.core.seams import ManualClock
+from dohle.core.steps import finish
 from dohle.protocol.apis import Coordinator
 from dohle.protocol.record_framing import (
     CoordinatorRecord,
@@ -26,6 +28,7 @@ from dohle.protocol.record_framing import (
     encode_coordinator_key,
     encode_coordinator_value,
 )
+from dohle.records.batch import batches
 
 M = TypeVar("M", bound=Machine)
 
@@ -67,7 +70,7 @@ class Driver(Generic[M]):
         #: Set to let the log refuse whatever is appended.
         self.append_error: KafkaError | None = None
         self.machine = make()
-        self.carry_out(self.machine.on_loaded())
+        self.carry_out(finish(self.machine.on_loaded()))
 
     def submit(self, command: Callable[[M, Ticket], Effects]) -> Ticket:
         """Run a command; its reply, now or later, is in ``replies``."""
@@ -81,17 +84,17 @@ class Driver(Generic[M]):
 
     def carry_out(self, effects: Effects) -> None:
         """Append, replay, reply."""
-        if effects.records and self.append_error is not None:
+        if effects.has_records and self.append_error is not None:
             if effects.undo is not None:
                 self.carry_out(effects.undo(self.append_error))
             else:
                 for ticket, _ in effects.replies:
                     self.replies[ticket] = self.append_error
             return
+        for prepared in effects.prepared:
+            self._append_prepared(prepared, effects.producer)
         for record in effects.records:
             self._append(record, effects.producer)
-        if effects.encoded is not None:
-            assert effects.encoded == [encoded(record) for record in effects.records]
         for ticket, answer in effects.replies:
             assert ticket not in self.replies, "a request is answered once"
             self.replies[ticket] = answer
@@ -101,6 +104,17 @@ class Driver(Generic[M]):
         stored = decode_coordinator_record(self._kind, *encoded(record))
         self.log.append(Stored(stored, producer))
         self.machine.replay(stored, producer)
+
+    def _append_prepared(
+        self, prepared: PreparedBatch, producer: TransactionalProducer | None
+    ) -> None:
+        """Append a batch: a restart replays its records, now they are taken in together."""
+        (batch,) = batches(prepared.builder.build())
+        for record in batch.records():
+            assert record.key is not None
+            stored = decode_coordinator_record(self._kind, record.key, record.value)
+            self.log.append(Stored(stored, producer))
+        prepared.take_in()
 
     def end_transaction(self, producer: TransactionalProducer, *, is_commit: bool) -> None:
         """Write a transaction's marker."""
@@ -129,4 +143,4 @@ class Driver(Generic[M]):
                 self.machine.replay(record, producer)
             elif producer is not None:
                 self.machine.replay_end_transaction(producer, is_commit=is_commit)
-        self.carry_out(self.machine.on_loaded())
+        self.carry_out(finish(self.machine.on_loaded()))

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from dohle.coordination.effects import Effects
+import pytest
+
+from dohle.coordination.effects import Effects, PreparedBatch
 from dohle.protocol.messages.records.classic_group import OffsetCommitKey
 from dohle.protocol.record_framing import CoordinatorRecord
-from tests.coordination.driver import encoded
+from dohle.records.builder import BatchBuilder
 
 _RECORD = CoordinatorRecord(OffsetCommitKey(group="g", topic="t", partition=1))
 
 
-def test_bytes_that_are_not_those_of_all_records_are_forgotten() -> None:
-    def effects() -> Effects:
-        return Effects([_RECORD], encoded=[encoded(_RECORD)])
+def prepared() -> Effects:
+    return Effects(prepared=[PreparedBatch(BatchBuilder(), lambda: None)])
 
-    assert effects().and_then(Effects()).encoded == [encoded(_RECORD)]
-    assert effects().and_then(Effects([_RECORD])).encoded is None
-    assert Effects([_RECORD]).and_then(effects()).encoded is None
+
+def test_a_prepared_batch_counts_as_records() -> None:
+    assert prepared().has_records
+    assert Effects([_RECORD]).has_records
+    assert not Effects().has_records
+
+
+@pytest.mark.parametrize("other", [Effects(), Effects([_RECORD]), prepared()])
+def test_nothing_is_written_together_with_a_prepared_batch(other: Effects) -> None:
+    with pytest.raises(ValueError, match="by itself"):
+        prepared().and_then(other)
+    with pytest.raises(ValueError, match="by itself"):
+        other.and_then(prepared())

@@ -503,10 +503,18 @@ class AiokafkaConsumer:
 
     def close(self) -> None:
         try:
-            self._run(self.consumer.stop())
+            self._run(self._stop())
             self._run(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
+
+    async def _stop(self) -> None:
+        """Stop within bounds: without a broker it would go on trying, in all tests to come."""
+        stopping = asyncio.ensure_future(self.consumer.stop())
+        await asyncio.wait({stopping}, timeout=CALL_S)
+        if not stopping.done():
+            raise TimeoutError("aiokafka's consumer does not stop")
+        await stopping
 
 
 def joined(joining: Joining, watcher: Watcher | None = None) -> GroupConsumer:

@@ -9,6 +9,8 @@ from typing import Any
 
 import confluent_kafka
 
+from dohle.testing.checking.checks import check
+from dohle.testing.checking.history import Delivery, History, Partition, Send
 from tests.interop.process import BrokerProcess
 from tests.interop.waiting import wait_until
 from tests.interop.wire import Wire
@@ -26,7 +28,9 @@ class Load:
 
     def __init__(self, bootstrap: str, topic: str, seed: int, *, idempotent: bool) -> None:
         self.topic = topic
-        self.acknowledged: dict[int, dict[int, int]] = defaultdict(dict)
+        #: What it has sent and was told; the values are the numbers.
+        self.history = History()
+        self._delivery = Delivery.EXACTLY_ONCE if idempotent else Delivery.AT_LEAST_ONCE
         self.acknowledged_count = 0
         self.written: dict[int, int] = defaultdict(int)
         self.failures: list[str] = []
@@ -73,15 +77,17 @@ class Load:
     def _write(self, partition: int) -> None:
         number = self.written[partition]
         self.written[partition] += 1
+        where, name = Partition(self.topic, partition), b"%d" % number
+        send = self.history.add(Send(self.topic, where, name, delivery=self._delivery))
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
                 self.failures.append(f"{self.topic}-{partition} record {number}: {error}")
                 return
-            self.acknowledged[partition][number] = message.offset()
+            send.acknowledged(message.offset(), 0)
             self.acknowledged_count += 1
 
-        value = b"%d " % number + bytes(VALUE_BYTES)
+        value = name + b" " + bytes(VALUE_BYTES)
         self._producer.produce(self.topic, value, partition=partition, on_delivery=delivered)
 
     def await_more(self, count: int) -> None:
@@ -96,15 +102,13 @@ class Load:
         assert self._producer.flush(30) == 0
 
 
-def stored_numbers(bootstrap: str, topic: str, partition: int) -> list[int]:
-    """Return the number of the record at every offset."""
-    with Wire(bootstrap) as wire:
-        records = [record for batch in wire.stored_batches(topic, partition) for record in batch]
-    assert [record.offset for record in records] == list(range(len(records)))
-    return [int((record.value or b"").split(b" ")[0]) for record in records]
-
-
-def check_once(broker: BrokerProcess, load: Load, partition: int) -> None:
-    stored = stored_numbers(broker.bootstrap, load.topic, partition)
-    assert stored == list(range(load.written[partition]))
-    assert load.acknowledged[partition] == {number: number for number in stored}
+def check_load(broker: BrokerProcess, load: Load) -> None:
+    """See that the log has what the producer was told, and that no offset is left out."""
+    with Wire(broker.bootstrap) as wire:
+        for partition in range(PARTITIONS):
+            batches = wire.stored_batches(load.topic, partition)
+            stored = [(each.offset, each.value or b"") for batch in batches for each in batch]
+            assert [offset for offset, _ in stored] == list(range(len(stored)))
+            named = [(offset, value.split(b" ")[0]) for offset, value in stored]
+            load.history.final[Partition(load.topic, partition)] = named
+    assert check(load.history) == []

@@ -6,7 +6,6 @@ import os
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,14 +17,6 @@ from typing import Self
 #: Long, because a start checks every log, a stop flushes every log, and the disk may be busy.
 START_DEADLINE_S = 300.0
 STOP_DEADLINE_S = 300.0
-
-
-def free_port() -> int:
-    """A port for a broker that is started again: nobody listens on it now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 class BrokerProcess:

@@ -28,9 +28,10 @@ from tests.interop.members import (
     places_of,
     values_seen,
 )
-from tests.interop.process import BrokerProcess, free_port
+from tests.interop.process import BrokerProcess
 from tests.interop.quick_broker import QUICK, Feed, fresh, new_topic, serving, write
 from tests.interop.waiting import wait_until
+from tests.ports import free_port
 
 # The module re-exports its classes in a way that a type checker does not follow.
 admin_api: Any = import_module("confluent_kafka.admin")

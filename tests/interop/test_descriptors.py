@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -70,30 +70,38 @@ def produce_to_all(wire: Wire, partitions: range) -> None:
 
 
 def check_all(wire: Wire, partitions: range, batches_each: int) -> None:
-    """Read all partitions, as many in one answer as fit."""
+    """Read all partitions, as many in one answer as fit: few files may be open meanwhile."""
     for start in partitions[::500]:
-        some = range(start, min(start + 500, partitions.stop))
-        request = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=1,
-            max_bytes=1 << 30,
-            topics=(
-                FetchTopic(
-                    topic=TOPIC,
-                    partitions=tuple(
-                        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
-                        for index in some
-                    ),
-                ),
-            ),
-        )
-        found = wire.ask(request, FetchResponse, 12).responses[0].partitions
-        assert [part.partition_index for part in found] == list(some)
-        for part in found:
-            assert part.error_code == 0
-            assert part.records is not None
-            values = [record.value for batch in batches(part.records) for record in batch]
+        left = list(range(start, min(start + 500, partitions.stop)))
+        while left:
+            read = _check_some(wire, left, batches_each)
+            assert read
+            left = [index for index in left if index not in read]
+
+
+def _check_some(wire: Wire, partitions: Sequence[int], batches_each: int) -> set[int]:
+    """Read as much as comes in one answer, and return which partitions were in it."""
+    asked = tuple(
+        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+        for index in partitions
+    )
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 30,
+        topics=(FetchTopic(topic=TOPIC, partitions=asked),),
+    )
+    found = wire.ask(request, FetchResponse, 12).responses[0].partitions
+    assert [part.partition_index for part in found] == list(partitions)
+    read = set()
+    for part in found:
+        assert part.error_code == 0
+        assert part.records is not None
+        values = [record.value for batch in batches(part.records) for record in batch]
+        if values:
             assert values == [value_of(part.partition_index)] * batches_each
+            read.add(part.partition_index)
+    return read
 
 
 def check_many_partitions(folder: Path, *, partitions: int, open_files_max: int) -> BrokerProcess:

@@ -22,9 +22,10 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
-from tests.interop.process import BrokerProcess, free_port
+from tests.interop.process import BrokerProcess
 from tests.interop.waiting import wait_until
 from tests.interop.wire import Wire
+from tests.ports import free_port
 
 RECORDS = 100_000
 KEYS = 200

@@ -29,9 +29,10 @@ from tests.interop.members import (
     places_of,
     values_seen,
 )
-from tests.interop.process import BrokerProcess, free_port
+from tests.interop.process import BrokerProcess
 from tests.interop.quick_broker import QUICK, fresh, new_topic, serving, write
 from tests.interop.waiting import wait_until
+from tests.ports import free_port
 
 RECORDS = 10
 VALUES = [b"%d" % number for number in range(RECORDS)]

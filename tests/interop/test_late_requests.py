@@ -40,12 +40,13 @@ from dohle.protocol.messages.produce import (
 )
 from tests.interop.group_consumers import LIBRARIES, Joining, Place, joined
 from tests.interop.holding_proxy import HoldingProxy
-from tests.interop.process import BrokerProcess, free_port
+from tests.interop.process import BrokerProcess
 from tests.interop.quick_broker import QUICK, fresh, new_topic, write
 from tests.interop.transaction_readers import end_offset, is_stable, read_all
 from tests.interop.txn_producers import Fenced, Producing, Refused, producing
 from tests.interop.waiting import wait_until
 from tests.interop.wire import Wire, batch_of
+from tests.ports import free_port
 
 KEY_TYPE_TRANSACTION = 1
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)

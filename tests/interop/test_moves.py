@@ -26,10 +26,11 @@ from dohle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from tests.interop.load import PARTITIONS, Load, check_once
-from tests.interop.process import BrokerProcess, free_port
+from tests.interop.load import PARTITIONS, Load, check_load
+from tests.interop.process import BrokerProcess
 from tests.interop.waiting import wait_until
 from tests.interop.wire import Closed, Wire
+from tests.ports import free_port
 
 MOVES = 4
 KILLS = 12
@@ -109,12 +110,11 @@ def test_partitions_move_while_they_are_written_and_read(tmp_path: Path) -> None
         read = read_all(broker.bootstrap, "t", load.written)
         for partition in range(PARTITIONS):
             assert read[partition] == list(range(load.written[partition]))
-            check_once(broker, load, partition)
+        check_load(broker, load)
         assert broker.stop() == 0
         assert broker.failures == []
         broker.start()
-        for partition in range(PARTITIONS):
-            check_once(broker, load, partition)
+        check_load(broker, load)
 
 
 @pytest.mark.slow
@@ -141,10 +141,8 @@ def test_acknowledged_records_survive_kills_while_partitions_move(tmp_path: Path
             # Whatever was interrupted comes to its end.
             last = DIRECTORIES[(KILLS - 1) % 3]
             wait_until(lambda: directories_of(wire, "t") == {p: [last] for p in range(PARTITIONS)})
-        for partition in range(PARTITIONS):
-            check_once(broker, load, partition)
+        check_load(broker, load)
         assert broker.stop() == 0
         assert broker.failures == []
         broker.start()
-        for partition in range(PARTITIONS):
-            check_once(broker, load, partition)
+        check_load(broker, load)

@@ -10,11 +10,12 @@ import pytest
 
 from tests.interop.clients import CLIENTS, Reading
 from tests.interop.group_consumers import LIBRARIES, GroupConsumer, Joining, Place, joined
-from tests.interop.process import BrokerProcess, free_port
+from tests.interop.process import BrokerProcess
 from tests.interop.quick_broker import QUICK, fresh, new_topic, serving, write
 from tests.interop.transaction_readers import end_offset, is_stable, read_all
 from tests.interop.txn_producers import Fenced, Producing, Refused, TxnProducer, producing
 from tests.interop.waiting import wait_until
+from tests.ports import free_port
 
 
 @pytest.fixture(scope="module")

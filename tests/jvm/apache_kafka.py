@@ -6,26 +6,22 @@ other stopped.
 
 from __future__ import annotations
 
-import random
 import signal
-import socket
 import subprocess
 from collections.abc import Mapping
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests.interop.waiting import wait_until
 from tests.jvm.jvm import QUICK, Jvm
+from tests.ports import free_ports
 
 START_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 60.0
 
 #: Features that Kafka finalizes by itself and dohle does not have.
 _NOT_OURS = ["eligible.leader.replicas.version", "share.version", "streams.version"]
-#: Below those that Linux hands out by itself.
-_PORTS = range(20_000, 32_000)
 _STARTED = "Kafka Server started"
 _ONE_NODE = {
     "process.roles": "broker,controller",
@@ -44,19 +40,29 @@ class ApacheKafka:
     """A node that keeps its data in ``folder``; it may be started again after its end."""
 
     def __init__(
-        self, classpath: str, folder: Path, config: Mapping[str, str] | None = None
+        self,
+        classpath: str,
+        folder: Path,
+        config: Mapping[str, str] | None = None,
+        *,
+        standalone: bool = False,
     ) -> None:
+        """``standalone`` has the quorum's voters in the metadata log (``kraft.version`` 1)."""
         self._classpath = classpath
+        self._is_standalone = standalone
         self._log_path = folder / "kafka.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.properties = folder / "server.properties"
-        broker_port, controller_port = _free_ports(2)
+        broker_port, controller_port = free_ports(2)
         self.bootstrap = f"127.0.0.1:{broker_port}"
-        controller = f"127.0.0.1:{controller_port}"
+        self.controller = controller = f"127.0.0.1:{controller_port}"
+        quorum = {"controller.quorum.voters": f"1@{controller}"}
+        if standalone:
+            quorum = {"controller.quorum.bootstrap.servers": controller}
         values = {
             **_ONE_NODE,
+            **quorum,
             "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
-            "controller.quorum.voters": f"1@{controller}",
             "log.dirs": str(folder / "data"),
             **(config or {}),
         }
@@ -68,6 +74,7 @@ class ApacheKafka:
         done = jvm.run(
             *("kafka.tools.StorageTool", "format", "-t", cluster_id),
             *("-c", str(self.properties), *levels),
+            *(["--standalone"] if self._is_standalone else []),
         )
         assert done.code == 0, done
 
@@ -124,17 +131,3 @@ class ApacheKafka:
     def log(self) -> str:
         """All that it has logged."""
         return self._log_path.read_text(errors="replace")
-
-
-def _free_ports(number: int) -> list[int]:
-    """Return ports that are free, and that no connection will be given before they are bound."""
-    return list(islice(filter(_is_free, random.sample(_PORTS, len(_PORTS))), number))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as candidate:
-        try:
-            candidate.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

@@ -31,9 +31,10 @@ def see(look: Callable[[], T], expected: T) -> None:
 class Tools:
     """The tools, run in a shared virtual machine; one that fails fails the test."""
 
-    def __init__(self, jvm: Jvm, bootstrap: str) -> None:
+    def __init__(self, jvm: Jvm, bootstrap: str, option: str = "--bootstrap-server") -> None:
         self.bootstrap = bootstrap
         self._jvm = jvm
+        self._option = option
 
     def _run(self, main: str, *arguments: str, stdin: str = "") -> Ran:
         ran = self.attempt(main, *arguments, stdin=stdin)
@@ -42,7 +43,7 @@ class Tools:
 
     def attempt(self, main: str, *arguments: str, stdin: str = "") -> Ran:
         """Run a tool by its class, whatever becomes of it."""
-        return self._jvm.run(main, "--bootstrap-server", self.bootstrap, *arguments, stdin=stdin)
+        return self._jvm.run(main, self._option, self.bootstrap, *arguments, stdin=stdin)
 
     def topics(self, *arguments: str) -> Ran:
         return self._run(f"{_TOOLS}.TopicCommand", *arguments)
@@ -85,7 +86,7 @@ class Tools:
 
     def cluster(self, action: str, *arguments: str) -> Ran:
         """Run kafka-cluster, whatever becomes of it."""
-        server = ("--bootstrap-server", self.bootstrap)
+        server = (self._option, self.bootstrap)
         return self._jvm.run(f"{_TOOLS}.ClusterTool", action, *server, *arguments)
 
     def producer_perf_test(self, *arguments: str) -> Ran:

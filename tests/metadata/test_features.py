@@ -2,14 +2,18 @@ import pytest
 
 from dohle.core.ids import BrokerId
 from dohle.metadata.features import (
-    SUPPORTED_FEATURES,
+    TOLERATED_FEATURES,
     registration_features,
     unsupported_features,
     update_features,
 )
 from dohle.metadata.producer_ids import allocate_producer_ids
 from dohle.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from dohle.protocol.messages.records.cluster_metadata import FeatureLevelRecord, ProducerIdsRecord
+from dohle.protocol.messages.records.cluster_metadata import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    ProducerIdsRecord,
+)
 from dohle.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.metadata.cluster import Cluster, cluster, registration
 
@@ -61,9 +65,8 @@ def test_a_downgrade_must_be_asked_for_and_lose_nothing() -> None:
         (-1, UPGRADE, METADATA_VERSION, "cannot be less than 0"),
         (29, 0, METADATA_VERSION, "is not an upgrade type"),
         (29, SAFE, METADATA_VERSION, "Can't downgrade to a newer version"),
-        (1, UPGRADE, "share.version", "does not support this feature"),
+        (2, UPGRADE, "share.version", "only supports versions 0-1"),
         (1, UPGRADE, "no.such.version", "does not support this feature"),
-        (1, UPGRADE, "kraft.version", "when the storage is formatted"),
         (2, UPGRADE, "kraft.version", "only supports versions 0-1"),
     ],
 )
@@ -80,6 +83,32 @@ def test_kraft_version_may_stay_what_it_is() -> None:
     before = made.image
     assert update(made, 0, UPGRADE, "kraft.version") == (0, None)
     assert made.image is before
+
+
+@pytest.mark.parametrize("upgrade_type", [UPGRADE, SAFE, UNSAFE])
+def test_kraft_version_goes_up_and_never_down(upgrade_type: int) -> None:
+    made = at_level(29)
+    key = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=UPGRADE)
+    request = UpdateFeaturesRequest(feature_updates=(key,))
+    raised = update_features(made.image, request, made.context, version=2)
+    # It is the quorum that writes it, as control records.
+    assert (raised.kraft_version, raised.records) == (1, ())
+    same = update_features(made.image, request, made.context, version=2, kraft_version=1)
+    assert (same.kraft_version, same.reply.error_code) == (None, 0)
+    lower = key.replace(max_version_level=0, upgrade_type=upgrade_type)
+    request = UpdateFeaturesRequest(feature_updates=(lower,))
+    refused = update_features(made.image, request, made.context, version=2, kraft_version=1)
+    assert (refused.kraft_version, refused.reply.error_code) == (None, 95)
+
+
+def test_eligible_leader_replicas_make_one_minimum_for_all() -> None:
+    made = at_level(29)
+    made.replay(
+        ConfigRecord(resource_type=4, resource_name="1", name="min.insync.replicas", value="2")
+    )
+    assert update(made, 1, UPGRADE, "eligible.leader.replicas.version") == (0, None)
+    assert made.image.cluster_config() == {"min.insync.replicas": "1"}
+    assert made.image.broker_config(1) == {}
 
 
 def test_a_feature_that_kafka_finalized_can_be_switched_off() -> None:
@@ -118,7 +147,7 @@ def test_all_updates_of_a_request_are_done_or_none() -> None:
     request = UpdateFeaturesRequest(
         feature_updates=(
             FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=29),
-            FeatureUpdateKey(feature="share.version", max_version_level=1),
+            FeatureUpdateKey(feature="no.such.version", max_version_level=1),
         )
     )
     reply = made.commit(update_features(made.image, request, made.context, version=2))
@@ -150,8 +179,8 @@ def test_a_log_of_kafkas_own_features_is_tolerated_and_one_of_the_future_is_not(
         FeatureLevelRecord(name="share.version", feature_level=1),
     )
     assert unsupported_features(made.image) == []
-    names = {each.name for each in registration_features(made.image)}
-    assert names == {*SUPPORTED_FEATURES, "streams.version", "share.version"}
+    names = {each.name for each in registration_features()}
+    assert names == TOLERATED_FEATURES.keys()
     made.replay(FeatureLevelRecord(name="share.version", feature_level=2))
     made.replay(FeatureLevelRecord(name="new.version", feature_level=1))
     assert unsupported_features(made.image) == [

@@ -14,10 +14,10 @@ def test_codes_of_the_response_and_of_its_parts_are_listed() -> None:
     topic = FetchableTopicResponse(topic=TopicName("t"), partitions=partitions)
     response = FetchResponse(error_code=70, responses=(topic, topic))
     assert sorted(error_codes_of(FetchResponse)(response)) == [0, 0, 3, 3, 6, 6, 70]
-    assert error_codes_of(HeartbeatResponse)(HeartbeatResponse(error_code=27)) == [27]
+    assert list(error_codes_of(HeartbeatResponse)(HeartbeatResponse(error_code=27))) == [27]
 
 
 def test_every_response_can_be_asked() -> None:
     for api in APIS.values():
         kind = api.response()
-        assert isinstance(error_codes_of(kind)(kind()), list)
+        assert set(error_codes_of(kind)(kind())) <= {0}

@@ -9,6 +9,11 @@ from hypothesis import strategies as st
 from dohle.core.ids import BrokerId, GroupId, TopicName
 from dohle.core.steps import finish
 from dohle.protocol.messages.delete_groups import DeleteGroupsRequest
+from dohle.protocol.messages.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from dohle.protocol.messages.heartbeat import HeartbeatRequest
 from dohle.protocol.messages.metadata import (
     MetadataResponse,
@@ -163,4 +168,34 @@ def test_a_long_message_is_the_same_in_steps_and_the_steps_are_many(
         request,
         len(encoded),
     )
-    assert sum(1 for _ in OffsetFetchRequest.decode_in_steps(version, memoryview(encoded))) >= count
+    steps = list(OffsetFetchRequest.decode_in_steps(version, memoryview(encoded)))
+    assert len(steps) >= count
+    # They tell how many elements were read: the topics, their partitions, and the group.
+    assert sum(steps) == (count + 1) + 2 * count + (version == 9)
+
+
+def test_an_array_that_is_in_many_elements_is_encoded_once_in_steps() -> None:
+    def results(count: int, first: int) -> tuple[DescribeConfigsResourceResult, ...]:
+        return tuple(
+            DescribeConfigsResourceResult(
+                name=f"config {number}", value="v" * 50, read_only=False, is_sensitive=False
+            )
+            for number in range(first, first + count)
+        )
+
+    shared = [results(count, count) for count in (0, 1, 30, 40, 700)]
+    response = DescribeConfigsResponse(
+        results=tuple(
+            DescribeConfigsResult(
+                error_message="",
+                resource_type=2,
+                resource_name=f"topic {number}",
+                configs=shared[number % len(shared)],
+            )
+            for number in range(50)
+        )
+    )
+    for version in (1, 4):
+        chunks = finish(response.encode_chunks_in_steps(version))
+        assert b"".join(chunks) == response.encode(version)
+        assert len({id(chunk) for chunk in chunks}) < len(chunks)

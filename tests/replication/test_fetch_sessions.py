@@ -171,31 +171,6 @@ def test_partitions_with_records_go_to_the_end() -> None:
     assert names(node.open(fetch(session_id=session_id, epoch=3))) == [B0, A0, A1]
 
 
-def test_results_may_come_from_going_through_the_partitions() -> None:
-    node = Node()
-    session_id = node.new_session(A0, A1, B0)
-    context = node.open(fetch(session_id=session_id, epoch=1))
-    reply = finish(
-        context.finish(
-            ((part, data(part.partition, records=b"x")) for part in context.partitions), 0
-        )
-    )
-    assert named(reply.results) == [A0, A1, B0]
-
-
-def test_the_size_of_records_that_lie_in_a_file_is_asked_for() -> None:
-    node = Node()
-    session_id = node.new_session(A0, A1)
-    context = node.open(fetch(session_id=session_id, epoch=1))
-    reply = finish(
-        context.finish(
-            nothing_new(context), 0, size_of=lambda found: 5 if found.partition_index == 0 else 0
-        )
-    )
-    assert named(reply.results) == [A0]
-    assert names(node.open(fetch(session_id=session_id, epoch=2))) == [A1, A0]
-
-
 def test_unchanged_partitions_need_no_result() -> None:
     node = Node()
     full = node.open(fetch(A0))

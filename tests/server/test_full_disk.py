@@ -192,3 +192,30 @@ def test_a_disk_that_becomes_read_only_takes_its_directory_offline_and_loses_not
         broker.start()
         assert asyncio.run(codes(broker.bootstrap)) == [0, 0]
         assert broker.stop() == 0
+
+
+def test_the_disk_of_the_metadata_log_is_watched_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    apart = str(tmp_path / "metadata")
+
+    class Files(FillingFileSystem):
+        def free_bytes(self, path: str) -> tuple[int, int]:
+            """Let the disk of the metadata log be full, and no other."""
+            return (TOTAL, TOTAL // 200) if path == apart else super().free_bytes(path)
+
+    async def run() -> None:
+        files = Files()
+        async with (
+            running_node(tmp_path, {"metadata.log.dir": apart}, fs=files) as node,
+            await Wire.connect(node) as wire,
+        ):
+            # Nothing of it is refused.
+            await create_topic(wire, "t")
+            assert (await produce(wire, "t", batch(b"v"))).error_code == 0
+
+    with caplog.at_level(logging.WARNING, "dohle.storage"):
+        asyncio.run(run())
+    (warning,) = [one.getMessage() for one in caplog.records if "% full" in one.getMessage()]
+    assert apart in warning
+    assert "metadata log" in warning

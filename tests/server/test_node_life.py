@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dohle.cli.commands.storage_format import Formatter
+from dohle.cli.commands.storage_format import Formatter, beginning
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, Uuid
 from dohle.metadata.decision import VersionedRecord
@@ -408,7 +408,7 @@ def test_a_directory_can_be_added_and_one_replaced_that_was_formatted(tmp_path: 
             assert len(node.logs.directories) == 3
             cluster_id = node.cluster_id
         (tmp_path / "b").rename(tmp_path / "aside")
-        formatter = Formatter(OsFileSystem(), cluster_id, BrokerId(1))
+        formatter = Formatter(OsFileSystem(), cluster_id, BrokerId(1), beginning(None, (), None))
         formatter.format(f"{tmp_path}/b", has_metadata=False)
         async with running_node(tmp_path, more) as node:
             assert topics_of(node) == {"t"}
@@ -473,5 +473,33 @@ def test_others_are_served_while_many_partitions_are_made(tmp_path: Path) -> Non
                 assert await making == 0
                 assert not node.broker.partitions.being_made
                 assert (await produce(other, "t", batch(b"now"), 599)).error_code == 0
+
+    asyncio.run(run())
+
+
+def test_a_node_that_stops_takes_no_requests_at_once_though_its_disk_is_stuck(
+    tmp_path: Path,
+) -> None:
+    fs = GatedFileSystem()
+
+    async def run() -> None:
+        node = Node(node_config(tmp_path), host=SystemNodeHost(files=fs))
+        await node.start()
+        wire = await Wire.connect(node)
+        await create_topic(wire, "t", 3)
+        assert (await produce(wire, "t", batch(b"acknowledged"))).error_code == 0
+        fs.gate.clear()
+        stop = asyncio.ensure_future(node.stop())
+        assert await wire.is_closed()
+        with pytest.raises(ConnectionRefusedError):
+            await Wire.connect(node)
+        await until(lambda: fs.waiting > 0)
+        assert not stop.done()
+        fs.gate.set()
+        await stop
+        await wire.close()
+        async with running_node(tmp_path) as node, await Wire.connect(node) as wire:
+            assert await values(wire, "t") == [b"acknowledged"]
+            assert all(one.had_clean_shutdown for one in node.logs.directories)
 
     asyncio.run(run())

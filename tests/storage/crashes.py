@@ -95,3 +95,16 @@ def check_indexes(log: Log, found: list[bytes]) -> None:
             if segment.base_offset <= batch.base_offset and (end is None or batch.base_offset < end)
         ]
         assert segment.indexes.max_timestamp.timestamp == max(within, default=-1)
+
+
+def check_producers(log: Log, expected: Expected) -> None:
+    """However the state was rebuilt: it knows the last batch of the producer that is in the log."""
+    end = log.log_end_offset
+    appended = batches(b"".join([*expected.contents, expected.appending or b""]))
+    sequences = [
+        batch.base_sequence + batch.last_offset - batch.base_offset
+        for batch in appended
+        if batch.producer_id >= 0 and not batch.is_control and batch.next_offset <= end
+    ]
+    known = [entry.last_sequence for entry in log.producer_state.producers.values()]
+    assert known == sequences[-1:]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from operator import methodcaller
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from dohle.storage.directory.manager import LogManager
 from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.log import Log
 from dohle.storage.open_files import OpenFiles
+from dohle.storage.producers import snapshot_files
 from dohle.storage.producers.state import AppendOrigin
 from dohle.testing.simulation.files import SimulatedCrash, SimulatedFileSystem
 from tests.storage.crashes import (
@@ -31,11 +33,14 @@ from tests.storage.crashes import (
     TOPIC_ID,
     Expected,
     check_indexes,
+    check_producers,
     contents,
     data_batch,
     offset_of,
 )
 
+#: That of the records: no producer is too old to be known.
+NOW_MS = 1_000
 CONFIG = LogConfig(
     segment_bytes=450, index_interval_bytes=100, file_delete_delay_ms=10, retention_ms=-1
 )
@@ -159,6 +164,7 @@ def check_recovery(workload: Workload, fs: SimulatedFileSystem, *, power_lost: b
     found = contents(log)
     workload.expected.check(found, power_lost=power_lost)
     check_indexes(log, found)
+    check_producers(log, workload.expected)
     manager.release()
     before = fs.files()
     manager = open_manager(fs, workload.clock)
@@ -182,7 +188,7 @@ def assert_can_go_on(workload: Workload, fs: SimulatedFileSystem) -> None:
 
 
 def die_and_recover(prepare: Callable[[SimulatedFileSystem], None], seed: int) -> None:
-    clock = ManualClock()
+    clock = ManualClock(NOW_MS)
     fs = SimulatedFileSystem(clock)
     prepare(fs)
     workload = Workload(fs, clock)
@@ -198,7 +204,7 @@ def die_and_recover(prepare: Callable[[SimulatedFileSystem], None], seed: int) -
 
 
 def whole_run() -> SimulatedFileSystem:
-    clock = ManualClock()
+    clock = ManualClock(NOW_MS)
     fs = SimulatedFileSystem(clock)
     Workload(fs, clock).run()
     return fs
@@ -217,13 +223,21 @@ def test_the_workload_itself_touches_what_is_to_be_tested() -> None:
 @pytest.mark.parametrize("part", range(8))
 def test_death_at_every_byte_keeps_what_was_acknowledged(part: int) -> None:
     for count in range(part, WHOLE.bytes_written, 8):
-        die_and_recover(lambda fs: fs.cut_after_bytes(count), count)  # noqa: B023
+        die_and_recover(methodcaller("cut_after_bytes", count), count)
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_death_at_every_file_operation_keeps_what_was_acknowledged(part: int) -> None:
     for count in range(part, WHOLE.operations, 4):
-        die_and_recover(lambda fs: fs.cut_after_operations(count), count)  # noqa: B023
+        die_and_recover(methodcaller("cut_after_operations", count), count)
+
+
+def test_so_does_death_where_snapshots_of_producers_are_written_by_the_flush(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(snapshot_files, "WRITTEN_AT_ONCE_MAX", 0)
+    for count in range(0, whole_run().operations, 3):
+        die_and_recover(methodcaller("cut_after_operations", count), count)
 
 
 @settings(max_examples=150, deadline=None)

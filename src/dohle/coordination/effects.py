@@ -12,19 +12,29 @@ that at once; should its records be refused by the log, ``undo`` says how to go 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NewType, Protocol
 
 from dohle.core.errors import KafkaError
 from dohle.core.ids import ProducerId
+from dohle.core.steps import PlainSteps
 from dohle.protocol.record_framing import CoordinatorRecord
+from dohle.records.builder import BatchBuilder
 
 #: Stands for a request that waits for its reply; a machine keeps it until the reply is due.
 Ticket = NewType("Ticket", int)
 
 #: The key and the value of a record as they are written; no value means that the key is deleted.
 EncodedRecord = tuple[bytes, bytes | None]
+
+
+class PreparedBatch(NamedTuple):
+    """Records that were encoded ahead of their step, since there may be very many."""
+
+    builder: BatchBuilder
+    #: Lets the machine take in all of them, as ``replay`` does one by one.
+    take_in: Callable[[], None]
 
 
 class Reply(NamedTuple):
@@ -47,8 +57,8 @@ class Effects:
 
     #: Appended as one batch, unless ``is_atomic`` is off: then in as many as they need.
     records: list[CoordinatorRecord] = field(default_factory=list)
-    #: The bytes of all the records, if the step has them already; else the driver encodes.
-    encoded: list[EncodedRecord] | None = field(default=None, kw_only=True)
+    #: Appended before the records, each by itself.
+    prepared: Sequence[PreparedBatch] = field(default=(), kw_only=True)
     #: Due when the records, and all before them, are committed.
     replies: list[Reply] = field(default_factory=list)
     #: What the driver has to do then, such as writing transaction markers.
@@ -59,6 +69,11 @@ class Effects:
     #: What to do if the log refuses the records. Without it the replies become that error.
     undo: Callable[[KafkaError], Effects] | None = None
 
+    @property
+    def has_records(self) -> bool:
+        """Tell whether there is something to append."""
+        return bool(self.records or self.prepared)
+
     def reply(self, ticket: Ticket, answer: object) -> Effects:
         """Add a reply; returns itself."""
         self.replies.append(Reply(ticket, answer))
@@ -68,12 +83,12 @@ class Effects:
         """Add what another step gives, which must be of the same kind; returns itself."""
         if other.producer != self.producer or (self.undo and other.undo):
             raise ValueError("these effects cannot be written as one")
+        if self.prepared or other.prepared:
+            raise ValueError("a prepared batch is written by itself")
         if other.records:
             if self.records and self.is_atomic != other.is_atomic:
                 raise ValueError("only one of these effects is atomic")
             self.is_atomic = other.is_atomic
-            # It would have to be that of all the records.
-            self.encoded = None
         self.records += other.records
         self.replies += other.replies
         self.actions += other.actions
@@ -90,8 +105,11 @@ class Machine(Protocol):
     def replay_end_transaction(self, producer: TransactionalProducer, *, is_commit: bool) -> None:
         """Take in a transaction's end marker."""
 
-    def on_loaded(self) -> Effects:
-        """Go on where the log ends: everything in it has been replayed."""
+    def on_loaded(self) -> PlainSteps[Effects]:
+        """Go on where the log ends: everything in it has been replayed.
+
+        There are no commands before the last step.
+        """
 
     def next_deadline_ms(self) -> int | None:
         """Tell when, on the monotonic clock, ``expire`` has something to do."""

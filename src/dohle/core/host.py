@@ -15,7 +15,7 @@ import asyncio
 import resource
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -75,9 +75,6 @@ class ThreadPool(Protocol):
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Do blocking work beside the loop."""
 
-    def run_all(self, works: Iterable[Callable[[], T]]) -> list[T]:
-        """Do all of it at once and wait for the end, holding up the loop."""
-
     def close(self) -> None:
         """Wait for what runs, and let the threads go."""
 
@@ -123,10 +120,6 @@ class SystemThreadPool:
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Do blocking work beside the loop."""
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-    def run_all(self, works: Iterable[Callable[[], T]]) -> list[T]:
-        """Do all of it and wait."""
-        return list(self._threads.map(lambda work: work(), works))
 
     def close(self) -> None:
         """Wait for what runs."""

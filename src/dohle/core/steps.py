@@ -2,7 +2,7 @@
 
 What may take long is a generator that yields after every piece of work of about a millisecond, and
 returns its result at the end. :func:`finish` runs it in one go; the server takes a few steps at a
-time and lets others have their turn in between (``server.net.long_work``). The steps themselves,
+time and lets others have their turn in between (``server.net.slices``). The steps themselves,
 and so the result, are the same either way. Between two steps the world may change: work that has
 to be about one state takes hold of it first (an image is immutable). What a generator yields says
 what it needs to go on:
@@ -12,6 +12,7 @@ what it needs to go on:
   released.
 - a function: its result, which is sent in. It takes long in one piece, but does not hold up others
   if it runs in a thread: compiled code that releases the GIL.
+- :class:`Blocking`: the same, of work that waits for a disk, perhaps for ever.
 """
 
 from __future__ import annotations
@@ -43,13 +44,30 @@ class Room:
             on_release()
 
 
+class Blocking:
+    """Work that mostly waits, in a thread: others need not wait for its end."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+
+    def __call__(self) -> object:
+        """Do the work."""
+        return self._work()
+
+
 Step = Callable[[], object] | Room | None
 Steps = Generator[Step, Any, T]
 #: Those that need nothing to go on: work over many small entries, which yields after each of them.
 PlainSteps = Generator[None, None, T]
 
 
-def finish(steps: Steps[T]) -> T:
+#: Those that tell of how many entries each of them was: whoever takes them may set a limit.
+CountedSteps = Generator[int, Any, T]
+
+
+def finish(steps: Steps[T] | CountedSteps[T]) -> T:
     """Take all steps, one after the other."""
     result: object = None
     while True:
@@ -85,6 +103,17 @@ def mapped_steps(
         found.append((yield from function(item)))
         yield
     return tuple(found)
+
+
+#: So many objects are freed in one step.
+_FREED_AT_ONCE = 500
+
+
+def let_go(items: list[Any]) -> PlainSteps[None]:
+    """Empty a list in steps: to free very many objects in one go takes long as well."""
+    while items:
+        del items[-_FREED_AT_ONCE:]
+        yield
 
 
 #: So many items are sorted in one step.

@@ -7,7 +7,7 @@ its own timers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -50,11 +50,20 @@ class Topics(Protocol):
     def racks(self, name: str, partition: int) -> Sequence[str]:
         """Return the rack of each broker that has a replica of a partition, with duplicates."""
 
-    def names(self) -> Iterable[TopicName]:
+    def names(self) -> Collection[TopicName]:
         """Return all topic names."""
 
     def version(self) -> int:
         """Return the offset of the newest image."""
+
+
+def without_unknown(names: Collection[str], topics: Topics) -> Collection[str]:
+    """Return names without most of those that are no topic's, if they are more than the topics.
+
+    A member may subscribe to very many topics that do not exist.
+    """
+    known = topics.names()
+    return names if len(names) <= len(known) else [name for name in known if name in names]
 
 
 def _no_configs(group_id: str) -> Mapping[str, str]:

@@ -20,6 +20,7 @@ from dohle.groups.consumer.commands import ConsumerGroups
 from dohle.groups.context import GroupContext
 from dohle.groups.group import Group
 from dohle.groups.offsets.commands import Offsets
+from dohle.groups.offsets.prepared import PreparedRemoval
 from dohle.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from dohle.protocol.messages.list_groups import ListedGroup
 from dohle.protocol.record_framing import CoordinatorRecord
@@ -49,15 +50,16 @@ class GroupCoordinator:
         """Apply the end of a transaction that has committed offsets."""
         self.offsets.replay_end_transaction(producer, is_commit=is_commit)
 
-    def on_loaded(self) -> Effects:
+    def on_loaded(self) -> PlainSteps[Effects]:
         """Give every member in the log one session's time to come back."""
-        effects = self.classic.on_loaded()
-        effects.and_then(self.consumer.on_loaded())
-        return effects.and_then(self.offsets.on_loaded())
+        effects = yield from self.classic.on_loaded()
+        yield from self.consumer.on_loaded()
+        self.offsets.cleaner.start()
+        return effects
 
     def on_topics_changed(self, changed: Set[str], deleted: Set[str], created: Set[str]) -> Effects:
         """Apply the creation, change or deletion of topics."""
-        effects = self.offsets.on_topics_deleted(deleted)
+        effects = self.offsets.cleaner.on_topics_deleted(deleted)
         return effects.and_then(self.consumer.on_topics_changed(changed, deleted, created))
 
     def next_deadline_ms(self) -> int | None:
@@ -75,7 +77,7 @@ class GroupCoordinator:
             case "consumer":
                 return self.consumer.on_timer(key)
             case _:
-                return self.offsets.on_timer(key)
+                return self.offsets.cleaner.on_timer(key)
 
     # Groups of any protocol.
 
@@ -116,14 +118,24 @@ class GroupCoordinator:
             )
         return Effects().reply(ticket, missing)
 
-    def delete_group(self, group_id: str, ticket: Ticket) -> Effects:
+    def prepare_deletion(self, group_id: str) -> PlainSteps[PreparedRemoval]:
+        """Prepare to delete a group, which may have any number of offsets."""
+        self._group_to_delete(group_id)
+        return (yield from self.offsets.prepare_removal(group_id))
+
+    def delete_group(self, offsets: PreparedRemoval, ticket: Ticket) -> Effects:
         """Delete a group without members, and its offsets."""
+        group = self._group_to_delete(offsets.group_id)
+        effects = self.offsets.remove(offsets)
+        effects.records += group.tombstones()
+        return effects.reply(ticket, None)
+
+    def _group_to_delete(self, group_id: str) -> Group:
         group: Group | None = self.context.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
         group.validate_delete_group()
-        records = [*self.offsets.tombstones_of_group(group_id), *group.tombstones()]
-        return Effects(records, is_atomic=False).reply(ticket, None)
+        return group
 
 
 def listed_state(name: str) -> str:

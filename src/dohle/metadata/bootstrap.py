@@ -7,7 +7,8 @@ the bootstrap, it is started again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dohle.metadata.context import MIN_INSYNC_REPLICAS, ControllerContext
@@ -43,19 +44,28 @@ _DEFAULTS = {
     TRANSACTION_VERSION: _Default(level=2, since=24),
 }
 
+_NONE_CHOSEN: Mapping[str, int] = MappingProxyType({})
 _TRANSACTION_NAME = "Bootstrap records"
 _ABORT_REASON = "Controller failover"
 
 
-def default_bootstrap_records(metadata_version: int = LATEST_LEVEL) -> tuple[VersionedRecord, ...]:
-    """Return the records of a bootstrap.checkpoint, unless others are asked for."""
-    features = {METADATA_VERSION: metadata_version}
-    for name, default in sorted(_DEFAULTS.items()):
-        if metadata_version >= default.since:
-            features[name] = default.level
+def default_bootstrap_records(
+    metadata_version: int = LATEST_LEVEL, chosen: Mapping[str, int] = _NONE_CHOSEN
+) -> tuple[VersionedRecord, ...]:
+    """Return the records of a bootstrap.checkpoint: the levels of a release, or those chosen.
+
+    metadata.version comes first, and a level of 0 is not told.
+    """
+    levels = {
+        name: default.level
+        for name, default in _DEFAULTS.items()
+        if metadata_version >= default.since
+    }
+    features = [(METADATA_VERSION, metadata_version), *sorted({**levels, **chosen}.items())]
     return tuple(
         VersionedRecord(FeatureLevelRecord(name=name, feature_level=level), 0)
-        for name, level in features.items()
+        for name, level in features
+        if level > 0
     )
 
 
@@ -99,16 +109,19 @@ def _level_of(records: Sequence[VersionedRecord], feature: str) -> int | None:
 def _elr_records(
     records: Sequence[VersionedRecord], context: ControllerContext
 ) -> tuple[VersionedRecord, ...]:
-    """Write the minimum of in-sync replicas if eligible leader replicas depend on it.
+    """Write the minimum of in-sync replicas if eligible leader replicas depend on it."""
+    return (min_insync_replicas_record(context),) if _level_of(records, ELR_VERSION) else ()
+
+
+def min_insync_replicas_record(context: ControllerContext) -> VersionedRecord:
+    """Return the record of the minimum of in-sync replicas for the whole cluster.
 
     Every controller must find the same value in the log, whatever its own configuration says.
     """
-    if not _level_of(records, ELR_VERSION):
-        return ()
     record = ConfigRecord(
         resource_type=CLUSTER_DEFAULT.type,
         resource_name=CLUSTER_DEFAULT.name,
         name=MIN_INSYNC_REPLICAS,
         value=str(context.config.get_int(MIN_INSYNC_REPLICAS)),
     )
-    return (VersionedRecord(record, 0),)
+    return VersionedRecord(record, 0)

@@ -141,8 +141,11 @@ def unregister_broker(
 ) -> Decision[UnregisterBrokerResponse]:
     """Remove a broker that will not come back.
 
-    Kafka also removes one that runs, which then serves nothing until it is started again. The
-    broker in the controller's own process is not removed: any client could stop a single node.
+    Kafka also removes one that runs. It does not register again: heartbeats of an unknown epoch are
+    refused until its process is started anew. Apache Kafka 4.2.1 as a single node then answers no
+    client any more ("Timed out waiting for a node assignment"), and did not even stop by SIGTERM
+    within a minute. So the broker in the controller's own process is not removed: nobody gains from
+    it, and any client could freeze a single node.
     """
     if request.broker_id == context.node_id:
         message = (

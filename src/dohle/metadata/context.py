@@ -22,8 +22,6 @@ class ControllerContext:
     config: BrokerConfig
     cluster_id: str
     rng: Rng
-    #: The quorum's level, which would be in its control records: 0 if there is none.
-    kraft_version: int = 0
 
     @property
     def node_id(self) -> BrokerId:

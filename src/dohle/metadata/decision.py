@@ -33,6 +33,8 @@ class Decision(Generic[R]):
     reply: R
     #: Why it was refused, for the log, if the reply only has room for a code.
     reason: str | None = None
+    #: The level to which the quorum raises itself before the records are written.
+    kraft_version: int | None = None
 
 
 class ApiError(NamedTuple):

@@ -1,8 +1,12 @@
 """Features: the levels that the cluster has agreed on, and how they are raised and lowered.
 
-Three lists differ. What a new cluster finalizes is in :mod:`dohle.metadata.bootstrap`;
-UpdateFeatures may set, and ApiVersions advertises, what is implemented here; and a log written by
-Kafka may have finalized more, which is kept and does no harm.
+Three lists differ. What a new cluster finalizes is in :mod:`dohle.metadata.bootstrap`. ApiVersions
+advertises what is implemented here. A log, written here or by Kafka, may have finalized more: all
+that Kafka 4.2 knows. UpdateFeatures takes these too, since ``kafka-features upgrade
+--release-version`` asks for all features of a release at once; they have no effect here.
+
+``kraft.version`` is the quorum's own: its log has it in control records, and so a decision names it
+apart from the records.
 """
 
 from __future__ import annotations
@@ -11,9 +15,10 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.metadata.context import ControllerContext
+from dohle.metadata.bootstrap import min_insync_replicas_record
+from dohle.metadata.context import MIN_INSYNC_REPLICAS, ControllerContext
 from dohle.metadata.decision import Decision, VersionedRecord
-from dohle.metadata.image import ClusterImage
+from dohle.metadata.image import ClusterImage, ResourceType
 from dohle.metadata.metadata_version import (
     ELR_VERSION,
     GROUP_VERSION,
@@ -25,7 +30,7 @@ from dohle.metadata.metadata_version import (
     changes_records,
 )
 from dohle.protocol.messages.broker_registration import Feature
-from dohle.protocol.messages.records.cluster_metadata import FeatureLevelRecord
+from dohle.protocol.messages.records.cluster_metadata import ConfigRecord, FeatureLevelRecord
 from dohle.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -41,7 +46,7 @@ SUPPORTED_FEATURES: Mapping[str, VersionRange] = {
     GROUP_VERSION: VersionRange(0, 1),
     TRANSACTION_VERSION: VersionRange(0, 2),
 }
-#: What a log may have finalized besides: the levels of Kafka 4.2.
+#: What a log may have finalized: the levels of Kafka 4.2.
 TOLERATED_FEATURES: Mapping[str, VersionRange] = {
     **SUPPORTED_FEATURES,
     ELR_VERSION: VersionRange(0, 1),
@@ -70,16 +75,15 @@ def unsupported_features(image: ClusterImage) -> list[str]:
     ]
 
 
-def registration_features(image: ClusterImage) -> tuple[Feature, ...]:
-    """Return the features with which a broker of this release registers in such a cluster."""
-    tolerated = {name: TOLERATED_FEATURES.get(name, _UNKNOWN_FEATURE) for name in image.features}
+def registration_features() -> tuple[Feature, ...]:
+    """Return the features with which a broker of this release registers."""
     return tuple(
         Feature(
             name=name,
             min_supported_version=versions.lowest,
             max_supported_version=versions.highest,
         )
-        for name, versions in sorted({**tolerated, **SUPPORTED_FEATURES}.items())
+        for name, versions in sorted(TOLERATED_FEATURES.items())
     )
 
 
@@ -89,30 +93,49 @@ def update_features(
     context: ControllerContext,
     *,
     version: int,
+    kraft_version: int = 0,
 ) -> Decision[UpdateFeaturesResponse]:
-    """Change all the requested levels, or none."""
+    """Change all the requested levels, or none. ``kraft_version`` is the level of the quorum."""
     records: list[VersionedRecord] = []
+    levels = {**image.features, KRAFT_VERSION: kraft_version}
     # As in Kafka, the last one wins if a feature is named twice.
     updates = {update.feature: update for update in request.feature_updates}
     try:
         for update in updates.values():
-            records += _update(image, update, context, version)
+            _check(image, update, context, version, levels.get(update.feature, 0))
+            if update.feature != KRAFT_VERSION:
+                records += _update(image, update, context)
     except KafkaError as error:
-        message = f"Nothing was updated, since one feature had an error: {error.args[0]}"
+        message = (
+            "The update failed for all features since the following feature had an error: "
+            f"{error.args[0]}"
+        )
         return Decision((), UpdateFeaturesResponse(error_code=error.code, error_message=message))
     results = tuple(UpdatableFeatureResult(feature=name, error_message=None) for name in updates)
     reply = UpdateFeaturesResponse(error_message=None, results=results if version <= 1 else ())
-    return Decision(() if request.validate_only else tuple(records), reply)
+    if request.validate_only:
+        return Decision((), reply)
+    quorum = updates.get(KRAFT_VERSION)
+    is_raised = quorum is not None and quorum.max_version_level > kraft_version
+    return Decision(
+        tuple(records),
+        reply,
+        kraft_version=quorum.max_version_level if quorum is not None and is_raised else None,
+    )
 
 
-def _update(
-    image: ClusterImage, update: FeatureUpdateKey, context: ControllerContext, version: int
-) -> list[VersionedRecord]:
+def _check(
+    image: ClusterImage,
+    update: FeatureUpdateKey,
+    context: ControllerContext,
+    version: int,
+    current: int,
+) -> None:
+    """Refuse a change of level that is not allowed, with INVALID_UPDATE_VERSION."""
     name, level = update.feature, update.max_version_level
     upgrade_type = update.upgrade_type
     if version == 0 and update.allow_downgrade:
         upgrade_type = UpgradeType.SAFE_DOWNGRADE
-    current = context.kraft_version if name == KRAFT_VERSION else image.features.get(name, 0)
     if upgrade_type not in (
         UpgradeType.UPGRADE,
         UpgradeType.SAFE_DOWNGRADE,
@@ -128,24 +151,50 @@ def _update(
         )
     if level > current and upgrade_type != UpgradeType.UPGRADE:
         raise _invalid(name, level, "Can't downgrade to a newer version.")
-    if name == KRAFT_VERSION:
-        if level != current:
-            raise _invalid(name, level, "It can only be chosen when the storage is formatted.")
-        return []
+    if name == KRAFT_VERSION and level < current:
+        raise _invalid(name, level, "Can't downgrade the version of this feature.")
     if name == METADATA_VERSION and level < current and changes_records(level, current):
         raise KafkaError(
             ErrorCode.INVALID_UPDATE_VERSION,
             f"Unsupported metadata.version downgrade from {current} to {level}: it might delete "
             "metadata.",
         )
-    return [VersionedRecord(FeatureLevelRecord(name=name, feature_level=level), 0)]
+
+
+def _update(
+    image: ClusterImage, update: FeatureUpdateKey, context: ControllerContext
+) -> list[VersionedRecord]:
+    name, level = update.feature, update.max_version_level
+    records = [VersionedRecord(FeatureLevelRecord(name=name, feature_level=level), 0)]
+    if name == ELR_VERSION and level > image.features.get(name, 0):
+        records += _minimum_for_all(image, context)
+    return records
+
+
+def _minimum_for_all(image: ClusterImage, context: ControllerContext) -> list[VersionedRecord]:
+    """Give all controllers the same minimum of in-sync replicas, on which eligibility depends.
+
+    So it is in the log for the whole cluster, and no broker has one of its own, as in Kafka.
+    """
+    records = []
+    if MIN_INSYNC_REPLICAS not in image.cluster_config():
+        records.append(min_insync_replicas_record(context))
+    for broker_id in sorted({*image.brokers, context.node_id}):
+        if MIN_INSYNC_REPLICAS in image.broker_config(broker_id):
+            gone = ConfigRecord(
+                resource_type=ResourceType.BROKER,
+                resource_name=str(broker_id),
+                name=MIN_INSYNC_REPLICAS,
+                value=None,
+            )
+            records.append(VersionedRecord(gone, 0))
+    return records
 
 
 def _check_supported(
     image: ClusterImage, name: str, level: int, context: ControllerContext
 ) -> None:
-    # A feature in the log may be lowered even if it may not be raised here.
-    local = SUPPORTED_FEATURES.get(name, VersionRange(0, image.features.get(name, 0)))
+    local = TOLERATED_FEATURES.get(name, _UNKNOWN_FEATURE)
     supporters = [(f"Local controller {context.node_id}", local)]
     if name != KRAFT_VERSION:
         supporters += [

@@ -55,6 +55,12 @@ _DIRECTORIES = 17
 _ELR = 23
 
 
+def level_of_release(text: str) -> int | None:
+    """Return the level of a name such as 4.2-IV0, or the last one of a release such as 4.2."""
+    named = [level for level, name in RELEASES.items() if text in (name, name.partition("-")[0])]
+    return max(named, default=None)
+
+
 def changes_records(lower: int, higher: int) -> bool:
     """Tell whether a log of the higher level may hold what the lower one cannot."""
     return any(lower < level <= higher for level in _CHANGED_RECORDS)

@@ -21,6 +21,7 @@ from dohle.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from dohle.protocol.messages.describe_quorum import DescribeQuorumResponse
 from dohle.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -126,15 +127,7 @@ def describe_cluster(
 ) -> DescribeClusterResponse:
     """Return the brokers. Controllers are described by controllers."""
     if request.endpoint_type != _BROKER_ENDPOINTS:
-        if request.endpoint_type == _CONTROLLER_ENDPOINTS:
-            code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-            message = "The request was sent to a broker, but it wants an endpoint of a controller."
-        else:
-            code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-            message = f"Unsupported endpoint type {request.endpoint_type}"
-        if version == 0:
-            code = ErrorCode.INVALID_REQUEST
-        return DescribeClusterResponse(error_code=code, error_message=message)
+        return _other_endpoints(request, version, "broker")
     brokers = tuple(
         DescribeClusterBroker(
             broker_id=broker.id,
@@ -152,6 +145,47 @@ def describe_cluster(
         controller_id=BrokerId(controller_id if known else -1),
         brokers=brokers,
     )
+
+
+def describe_controllers(
+    quorum: DescribeQuorumResponse,
+    request: DescribeClusterRequest,
+    *,
+    version: int,
+    listener: str,
+    cluster_id: str,
+) -> DescribeClusterResponse:
+    """Return the controllers that have the listener, of a description of their quorum."""
+    if request.endpoint_type != _CONTROLLER_ENDPOINTS:
+        return _other_endpoints(request, version, "controller")
+    controllers = tuple(
+        DescribeClusterBroker(broker_id=node.node_id, host=each.host, port=each.port, rack=None)
+        for node in quorum.nodes
+        for each in node.listeners
+        if each.name == listener
+    )
+    return DescribeClusterResponse(
+        cluster_id=cluster_id,
+        endpoint_type=_CONTROLLER_ENDPOINTS,
+        controller_id=quorum.topics[0].partitions[0].leader_id,
+        brokers=controllers,
+    )
+
+
+def _other_endpoints(
+    request: DescribeClusterRequest, version: int, asked: str
+) -> DescribeClusterResponse:
+    """Refuse to describe the endpoints of the others: they are to be asked themselves."""
+    if request.endpoint_type in (_BROKER_ENDPOINTS, _CONTROLLER_ENDPOINTS):
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        other = "controller" if asked == "broker" else "broker"
+        message = f"The request was sent to a {asked}, but it wants an endpoint of a {other}."
+    else:
+        code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        message = f"Unsupported endpoint type {request.endpoint_type}"
+    if version == 0:
+        code = ErrorCode.INVALID_REQUEST
+    return DescribeClusterResponse(error_code=code, error_message=message)
 
 
 def describe_topic_partitions(

@@ -26,9 +26,6 @@ _FRAMED_RESPONSE_HEAD = struct.Struct(">ii")
 
 SIZE_BYTES = _SIZE.size
 
-# A chunk of a long response: large enough to be sent by itself.
-_LONG_CHUNK_BYTES = 128 * 1024
-
 
 class RequestHead(NamedTuple):
     """A parsed request header, and the offset of the body."""
@@ -143,27 +140,9 @@ def encode_response_in_steps(
 ) -> PlainSteps[list[Records]]:
     """Return the same, in steps that are short however long the response is."""
     try:
-        pieces = yield from response.encode_chunks_in_steps(version)
+        chunks = yield from response.encode_chunks_in_steps(version)
     except UnencodableMessage:
-        pieces = yield from with_fitting_texts(response).encode_chunks_in_steps(version)
-    chunks: list[Records] = []
-    small: list[Records] = []
-    size = 0
-    for chunk in pieces:
-        # Record batches stay as they are: they may be in a file.
-        is_joinable = type(chunk) is bytes and len(chunk) < _LONG_CHUNK_BYTES
-        if is_joinable:
-            small.append(chunk)
-            size += len(chunk)
-        if small and (not is_joinable or size >= _LONG_CHUNK_BYTES):
-            chunks.append(b"".join(small))
-            small.clear()
-            size = 0
-            yield
-        if not is_joinable:
-            chunks.append(chunk)
-    if small:
-        chunks.append(b"".join(small))
+        chunks = yield from with_fitting_texts(response).encode_chunks_in_steps(version)
     return _framed_response(response, version, correlation_id, chunks)
 
 

@@ -6,7 +6,7 @@ code for each partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 from dohle.protocol.codec.compiler import Source
@@ -16,21 +16,19 @@ _FIELD = "error_code"
 
 
 @cache
-def error_codes_of(kind: type[Response]) -> Callable[[Response], list[int]]:
-    """Return a function that lists all error codes of a response, 0 (no error) included."""
+def error_codes_of(kind: type[Response]) -> Callable[[Response], Iterator[int]]:
+    """Return a function that tells all error codes of a response, 0 (no error) included."""
     source = Source()
     source.open("def error_codes(message):")
-    source.line("codes = []")
-    source.line("add = codes.append")
     _write(source, kind, "message")
-    source.line("return codes")
+    source.line("yield from ()")
     return source.compile("error_codes", kind.__name__)
 
 
 def _write(source: Source, struct: type[Struct], name: str) -> None:
     for field_name, field in struct.FIELDS.items():
         if field_name == _FIELD:
-            source.line(f"add({name}.{_FIELD})")
+            source.line(f"yield {name}.{_FIELD}")
         elif isinstance(field.element, StructMeta) and _has_codes(field.element):
             part = source.fresh("part")
             if field.kind == "array":

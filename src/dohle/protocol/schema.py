@@ -28,7 +28,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
-from dohle.core.steps import PlainSteps
+from dohle.core.steps import CountedSteps, PlainSteps
 from dohle.protocol.errors import MalformedMessage, UnencodableMessage, UnsupportedVersion
 
 #: The value of a field of record batches: decoding returns a view into its input, never a copy.
@@ -172,6 +172,8 @@ def default_struct(struct: type[Struct]) -> Struct:
 
 #: A compiled decoder: (buffer, offset) -> (message, offset after it).
 Decoder = Callable[[Any, int], tuple[Any, int]]
+#: The same in steps: (buffer, offset, list to which the message is added first).
+StepDecoder = Callable[[Any, int, list[Any]], CountedSteps[tuple[Any, int]]]
 #: A compiled encoder: message -> chunks of its encoding.
 Encoder = Callable[[Any], list[Records]]
 
@@ -186,7 +188,7 @@ class Message(Struct):
     _bytes_decoders: ClassVar[dict[int, Decoder]]
     _view_decoders: ClassVar[dict[int, Decoder]]
     _step_encoders: ClassVar[dict[int, Callable[[Any], PlainSteps[list[Records]]]]]
-    _step_decoders: ClassVar[dict[int, Callable[[Any, int], PlainSteps[tuple[Any, int]]]]]
+    _step_decoders: ClassVar[dict[int, StepDecoder]]
 
     def __init_subclass__(cls, *, versions: str = "none", flexible: str = "none") -> None:
         super().__init_subclass__()
@@ -248,9 +250,13 @@ class Message(Struct):
 
     @classmethod
     def decode_in_steps(
-        cls, version: int, view: memoryview, offset: int = 0
-    ) -> PlainSteps[tuple[Self, int]]:
-        """Decode in steps, which are short however long the message is."""
+        cls, version: int, view: memoryview, offset: int = 0, held: list[Any] | None = None
+    ) -> CountedSteps[tuple[Self, int]]:
+        """Decode in steps, which are short however long the message is.
+
+        Each tells how many elements the arrays have that it has begun with. ``held`` gets the
+        message, to be found there by whoever stops before it is decoded.
+        """
         decoder = cls._step_decoders.get(version)
         if decoder is None:
             from dohle.protocol.codec.compiler import compile_decoder
@@ -258,7 +264,7 @@ class Message(Struct):
             cls._check_version(version)
             decoder = compile_decoder(cls, version, view=True, in_steps=True)
             cls._step_decoders[version] = decoder
-        return decoder(view, offset)
+        return decoder(view, offset, [] if held is None else held)
 
     @classmethod
     def from_bytes(cls, version: int, buffer: Buffer) -> Self:

@@ -15,8 +15,7 @@ import struct
 from collections.abc import Iterator
 from typing import Protocol
 
-import crc32c
-
+from dohle.core.checksum import crc32c
 from dohle.core.ids import NO_PRODUCER_ID, ProducerId
 from dohle.records.compression.codecs import DECOMPRESSED_BYTES_MAX, Codec, codec_of, decompress
 from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord
@@ -284,7 +283,7 @@ class RecordBatch:
         """Raise :class:`CorruptBatch` unless magic and checksum are right."""
         if self.magic != MAGIC:
             raise CorruptBatch(f"a batch of format {self.magic} is read as one of format {MAGIC}")
-        computed = crc32c.crc32c(self.buffer[ATTRIBUTES_AT:])
+        computed = crc32c(self.buffer[ATTRIBUTES_AT:])
         if computed != self.crc:
             raise CorruptBatch(
                 f"the batch of offsets {self.base_offset} to {self.last_offset} has the checksum "
@@ -406,7 +405,7 @@ def _set_max_timestamp(buffer: bytearray | memoryview, position: int, timestamp_
     _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_AT, timestamp_ms)
     (length,) = _INT32.unpack_from(buffer, position + _LENGTH_AT)
     end = position + LOG_OVERHEAD + length
-    crc = crc32c.crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end])
+    crc = crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end])
     _UINT32.pack_into(buffer, position + CRC_AT, crc)
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-import crc32c
-
+from dohle.core.checksum import crc32c
 from dohle.records.batch import (
     ATTRIBUTES_AT,
     BATCH_HEADER,
@@ -183,7 +182,8 @@ class BatchBuilder:
         if self._base_timestamp is None:
             self._base_timestamp = timestamp
         start = _ATTRIBUTES + encode_varint(timestamp - self._base_timestamp)
-        parts, varints, size = self._parts, SHORT_VARINTS, 0
+        parts: list[bytes] = []
+        varints = SHORT_VARINTS
         for key, value in records:
             offset_delta += 1
             if key and value and len(key) + len(value) < _SHORT_RECORD_SIZE:
@@ -197,8 +197,10 @@ class BatchBuilder:
             length = encode_varint(len(body))
             parts.append(length)
             parts.append(body)
-            size += len(length) + len(body)
-        self.records_size += size
+        # Together: a batch of many small parts takes long to free.
+        joined = b"".join(parts)
+        self._parts.append(joined)
+        self.records_size += len(joined)
         self.record_count += len(records)
         self._last_offset += len(records)
         self.max_timestamp = max(timestamp, self.max_timestamp)
@@ -366,5 +368,5 @@ def _write_header(
     except struct.error as error:
         raise InvalidRecord(f"a field of the batch does not fit: {error}") from None
     with memoryview(batch) as view:
-        crc = crc32c.crc32c(view[ATTRIBUTES_AT:])
+        crc = crc32c(view[ATTRIBUTES_AT:])
     _UINT32.pack_into(batch, CRC_AT, crc)

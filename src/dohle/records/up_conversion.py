@@ -19,8 +19,8 @@ from dohle.core.steps import Room, Steps
 from dohle.records.batch import batches
 from dohle.records.builder import BatchBuilder
 from dohle.records.checking.record_reader import RecordReader
-from dohle.records.checking.validation import RECORD_ERRORS_MAX, RecordErrors
-from dohle.records.compression.codecs import DECOMPRESSED_BYTES_MAX, Codec, decompressing
+from dohle.records.checking.validation import RECORD_ERRORS_MAX, RecordErrors, append_time_error
+from dohle.records.compression.codecs import Codec, decompressing
 from dohle.records.compression.compressor import COMPRESSOR_BYTES, Compressor
 from dohle.records.errors import CorruptBatch, DecompressedTooLarge, InvalidRecord
 from dohle.records.legacy import (
@@ -49,7 +49,7 @@ def converting_up(
     *,
     codec: Codec | None = None,
     level: int | None = None,
-    max_bytes: int = DECOMPRESSED_BYTES_MAX,
+    max_bytes: int | None = None,
     max_message_bytes: int | None = None,
 ) -> Steps[bytearray]:
     """Convert the message set of an old producer; an incomplete last message is left out.
@@ -108,7 +108,7 @@ def _too_large(size: int, max_message_bytes: int) -> KafkaError:
 
 
 def _converting_inside(
-    wrapper: LegacyBatch, conversion: _Conversion, max_bytes: int
+    wrapper: LegacyBatch, conversion: _Conversion, max_bytes: int | None
 ) -> Steps[None]:
     """Convert the messages of a compressed set, one after the other."""
     codec, compressed = wrapper.compression, wrapper.compressed_messages()
@@ -177,7 +177,7 @@ class _Conversion:
         """Check one message, which may be its own wrapper."""
         if wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME:
             self._code = ErrorCode.INVALID_TIMESTAMP
-            text = "a producer must not set LogAppendTime"
+            text = append_time_error(index)
         else:
             if message is not wrapper:
                 message.ensure_valid()

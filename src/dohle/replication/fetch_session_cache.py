@@ -32,6 +32,7 @@ from dohle.replication.fetch_sessions import (
     TopicNameOf,
     is_from_follower,
     next_epoch,
+    refused,
     requested_partitions,
     session_key,
 )
@@ -87,36 +88,34 @@ class FetchSessionCache:
     ) -> Steps[FetchContext]:
         """Begin the handling of a fetch request."""
         uses_topic_ids = version >= TOPIC_ID_VERSION_MIN
-        requested: dict[Key, SessionPartition] = {}
+        requested: list[SessionPartition] = []
         if request.topics:
             requested = yield from requested_partitions(request, uses_topic_ids, topic_name)
         session = self._sessions.get(request.session_id)
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session is not None:
                 self._remove(session)
-            # What they were known by is not needed any more.
-            partitions = list(requested.values())
             if request.session_epoch == FINAL_EPOCH:
-                return FetchContext(partitions)
+                return FetchContext(requested)
             return FullFetchContext(
                 self,
-                partitions,
+                requested,
                 is_follower=is_from_follower(request, version),
                 uses_topic_ids=uses_topic_ids,
             )
         if session is None:
-            return FetchContext(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
-            return FetchContext(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            return refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
-            return FetchContext(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            return refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         return (yield from self._advance(session, request, requested, topic_name, now_ms))
 
     def _advance(
         self,
         session: FetchSession,
         request: FetchRequest,
-        requested: dict[Key, SessionPartition],
+        requested: list[SessionPartition],
         topic_name: TopicNameOf,
         now_ms: int,
     ) -> Steps[FetchContext]:
@@ -126,15 +125,16 @@ class FetchSessionCache:
         """
         session.last_used_ms = now_ms
         session.epoch = next_epoch(session.epoch)
-        context = IncrementalFetchContext(session)
         is_changed = requested or session.unresolved or request.forgotten_topics_data
         if session.partitions and not is_changed:
             self._touch(session, now_ms)
-            return context
-        growth = len(requested.keys() - session.partitions.keys())
+            return IncrementalFetchContext(session)
+        growth = yield from session.count_new(requested)
+        if self._sessions.get(session.id) is not session:
+            return refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not self._make_room(growth, session.size + growth, session.is_privileged, now_ms):
             self._remove(session)
-            return FetchContext(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._growth += growth
         try:
             yield from session.look_up_again(topic_name)
@@ -149,10 +149,10 @@ class FetchSessionCache:
             elif is_alive:
                 self._remove(session)
         if not is_alive:
-            return FetchContext(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
-            return FetchContext(list(requested.values()))
-        return context
+            return FetchContext(requested)
+        return IncrementalFetchContext(session)
 
     def try_create(
         self, results: list[Result], now_ms: int, *, is_follower: bool, uses_topic_ids: bool

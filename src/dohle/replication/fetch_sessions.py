@@ -16,7 +16,7 @@ whatever goes through all of them does so in steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -91,8 +91,6 @@ class SessionPartition:
 
 #: What was found for a partition.
 Result = tuple[SessionPartition, PartitionData]
-#: Tells the bytes of records in a result; they may be a slice of a file.
-SizeOf = Callable[[PartitionData], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +139,21 @@ class FetchSession:
             if partition.topic is not None:
                 self.unresolved.pop(key, None)
 
-    def add(self, requested: dict[Key, SessionPartition]) -> Steps[None]:
-        """Take in what is asked for of new partitions, or anew of known ones."""
-        for number, (key, partition) in enumerate(requested.items(), 1):
+    def count_new(self, requested: Sequence[SessionPartition]) -> Steps[int]:
+        """Tell how many of the partitions asked for are not in the session yet."""
+        count = 0
+        for number, partition in enumerate(requested, 1):
             if not number % PARTITIONS_PER_STEP:
                 yield None
+            count += session_key(partition, self.uses_topic_ids) not in self.partitions
+        return count
+
+    def add(self, requested: Sequence[SessionPartition]) -> Steps[None]:
+        """Take in what is asked for of new partitions, or anew of known ones."""
+        for number, partition in enumerate(requested, 1):
+            if not number % PARTITIONS_PER_STEP:
+                yield None
+            key = session_key(partition, self.uses_topic_ids)
             known = self.partitions.get(key)
             if known is not None:
                 known.request = partition.request
@@ -177,13 +185,11 @@ class FetchContext:
     __slots__ = ("error", "partitions")
 
     error: ErrorCode
-    #: In the order in which they are to be read. Valid until the session's next request.
-    partitions: Collection[SessionPartition]
+    #: In the order in which they are to be read. The list is the context's own.
+    partitions: list[SessionPartition]
 
     def __init__(
-        self,
-        partitions: Collection[SessionPartition] = (),
-        error: ErrorCode = ErrorCode.NONE,
+        self, partitions: list[SessionPartition], error: ErrorCode = ErrorCode.NONE
     ) -> None:
         self.partitions = partitions
         self.error = error
@@ -194,12 +200,15 @@ class FetchContext:
         """Tell whether a partition with nothing else to tell can be left out of the results."""
         return False
 
-    def finish(
-        self, results: Iterable[Result], now_ms: int, size_of: SizeOf | None = None
-    ) -> Steps[FetchReply]:
+    def finish(self, results: list[Result], now_ms: int) -> Steps[FetchReply]:
         """Take what was found for the partitions, and return what is to be sent of it."""
         yield from ()
-        return FetchReply(self.error, NO_SESSION_ID, list(results))
+        return FetchReply(self.error, NO_SESSION_ID, results)
+
+
+def refused(error: ErrorCode) -> FetchContext:
+    """Refuse a request for its session."""
+    return FetchContext([], error)
 
 
 class FullFetchContext(FetchContext):
@@ -210,7 +219,7 @@ class FullFetchContext(FetchContext):
     def __init__(
         self,
         cache: FetchSessionCache,
-        partitions: Collection[SessionPartition],
+        partitions: list[SessionPartition],
         *,
         is_follower: bool,
         uses_topic_ids: bool,
@@ -220,15 +229,12 @@ class FullFetchContext(FetchContext):
         self._is_follower = is_follower
         self._uses_topic_ids = uses_topic_ids
 
-    def finish(
-        self, results: Iterable[Result], now_ms: int, size_of: SizeOf | None = None
-    ) -> Steps[FetchReply]:
+    def finish(self, results: list[Result], now_ms: int) -> Steps[FetchReply]:
         """Send everything, with the id of a new session if there is room for one."""
-        found = list(results)
         session_id = yield from self._cache.try_create(
-            found, now_ms, is_follower=self._is_follower, uses_topic_ids=self._uses_topic_ids
+            results, now_ms, is_follower=self._is_follower, uses_topic_ids=self._uses_topic_ids
         )
-        return FetchReply(ErrorCode.NONE, session_id, found)
+        return FetchReply(ErrorCode.NONE, session_id, results)
 
 
 class IncrementalFetchContext(FetchContext):
@@ -237,7 +243,7 @@ class IncrementalFetchContext(FetchContext):
     __slots__ = ("_epoch", "_session")
 
     def __init__(self, session: FetchSession) -> None:
-        super().__init__(session.partitions.values())
+        super().__init__(list(session.partitions.values()))
         self._session = session
         self._epoch = session.epoch
 
@@ -250,9 +256,7 @@ class IncrementalFetchContext(FetchContext):
             and partition.log_start_offset == log_start_offset
         )
 
-    def finish(
-        self, results: Iterable[Result], now_ms: int, size_of: SizeOf | None = None
-    ) -> Steps[FetchReply]:
+    def finish(self, results: list[Result], now_ms: int) -> Steps[FetchReply]:
         """Send what is new. Partitions without a result are as they were."""
         session = self._session
         if session.epoch != self._epoch:
@@ -264,10 +268,10 @@ class IncrementalFetchContext(FetchContext):
             if not number % PARTITIONS_PER_STEP:
                 yield None
             partition, data = result
-            size = _size_of(data) if size_of is None else size_of(data)
-            if size:
+            has_records = bool(data.records)
+            if has_records:
                 with_records.append(partition)
-            if _note(partition, data) or size:
+            if _note(partition, data) or has_records:
                 found.append(result)
         for partition in with_records:
             key = session_key(partition, session.uses_topic_ids)
@@ -283,14 +287,16 @@ def is_from_follower(request: FetchRequest, version: int) -> bool:
     return request.replica_id >= 0
 
 
-def group_by_topic(results: Sequence[Result]) -> Steps[tuple[FetchableTopicResponse, ...]]:
-    """Arrange results as a response has them: neighbours of one topic together."""
+def group_by_topic(results: list[Result]) -> Steps[tuple[FetchableTopicResponse, ...]]:
+    """Arrange results as a response has them, neighbours of one topic together; empty the list."""
     grouped: list[FetchableTopicResponse] = []
     last: SessionPartition | None = None
     found: list[PartitionData] = []
-    for number, (partition, data) in enumerate(results, 1):
-        if not number % PARTITIONS_PER_STEP:
+    results.reverse()
+    while results:
+        if not len(results) % PARTITIONS_PER_STEP:
             yield None
+        partition, data = results.pop()
         if last is not None and not (
             last.topic_id == partition.topic_id and last.topic == partition.topic
         ):
@@ -315,17 +321,22 @@ def _topic_response(
 
 def requested_partitions(
     request: FetchRequest, uses_topic_ids: bool, topic_name: TopicNameOf
-) -> Steps[dict[Key, SessionPartition]]:
+) -> Steps[list[SessionPartition]]:
     """Return the partitions that a request names; of one named twice the later wish counts."""
-    found: dict[Key, SessionPartition] = {}
+    found: list[SessionPartition] = []
+    by_topic: dict[Uuid | TopicName, dict[int, SessionPartition]] = {}
     left = PARTITIONS_PER_STEP
     for topic in request.topics:
         name = topic_name(topic.topic_id) if uses_topic_ids else topic.topic
         topic_id = topic.topic_id if uses_topic_ids else ZERO_UUID
-        topic_key = topic_id if uses_topic_ids else topic.topic
-        for partition in topic.partitions:
-            key = (topic_key, partition.partition)
-            found[key] = SessionPartition(name, topic_id, partition.partition, partition)
+        of_topic = by_topic.setdefault(topic_id if uses_topic_ids else topic.topic, {})
+        for asked in topic.partitions:
+            index = asked.partition
+            if index in of_topic:
+                of_topic[index].request = asked
+            else:
+                partition = of_topic[index] = SessionPartition(name, topic_id, index, asked)
+                found.append(partition)
             left -= 1
             if left <= 0:
                 left = PARTITIONS_PER_STEP
@@ -338,10 +349,6 @@ def session_key(partition: SessionPartition, uses_topic_ids: bool) -> Key:
     topic = partition.topic_id if uses_topic_ids else partition.topic
     assert topic is not None
     return (topic, partition.partition)
-
-
-def _size_of(data: PartitionData) -> int:
-    return len(data.records) if data.records is not None else 0
 
 
 def _note(partition: SessionPartition, data: PartitionData) -> bool:

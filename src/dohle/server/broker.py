@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, TimerHandle
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.static import BrokerConfig, effective_broker_config
@@ -16,32 +16,36 @@ from dohle.core.config.topic import effective_topic_config
 from dohle.core.errors import KafkaError
 from dohle.core.host import Host
 from dohle.core.ids import TopicName, TopicPartition, Uuid
+from dohle.core.steps import PlainSteps
 from dohle.metadata.delta import Delta, PartitionChange
 from dohle.metadata.image import ClusterImage, ResourceType, TopicImage
 from dohle.metadata.partition import PartitionImage
 from dohle.metrics.requests import AllRequests
-from dohle.protocol.apis import ApiKey
 from dohle.replication.fetch_session_cache import FetchSessionCache
 from dohle.replication.purgatory import Purgatory
 from dohle.server.auto_creation import AutoCreation
 from dohle.server.channel import ControllerChannel, ImageSource
 from dohle.server.config_effects import ConfigEffects
 from dohle.server.coordinators.setup import Coordinators
-from dohle.server.net.dispatch import Handler
+from dohle.server.net.collector import COLLECTOR
 from dohle.server.net.encoded_answers import EncodedAnswers
-from dohle.server.net.long_work import LongWork
-from dohle.server.net.turns import Slices, Turns
+from dohle.server.net.slices import Slices
+from dohle.server.net.turns import Turns
 from dohle.server.partitions.commits import Commits
 from dohle.server.partitions.delayed_fetch import DelayedFetch
 from dohle.server.partitions.fetch_pacing import FetchPacing
 from dohle.server.partitions.partitions import Partition, Partitions
 from dohle.server.partitions.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
+from dohle.server.partitions.topic_settings import TopicSettings
 from dohle.server.transactions.markers import TxnMarkers
 from dohle.server.transactions.producer_ids import ProducerIds
 from dohle.server.transactions.verification import LocalCoordinators, TxnVerification
 from dohle.storage.directory.manager import LogManager
 
 logger = logging.getLogger("dohle.server")
+
+#: So many new partitions are a burden to the collector of garbage.
+_MANY_PARTITIONS = 100
 
 
 class BrokerServer:
@@ -58,21 +62,18 @@ class BrokerServer:
         logs: LogManager,
         images: ImageSource,
         channel: ControllerChannel,
-        handlers: Mapping[ApiKey, Handler],
     ) -> None:
         self.loop = loop
         self.config = config
         self.node_id = config.node_id
         self.cluster_id = cluster_id
         self.turns = turns
-        self.long_work = LongWork(loop, turns, host)
         self.host = host
         self.clock = host.clock
         self.rng = host.rng
         self.logs = logs
         self.images = images
         self.channel = channel
-        self.handlers = handlers
         self.requests = AllRequests()
         self.commits = Commits(loop, host.clock, self.recheck)
         self.partitions = Partitions(config.node_id, logs, self.commits)
@@ -139,14 +140,15 @@ class BrokerServer:
 
     # Changes of the image
 
-    def load(self) -> None:
-        """Open all partitions of the image, at start."""
+    def load(self) -> PlainSteps[None]:
+        """Open all partitions of the image, at start, one in each step."""
         self._config_effects.started(self.config, self.image)
         self._configure_logs()
-        values: dict[TopicName, ConfigValues] = {}
+        settings: dict[TopicName, TopicSettings] = {}
         for topic in self.image.topics.values():
             for index in topic.partitions:
-                self._add_partition(topic, index, values, is_new=False)
+                self._add_partition(topic, index, settings, is_new=False)
+                yield
 
     async def publish(self, image: ClusterImage, delta: Delta) -> None:
         """Let a change of the image take effect here.
@@ -170,7 +172,7 @@ class BrokerServer:
         self.coordinators.publish(delta)
 
     async def _take_in(self, image: ClusterImage, changes: Sequence[PartitionChange]) -> None:
-        values: dict[TopicName, ConfigValues] = {}
+        settings: dict[TopicName, TopicSettings] = {}
         new = [TopicPartition(each.topic, each.partition) for each in changes if not each.before]
         being_made, slices = self.partitions.being_made, Slices(self.turns)
         being_made.update(new)
@@ -180,15 +182,22 @@ class BrokerServer:
                 if topic is not None:
                     # Only a partition that is new in the image is known to be on none of the disks.
                     is_new = change.before is None
-                    self._add_partition(topic, change.partition, values, is_new=is_new)
+                    self._add_partition(topic, change.partition, settings, is_new=is_new)
                     being_made.discard(TopicPartition(change.topic, change.partition))
                 await slices.give_way()
         finally:
             being_made.difference_update(new)
+        if len(new) >= _MANY_PARTITIONS:
+            COLLECTOR.grown()
         self.moves.assign(new)
 
     def _add_partition(
-        self, topic: TopicImage, index: int, values: dict[TopicName, ConfigValues], *, is_new: bool
+        self,
+        topic: TopicImage,
+        index: int,
+        settings: dict[TopicName, TopicSettings],
+        *,
+        is_new: bool,
     ) -> None:
         image = topic.partitions[index]
         key = TopicPartition(topic.name, index)
@@ -203,10 +212,10 @@ class BrokerServer:
             if known is not None:
                 self._remove_replica(known, image)
             return
-        if topic.name not in values:
-            values[topic.name] = self.topic_values(topic.name)
+        if topic.name not in settings:
+            settings[topic.name] = TopicSettings.of(self.topic_values(topic.name))
         try:
-            self.partitions.add(key, topic.id, image, values[topic.name], is_new=is_new)
+            self.partitions.add(key, topic.id, image, settings[topic.name], is_new=is_new)
         except KafkaError as error:
             logger.error(
                 "%s cannot be opened, and is not served: %s. Mend the cause and restart the"
@@ -266,9 +275,9 @@ class BrokerServer:
         for name in names:
             partitions = self.partitions.of_topic(name)
             if partitions:
-                values = self.topic_values(name)
+                settings = TopicSettings.of(self.topic_values(name))
                 for partition in partitions.values():
-                    partition.configure(values)
+                    partition.configure(settings)
 
     # Appends and the requests that wait for them
 

@@ -28,6 +28,10 @@ class ImageSource(Protocol):
     def image(self) -> ClusterImage:
         """The cluster as of the last committed record that was read."""
 
+    @property
+    def kraft_version(self) -> int:
+        """The level of the quorum: the log has it in control records, which no image knows."""
+
     def subscribe(self, listener: ImageListener) -> None:
         """Call the listener with every change from now on."""
 

@@ -78,7 +78,7 @@ class BrokerLifecycle:
                 )
                 for listener in listeners
             ),
-            features=registration_features(self._images.image),
+            features=registration_features(),
             rack=self._config.rack,
             log_dirs=tuple(sorted(log_dirs)),
             previous_broker_epoch=previous_epoch,

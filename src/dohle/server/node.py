@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from contextlib import closing
+from functools import cache
 from os.path import abspath
+from typing import Any
 
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.listeners import Listener
@@ -22,6 +24,7 @@ from dohle.core.errors import KafkaError
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.core.uuid import is_reserved, random_uuid, uuid_to_text
 from dohle.metadata.context import ControllerContext
+from dohle.raft.membership import VoterEndpoint
 from dohle.server.broker import BrokerServer
 from dohle.server.host import NodeHost, SystemNodeHost
 from dohle.server.lifecycle import BrokerLifecycle
@@ -31,12 +34,13 @@ from dohle.server.metrics.sources import BrokerState, Sources
 from dohle.server.net.dispatch import Dispatcher
 from dohle.server.net.listener import ConnectionLimits, ListeningSocket
 from dohle.server.net.request_memory import RequestMemory
-from dohle.server.net.turns import Slices, Turns
-from dohle.server.partitions.partitions import log_config
+from dohle.server.net.slices import Slices
+from dohle.server.net.turns import Turns
+from dohle.server.partitions.topic_settings import TopicSettings
 from dohle.server.quorum.loss import LossCheck
 from dohle.server.quorum.metadata_log import METADATA_PARTITION
 from dohle.server.quorum.server import ControllerServer
-from dohle.server.registry import all_handlers
+from dohle.server.registry import all_handlers, controller_handlers
 from dohle.storage.backup import CapturedLog
 from dohle.storage.config import LogConfig, LogManagerConfig
 from dohle.storage.directory.clean_shutdown import read_broker_epoch
@@ -50,6 +54,8 @@ from dohle.storage.open_files import OpenFiles
 logger = logging.getLogger("dohle.server")
 
 _MAINTENANCE_MS_MAX = 1_000
+#: How often a stop tells what it waits for.
+_TOLD_EACH_S = 5.0
 
 
 class Node:
@@ -72,6 +78,11 @@ class Node:
         self._round: asyncio.Task[None] | None = None
         self._flushes: set[asyncio.Future[None]] = set()
         self.listeners: list[ListeningSocket] = []
+        memory_size = config.get_int("queued.max.request.bytes")
+        self._memory = RequestMemory(memory_size) if memory_size > 0 else None
+        self._limits = ConnectionLimits(
+            lambda: self.broker.broker_values(), self._host.open_files_max
+        )
         #: Where metrics are served, if they are.
         self.metrics: MetricsServer | None = None
 
@@ -80,7 +91,7 @@ class Node:
     async def start(self) -> None:
         """Return when clients are served; whatever fails before that leaves nothing open."""
         self._loop = asyncio.get_running_loop()
-        self._turns = Turns(self._loop, self.config.get_int("queued.max.requests"))
+        self._turns = Turns(self._loop, self._host, self.config.get_int("queued.max.requests"))
         self.cluster_id = self._find_cluster_id()
         self.logs = LogManager(
             self._fs,
@@ -96,8 +107,8 @@ class Node:
             identity = Identity(self.cluster_id, self.config.node_id)
             self.logs.attach(self.config.log_dirs, identity, self._metadata_path())
             await self._start_controller()
-            self._start_broker()
-            self._bind()
+            await self._start_broker()
+            self._bind(self.config.broker_listeners)
             await self._register()
             self.broker.coordinators.start()
         except BaseException:
@@ -108,7 +119,7 @@ class Node:
             self._stop_metrics()
             raise
         for listener in self.listeners:
-            listener.start()
+            listener.start(self._service_of(listener.listener))
         self.sources.capture = self._capture
         self.sources.state = BrokerState.RUNNING
         self.broker.moves.resume()
@@ -183,7 +194,8 @@ class Node:
         await self._quorum.load()
         with directory.disk.guarding("reading the metadata log"):
             self._loss.after_loading(self._quorum.images.image)
-        await self._quorum.lead()
+        self._bind(self.config.controller_listeners)
+        await self._quorum.lead(self._controller_endpoints())
         self.controller = self.sources.controller = self._quorum.controller
         self.images = self._quorum.images
 
@@ -204,7 +216,7 @@ class Node:
         elif not self.logs.online_directories:
             self._on_fatal("every log directory has failed")
 
-    def _start_broker(self) -> None:
+    async def _start_broker(self) -> None:
         handlers = all_handlers(
             two_phase_commit=self.config.get_bool("transaction.two.phase.commit.enable")
         )
@@ -217,7 +229,6 @@ class Node:
             logs=self.logs,
             images=self.images,
             channel=self.controller,
-            handlers=handlers,
         )
         self.images.subscribe(self.broker.publish)
         self.sources.broker = self.broker
@@ -225,11 +236,14 @@ class Node:
         self._previous_epoch = self._find_previous_epoch()
         self.sources.state = BrokerState.RECOVERY
         started_s = self._clock.monotonic_s()
-        self.logs.load(self._log_config_of, self._assignment_of)
+        # Metrics are served meanwhile, and the node may be told to stop.
+        loading = self.logs.load_in_steps(self._log_configs(), self._assignment_of)
+        await Slices(self._turns).run(loading)
         self.sources.load_seconds = self._clock.monotonic_s() - started_s
         self._set_strays_aside()
-        self.broker.load()
+        await Slices(self._turns).run(self.broker.load())
         self._dispatcher = Dispatcher(self._loop, self.broker, handlers)
+        self._controller_dispatcher = Dispatcher(self._loop, self.broker, controller_handlers())
 
     def _refuse_missing_directories(self) -> None:
         """Do not mistake the empty mount point of a missing disk for a new directory.
@@ -260,8 +274,10 @@ class Node:
         epoch = told.pop() if len(told) == 1 else None
         return -1 if epoch is None else epoch
 
-    def _log_config_of(self, partition: TopicPartition) -> LogConfig:
-        return log_config(self._topic_values(partition.topic))
+    def _log_configs(self) -> Callable[[TopicPartition], LogConfig]:
+        """Return what tells the settings of a log: the same for all of a topic."""
+        settings = cache(lambda topic: TopicSettings.of(self._topic_values(topic)))
+        return lambda partition: settings(partition.topic).log
 
     def _assignment_of(self, partition: TopicPartition) -> Assignment | None:
         topic = self.images.image.topic(partition.topic)
@@ -295,20 +311,21 @@ class Node:
             logger.warning("%s is not assigned to this broker: set aside", key)
             self.logs.mark_stray(key)
 
-    def _bind(self) -> None:
-        limits = ConnectionLimits(self.broker.broker_values, self._host.open_files_max)
-        memory_size = self.config.get_int("queued.max.request.bytes")
-        memory = RequestMemory(memory_size) if memory_size > 0 else None
-        for listener in self.config.broker_listeners:
+    def _service_of(self, listener: Listener) -> Dispatcher:
+        is_controller = listener in self.config.controller_listeners
+        return self._controller_dispatcher if is_controller else self._dispatcher
+
+    def _bind(self, listeners: Sequence[Listener]) -> None:
+        """Take ports; nobody is served before all is there."""
+        for listener in listeners:
             try:
                 bound = ListeningSocket(
                     self._loop,
                     self._host,
                     listener,
-                    self._dispatcher,
-                    self.broker.turns,
-                    memory,
-                    limits,
+                    self._turns,
+                    self._memory,
+                    self._limits,
                     backlog=self.config.get_int("socket.listen.backlog.size"),
                     request_bytes_max=self.config.get_int("socket.request.max.bytes"),
                     idle_ms_max=self.config.get_int("connections.max.idle.ms"),
@@ -320,11 +337,18 @@ class Node:
                 ) from error
             self.listeners.append(bound)
 
+    def _controller_endpoints(self) -> list[VoterEndpoint]:
+        advertised = self._bound(self.config.advertised_controller_listeners)
+        return [VoterEndpoint(each.name, each.host, each.port) for each in advertised]
+
     def _advertised(self) -> list[Listener]:
-        """Return the addresses for clients; port 0 and an empty host become what was bound."""
+        return self._bound(self.config.advertised_listeners)
+
+    def _bound(self, advertised: Sequence[Listener]) -> list[Listener]:
+        """Return addresses for others; port 0 and an empty host become what was bound."""
         bound = {listening.listener.name: listening for listening in self.listeners}
         found = []
-        for listener in self.config.advertised_listeners:
+        for listener in advertised:
             listening = bound[listener.name]
             host = listener.host
             if host in ("", "0.0.0.0", "::"):
@@ -397,23 +421,13 @@ class Node:
         """Stop serving, then close everything cleanly."""
         self.sources.state = BrokerState.SHUTTING_DOWN
         self.sources.capture = None
-        for listener in self.listeners:
-            listener.stop_accepting()
-        if self._maintenance is not None:
-            self._maintenance.cancel()
+        self._stop_serving()
         if self._round is not None:
             # Files that were to be removed are removed after the next start.
             self._round.cancel()
             await asyncio.wait([self._round])
-        if self._flushes:
-            await asyncio.wait(self._flushes)
+        await self._wait_for_disk("flushes", set(self._flushes))
         await self.broker.moves.stop()
-        self.broker.write_appends()
-        self.broker.txn_markers.stop()
-        self.broker.coordinators.close()
-        self.broker.commits.stop()
-        for listener in self.listeners:
-            listener.close()
         try:
             await self._lifecycle.shut_down()
             await self._quorum.stop()
@@ -424,16 +438,49 @@ class Node:
             )
         finally:
             self.controller.stop()
-            self._close_logs(self._lifecycle.broker_epoch)
+            await self._close_logs(self._lifecycle.broker_epoch)
             self._stop_metrics()
         logger.info("node %d has stopped", self.config.node_id)
 
-    def _close_logs(self, broker_epoch: int) -> None:
+    def _stop_serving(self) -> None:
+        """Write what was appended, and take no more requests: whatever else takes long."""
+        for listener in self.listeners:
+            listener.stop_accepting()
+        if self._maintenance is not None:
+            self._maintenance.cancel()
+        self.broker.write_appends()
+        self.broker.txn_markers.stop()
+        self.broker.coordinators.close()
+        self.broker.commits.stop()
+        for listener in self.listeners:
+            listener.close()
+
+    async def _close_logs(self, broker_epoch: int) -> None:
+        flushes = await Slices(self._turns).run(self.logs.prepare_close())
         values = self.broker.broker_values()
         threads = values.get_int("num.recovery.threads.per.data.dir")
         pool = self._host.thread_pool(threads * max(1, len(self.logs.directories)), "log-close")
         with closing(pool):
-            self.logs.close(broker_epoch, pool.run_all)
+            running = {pool.run(flush.try_run): flush for flush in flushes}
+            await self._wait_for_disk("flushes of logs that are closed", set(running))
+        for future, flush in running.items():
+            flush.complete(future.result())
+        self.logs.finish_close(broker_epoch)
+
+    async def _wait_for_disk(self, what: str, running: Set[asyncio.Future[Any]]) -> None:
+        """Wait for threads, and tell how far they are: a disk may be slow, or stuck."""
+        count, begun_s = len(running), self._clock.monotonic_s()
+        while running:
+            _, running = await asyncio.wait(running, timeout=_TOLD_EACH_S)
+            if running:
+                logger.info(
+                    "no request is taken any more; waiting for the disk: %d of %d %s are done"
+                    " after %.0f s",
+                    count - len(running),
+                    count,
+                    what,
+                    self._clock.monotonic_s() - begun_s,
+                )
 
 
 def _log_manager_config(config: BrokerConfig) -> LogManagerConfig:

@@ -24,12 +24,12 @@ from dohle.server.handlers import (
     transactions,
     write_txn_markers,
 )
-from dohle.server.handlers.api_versions import handle_api_versions, unsupported_api_versions
+from dohle.server.handlers.api_versions import with_api_versions
 from dohle.server.handlers.fetch import fetch_kind, handle_fetch
 from dohle.server.handlers.list_offsets import handle_list_offsets, handle_offset_for_leader_epoch
 from dohle.server.handlers.metadata import handle_describe_topic_partitions, handle_metadata
 from dohle.server.handlers.produce import handle_produce
-from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.handler import Handler, serves
 from dohle.server.shortcuts.commit import learn_commit
 from dohle.server.shortcuts.fetch import learn_fetch
 from dohle.server.shortcuts.produce import learn_produce
@@ -43,7 +43,6 @@ def all_handlers(*, two_phase_commit: bool = False) -> dict[ApiKey, Handler]:
             serves(ApiKey.FETCH, handle_fetch, lowest=0, learn=learn_fetch, kind=fetch_kind),
             serves(ApiKey.LIST_OFFSETS, handle_list_offsets, lowest=0),
             serves(ApiKey.METADATA, handle_metadata),
-            serves(ApiKey.API_VERSIONS, handle_api_versions, unsupported=unsupported_api_versions),
             serves(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle_offset_for_leader_epoch),
             serves(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle_describe_topic_partitions),
             *classic_groups.HANDLERS,
@@ -70,4 +69,40 @@ def all_handlers(*, two_phase_commit: bool = False) -> dict[ApiKey, Handler]:
     if two_phase_commit:
         api = find_api(ApiKey.INIT_PRODUCER_ID)
         handlers[api.key] = replace(handlers[api.key], highest=api.versions.highest)
-    return handlers
+    return with_api_versions(handlers)
+
+
+#: What a controller serves to clients: what brokers would send on to it, and what tools ask of it.
+#: What controllers and brokers ask of each other comes with the quorum of several nodes.
+_ON_CONTROLLERS = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.DESCRIBE_ACLS,
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+)
+
+
+def controller_handlers() -> dict[ApiKey, Handler]:
+    """Return what is served on the listeners of ``controller.listener.names``."""
+    of_broker = all_handlers()
+    handlers = {key: of_broker[key] for key in _ON_CONTROLLERS}
+    handlers.update([cluster.DESCRIBE_CONTROLLERS])
+    return with_api_versions(handlers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import resource
 import signal
@@ -11,9 +10,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from dohle.core.config.static import BrokerConfig
+from dohle.server.net.collector import COLLECTOR
 from dohle.server.node import Node
 
 logger = logging.getLogger("dohle.server")
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+#: From then on in a stop, a signal is a second one.
+_SECOND_SIGNAL_S = 1.0
 
 
 def run_loop(main: Coroutine[Any, Any, int]) -> int:
@@ -44,18 +48,44 @@ async def serve(
         stopping.set()
 
     # SIGHUP: the terminal that it was started in is closed. Under nohup it is to be ignored.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, stopping.set)
     node = Node(config, on_fatal=fatal, accept_metadata_loss=accept_metadata_loss)
-    await node.start()
-    # What exists now lives as long as the node: the garbage collector need not scan it again.
-    gc.collect()
-    gc.freeze()
+    if not await _start_unless(stopping, node):
+        logger.info("told to stop while starting: the next start begins anew")
+        return 1 if failures else 0
+    COLLECTOR.own_process()
     on_started(node)
     await stopping.wait()
+    logger.info("stopping. A second signal ends it at once: the next start then checks the logs.")
+    # Not sooner: one wish to stop may come as two signals.
+    loop.call_later(_SECOND_SIGNAL_S, _end_at_signal)
     await node.stop()
     return 1 if failures else 0
+
+
+def _end_at_signal() -> None:
+    """Let the next signal end the process, even if a thread waits for a disk for ever."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
+async def _start_unless(stopping: asyncio.Event, node: Node) -> bool:
+    """Start a node; give that up, and return False, if it is told to stop meanwhile."""
+    start = asyncio.ensure_future(node.start())
+    stop = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((start, stop), return_when=asyncio.FIRST_COMPLETED)
+    if not start.done():
+        start.cancel()
+        await asyncio.wait((start,))
+        # A start that came to its end in this very moment is followed by a stop.
+        if start.cancelled():
+            return False
+    stop.cancel()
+    await start
+    return True
 
 
 def raise_descriptor_limit() -> None:

@@ -97,6 +97,9 @@ class File(Protocol):
     def ensure_intact(self, size: int) -> None:
         """Raise FileLost if the file has fewer bytes than so many, or no name any more."""
 
+    def ensure_length(self, size: int) -> None:
+        """Raise FileLost if the file has fewer bytes than so many: cheaper than the above."""
+
     def truncate(self, size: int) -> None:
         """Cut, or extend with zeros."""
 
@@ -201,7 +204,15 @@ def write_atomically(
     ``sync_name`` the old file may come back until the folder is synced.
     """
     temporary = path + ".tmp"
-    file = fs.open(temporary, write=True, create=True)
+    write_whole(fs, temporary, data, sync=sync)
+    fs.rename(temporary, path)
+    if sync and sync_name:
+        fs.sync_dir(parent(path))
+
+
+def write_whole(fs: FileSystem, path: str, data: bytes, *, sync: bool = True) -> None:
+    """Create a small file, or write it anew in place; only its name may be lost by a power cut."""
+    file = fs.open(path, write=True, create=True)
     try:
         file.truncate(0)
         file.write_at(0, data)
@@ -209,9 +220,6 @@ def write_atomically(
             file.sync()
     finally:
         file.close()
-    fs.rename(temporary, path)
-    if sync and sync_name:
-        fs.sync_dir(parent(path))
 
 
 def make_empty(fs: FileSystem, path: str) -> None:
@@ -314,6 +322,12 @@ class OsFile:
             raise FileLost.cut(self._path, found.st_size, size)
         if not found.st_nlink:
             raise FileLost(errno.ENOENT, "somebody has deleted it", self._path)
+
+    def ensure_length(self, size: int) -> None:
+        """Look at the length by a seek, which takes a third of the time of fstat."""
+        found = os.lseek(self._fd, 0, os.SEEK_END)
+        if found < size:
+            raise FileLost.cut(self._path, found, size)
 
     def truncate(self, size: int) -> None:
         """Cut or extend."""

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from dohle.storage.files import FileSystem, sync_file
 from dohle.storage.leader_epochs import EpochEntry, write_leader_epochs
+from dohle.storage.producers.snapshot import SnapshotWrite
 from dohle.storage.segment.segments import Segments
 
 logger = logging.getLogger("dohle.storage")
@@ -23,6 +24,7 @@ class FlushJob:
     """Everything a flush needs; ``run`` may block in any thread while the log is in use.
 
     It has paths, not open files: fsync works on the file, whichever descriptor it is called with.
+    Only what it writes itself is open: another file may have the name by then.
     """
 
     fs: FileSystem
@@ -36,11 +38,15 @@ class FlushJob:
     active_base_offset: int
     #: The partition's folder, and the content of its leader epoch file, if that has to be written.
     leader_epochs: tuple[str, tuple[EpochEntry, ...]] | None = None
+    #: Snapshots of many producers, which are not in their files yet.
+    snapshots: tuple[SnapshotWrite, ...] = ()
 
     def run(self) -> None:
-        """Sync the files. One that was removed meanwhile needs no sync."""
+        """Write what is left to it and sync the files. One that is gone by now needs no sync."""
         if self.leader_epochs is not None:
             write_leader_epochs(self.fs, *self.leader_epochs)
+        for snapshot in self.snapshots:
+            snapshot.run()
         for path in self.paths:
             try:
                 sync_file(self.fs, path)

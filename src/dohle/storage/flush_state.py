@@ -14,6 +14,13 @@ from dohle.storage.config import NEVER
 class FlushState:
     """The recovery point of one log, and its due flushes."""
 
+    __slots__ = (
+        "_rolled_ms",
+        "recovery_point",
+        "timer_ms",
+        "wanted_up_to",
+    )
+
     def __init__(self, recovery_point: int) -> None:
         self.recovery_point = recovery_point
         #: After a roll, the closed segments up to this offset must be flushed at once.

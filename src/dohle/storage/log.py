@@ -62,9 +62,33 @@ from dohle.storage.segment.transaction_index import AbortedTransaction
 
 logger = logging.getLogger("dohle.storage")
 
+# Looking up a member of an enum is slow.
+_LOG_END, _TXN_COMMITTED = Isolation.LOG_END, Isolation.TXN_COMMITTED
+
 
 class Log:
     """A partition's log. Made by ``loader.load_log``."""
+
+    __slots__ = (
+        "_clock",
+        "_known_end",
+        "_known_start",
+        "appended_bytes",
+        "config",
+        "counted_from",
+        "disk",
+        "files",
+        "flushing",
+        "fs",
+        "high_watermark",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producer_state",
+        "segments",
+        "topic_id",
+    )
 
     def __init__(
         self,
@@ -392,13 +416,13 @@ class Log:
         None in all other cases, and after an ``OSError``.
         """
         self.disk.ensure_online()
-        bound = self.log_end_offset if isolation is Isolation.LOG_END else self.high_watermark
+        bound = self.log_end_offset if isolation is _LOG_END else self.high_watermark
         if not self.log_start_offset <= start_offset < bound:
             return None
         segment = self.segments.floor(start_offset)
         if segment is None:
             return None
-        if isolation is Isolation.TXN_COMMITTED and (
+        if isolation is _TXN_COMMITTED and (
             self.last_stable_offset != bound
             or segment is not self.segments.active
             or not segment.indexes.txn.is_empty

@@ -28,6 +28,20 @@ logger = logging.getLogger("dohle.storage")
 class LogFiles:
     """What one log has on the disk."""
 
+    __slots__ = (
+        "_closed_as",
+        "_leader_epochs",
+        "_partition",
+        "_producer_state",
+        "_unsynced_snapshots",
+        "context",
+        "directory",
+        "fs",
+        "generation",
+        "is_new",
+        "segments",
+    )
+
     def __init__(
         self,
         context: LogContext,
@@ -85,6 +99,8 @@ class LogFiles:
 
         Slices that were read before stay valid: an open file outlives its name.
         """
+        # If a later snapshot is lost, these are what the state is rebuilt from.
+        self._producer_state.snapshots.write_out()
         self.segments.remove(gone)
         paths: list[str] = []
         for segment in gone:
@@ -99,9 +115,9 @@ class LogFiles:
         self.context.deletions.add(paths, delay_ms)
 
     def take_snapshot(self, offset: int) -> None:
-        """Write the producer state as it is at ``offset``, to be synced by the next flush."""
+        """Keep the producer state as it is at ``offset``; the next flush has it on the disk."""
         self._producer_state.map_end_offset = offset
-        snapshot = self._producer_state.take_snapshot(sync=False)
+        snapshot = self._producer_state.take_snapshot_soon()
         if snapshot is not None:
             self._unsynced_snapshots.add(snapshot)
 
@@ -137,6 +153,7 @@ class LogFiles:
             self.generation,
             self.segments.active.base_offset,
             None if epochs is None else (self.directory, epochs),
+            self._producer_state.snapshots.unwritten,
         )
 
     def synced_up_to(self, job: FlushJob) -> int | None:
@@ -150,6 +167,7 @@ class LogFiles:
             return None
         self.is_new = False
         self._unsynced_snapshots.difference_update(job.paths)
+        self._producer_state.snapshots.written(job.snapshots)
         if job.active_base_offset != self.segments.active.base_offset:
             return min(job.offset, job.active_base_offset)
         return job.offset

@@ -260,10 +260,11 @@ class TransactionCoordinator:
     def replay_end_transaction(self, producer: TransactionalProducer, *, is_commit: bool) -> None:
         """Nothing in this log is written in transactions."""
 
-    def on_loaded(self) -> Effects:
+    def on_loaded(self) -> PlainSteps[Effects]:
         """Continue with every decision that is not in all its partitions yet."""
         effects = Effects()
         for transactional_id, unmarked in self._unmarked.items():
+            yield
             if unmarked:
                 effects.actions.append(_markers(self._transactions[transactional_id]))
             else:

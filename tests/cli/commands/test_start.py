@@ -292,13 +292,16 @@ def test_a_damaged_bootstrap_checkpoint_is_told_by_its_path(tmp_path: Path) -> N
     assert f"{path} is damaged" in refused(tmp_path)
 
 
-def test_what_nobody_foresaw_is_one_line_too_and_shows_where_on_demand(tmp_path: Path) -> None:
-    folder = tmp_path / "orders-0"
-    folder.mkdir()
-    (folder / "notes.log").write_bytes(b"")
-    assert "could not start: " in refused(tmp_path)
+def test_what_nobody_foresaw_is_one_line_too_and_shows_where_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A machine that cannot tell how much room is left on a disk.
+    (tmp_path / "sitecustomize.py").write_text("import os\nos.statvfs = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    data = tmp_path / "data"
+    assert "could not start: " in refused(data)
     done = dohle(
-        *("start", "--listener", "127.0.0.1:0", "--data", str(tmp_path), "--log-level", "debug")
+        *("start", "--listener", "127.0.0.1:0", "--data", str(data), "--log-level", "debug")
     )
     assert b"Traceback" in done.stderr
 

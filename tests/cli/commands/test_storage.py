@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from dohle.cli.main import main
+from dohle.core.ids import BrokerId
 from dohle.core.uuid import uuid_from_text
-from dohle.server.quorum.snapshots import read_snapshot
+from dohle.raft.membership import Membership, Voter, VoterEndpoint
+from dohle.server.quorum.snapshots import SnapshotId, read_control_records, read_snapshot
 from dohle.storage.directory.meta_properties import read_meta_properties
 from dohle.storage.files import OsFileSystem
 from tests.cli.dump.files import CLUSTER_ID, TOPIC_ID_TEXT, Node, orders, records_of
@@ -215,3 +217,88 @@ def test_a_missing_directory_is_told(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["storage", "info", "--data", str(path)]) == 1
     assert capsys.readouterr().err == f"dohle: error: {path}: the directory does not exist\n"
     assert not path.exists()
+
+
+def test_a_quorum_that_can_grow_begins_with_its_only_voter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        f"node.id=5\nprocess.roles=broker,controller\nlog.dirs={tmp_path}/data\n"
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
+    )
+    assert main(["storage", "format", "--config", str(file), "--standalone"]) == 0
+    directory_id = read_meta_properties(OsFileSystem(), f"{tmp_path}/data").directory_id
+    assert directory_id is not None
+    first = tmp_path / "data" / "__cluster_metadata-0" / SnapshotId(0, 0).file_name
+    records = read_control_records(OsFileSystem(), str(first))
+    endpoint = VoterEndpoint("CONTROLLER", "localhost", 9093)
+    assert Membership().after(records) == Membership(
+        1, (Voter(BrokerId(5), directory_id, (endpoint,)),)
+    )
+    assert read_snapshot(OsFileSystem(), str(first)) == []
+
+
+def levels(capsys: pytest.CaptureFixture[str], path: Path) -> dict[str, int]:
+    capsys.readouterr()
+    records = records_of(capsys, path / "bootstrap.checkpoint")
+    found = (record["value"]["data"] for record in records)
+    return {each["name"]: each["featureLevel"] for each in found}
+
+
+def test_the_features_of_a_new_cluster_may_be_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, expected in [
+        (["--release-version", "3.9"], {"metadata.version": 21}),
+        (
+            ["-r", "4.0-IV3", "-f", "transaction.version=0", "-f", "kraft.version=0"],
+            {"metadata.version": 25, "group.version": 1},
+        ),
+        (
+            ["-f", "metadata.version=24", "-f", "share.version=1"],
+            {
+                "metadata.version": 24,
+                "group.version": 1,
+                "share.version": 1,
+                "transaction.version": 2,
+            },
+        ),
+    ]:
+        path = tmp_path / arguments[1]
+        assert main(["storage", "format", "--data", str(path), *arguments]) == 0
+        assert levels(capsys, path) == expected
+        assert not (path / "__cluster_metadata-0").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["-s", "-f", "kraft.version=0"], "Cannot set kraft.version to 0 if --standalone"),
+        (["-f", "kraft.version=1"], "Cannot set kraft.version to 1 unless --standalone"),
+        (["-f", "kraft.version=2"], "kraft.version has no level 2, only 0-1"),
+        (["-f", "no.version=1"], "Unsupported feature: no.version. Supported features are: elig"),
+        (["-r", "9.9"], "Unknown metadata.version 9.9. Supported metadata.version are 3.3-IV3 to"),
+        (["-r", "4.0", "-f", "metadata.version=22"], "Use --release-version instead"),
+        (
+            ["-r", "3.9", "-f", "eligible.leader.replicas.version=1"],
+            "needs the metadata.version of a later release",
+        ),
+    ],
+)
+def test_features_that_cannot_be_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str
+) -> None:
+    path = tmp_path / "data"
+    assert main(["storage", "format", "--data", str(path), *arguments]) == 1
+    assert reason in capsys.readouterr().err
+    assert not path.exists()
+
+
+def test_voters_are_in_the_file_or_in_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"node.id=1\nlog.dirs={tmp_path}/data\ncontroller.quorum.voters=1@here:9093\n")
+    assert main(["storage", "format", "--config", str(file), "--standalone"]) == 1
+    assert "leave one of the two out" in capsys.readouterr().err

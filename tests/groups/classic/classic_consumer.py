@@ -29,6 +29,7 @@ from dohle.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from tests.groups.classic.commands import join, sync
 from tests.groups.consumer.consumer_world import GROUP, Partition, World
 
 CALLER = Caller("classic", "/127.0.0.1", 9)
@@ -77,7 +78,7 @@ class ClassicConsumer:
         }
         request = JoinGroupRequest(**{**fields, **changes})
         return self.world.driver.submit(
-            lambda machine, ticket: machine.classic.join_group(request, ticket, CALLER)
+            lambda machine, ticket: join(machine, request, ticket, CALLER)
         )
 
     def joined(self, ticket: Ticket) -> JoinGroupResponse:
@@ -120,9 +121,7 @@ class ClassicConsumer:
                 for member_id, partitions in (assignments or {}).items()
             ),
         )
-        return self.world.driver.submit(
-            lambda machine, ticket: machine.classic.sync_group(request, ticket)
-        )
+        return self.world.driver.submit(lambda machine, ticket: sync(machine, request, ticket))
 
     def synced(self, ticket: Ticket) -> set[Partition]:
         """Take the reply to SyncGroup: what is not in it any more is given back."""

@@ -7,7 +7,7 @@ as well: its error code.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from dohle.coordination.effects import Effects, Ticket
@@ -35,6 +35,7 @@ from dohle.protocol.messages.sync_group import (
     SyncGroupResponse,
 )
 from tests.coordination.driver import Driver
+from tests.groups.classic.commands import join, sync
 
 GROUP = GroupId("group")
 SESSION_MS = 10_000
@@ -57,7 +58,7 @@ class NoTopics:
     def racks(self, name: str, partition: int) -> Sequence[str]:
         return ()
 
-    def names(self) -> Iterable[TopicName]:
+    def names(self) -> Collection[TopicName]:
         return ()
 
     def version(self) -> int:
@@ -131,7 +132,7 @@ class ClassicWorld:
             reason=reason,
         )
         caller = Caller("client", "/127.0.0.1", version)
-        return self.submit(lambda machine, t: machine.classic.join_group(request, t, caller))
+        return self.submit(lambda machine, t: join(machine, request, t, caller))
 
     def sync(
         self,
@@ -156,7 +157,7 @@ class ClassicWorld:
                 for member, assigned in (assignments or {}).items()
             ),
         )
-        return self.submit(lambda machine, t: machine.classic.sync_group(request, t))
+        return self.submit(lambda machine, t: sync(machine, request, t))
 
     def heartbeat(
         self, member_id: str, generation: int, *, instance: str | None = None, group: str = GROUP

@@ -8,13 +8,15 @@ from dohle.coordination.effects import Effects
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.steps import finish
 from dohle.groups.classic.group import ClassicGroup, ClassicState
-from dohle.groups.classic.member import ClassicMember, Protocol
+from dohle.groups.classic.member import ClassicMember
+from dohle.groups.classic.protocols import offer_at_once
 from dohle.groups.classic.records import group_of
 from dohle.groups.coordinator import listed_state, listed_type
 from dohle.protocol.messages.describe_groups import DescribedGroup
 from dohle.protocol.messages.list_groups import ListedGroup
 from dohle.protocol.messages.records.classic_group import GroupMetadataValue, MemberMetadata
 from tests.groups.classic.classic_world import GROUP, SESSION_MS, ClassicWorld, subscription
+from tests.groups.classic.commands import delete_group
 
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
 
@@ -205,7 +207,7 @@ def test_groups_are_listed_by_state_and_type(world: ClassicWorld) -> None:
 
 
 def delete(world: ClassicWorld, group: str = GROUP) -> object:
-    ticket = world.submit(lambda machine, t: machine.delete_group(group, t))
+    ticket = world.submit(lambda machine, t: delete_group(machine, group, t))
     answer = world.answer(ticket)
     return answer.code if isinstance(answer, KafkaError) else answer
 
@@ -295,10 +297,10 @@ def test_offsets_in_use_are_not_deleted_where_nobody_knows_what_is_used(
 def downgraded(world: ClassicWorld) -> ClassicGroup:
     group = world.driver.machine.classic.new_group("down")
     group.generation = 7
-    offers = (Protocol("range", subscription("t")), Protocol("sticky", subscription("t")))
+    offer = offer_at_once((name, subscription("t")) for name in ("range", "sticky"))
     for name in ("m1", "m2"):
         group.add(
-            ClassicMember(name, None, "c", "/h", 60_000, SESSION_MS, "consumer", offers, b"own")
+            ClassicMember(name, None, "c", "/h", 60_000, SESSION_MS, "consumer", offer, b"own")
         )
     group.stabilize()
     return group

@@ -19,6 +19,7 @@ from dohle.groups.classic.group import ClassicGroup, ClassicState
 from dohle.protocol.messages.join_group import JoinGroupResponse
 from dohle.protocol.messages.sync_group import SyncGroupResponse
 from tests.groups.classic.classic_world import GROUP, ClassicWorld
+from tests.groups.classic.commands import delete_group
 
 PARTITIONS = range(8)
 INSTANCES: tuple[str | None, ...] = (None, None, None, "x", "y", "z")
@@ -162,7 +163,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule()
     def delete_group(self) -> None:
-        ticket = self.world.submit(lambda machine, t: machine.delete_group(GROUP, t))
+        ticket = self.world.submit(lambda machine, t: delete_group(machine, GROUP, t))
         if self.world.answer(ticket) is None and self._group() is None:
             self.generation = 0
             self.handed_out.clear()

@@ -7,7 +7,7 @@ owns what it was granted until it gives it back.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,9 @@ from dohle.coordination.effects import Effects, Ticket
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import GroupId, TopicName, Uuid
 from dohle.core.seams import ManualClock
+from dohle.core.steps import finish
 from dohle.groups.consumer.group import ConsumerGroup
+from dohle.groups.consumer.report import report_of
 from dohle.groups.context import GroupContext
 from dohle.groups.coordinator import GroupCoordinator
 from dohle.groups.group import Caller
@@ -82,7 +84,7 @@ class FakeTopics:
     def racks(self, name: str, partition: int) -> Sequence[str]:
         return self.racks_of.get((name, partition), [])
 
-    def names(self) -> Iterable[TopicName]:
+    def names(self) -> Collection[TopicName]:
         return [TopicName(name) for name in self.ids]
 
     def version(self) -> int:
@@ -129,7 +131,8 @@ class World:
 
     def send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         """Send a heartbeat; a refusal is raised."""
-        answer = self.ask(lambda machine, t: machine.consumer.heartbeat(request, t, CALLER))
+        report = finish(report_of(request))
+        answer = self.ask(lambda machine, t: machine.consumer.heartbeat(request, report, t, CALLER))
         if isinstance(answer, KafkaError):
             raise answer
         assert isinstance(answer, ConsumerGroupHeartbeatResponse)

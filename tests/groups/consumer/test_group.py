@@ -16,6 +16,7 @@ from dohle.protocol.messages.consumer_group_describe import (
     TopicPartitions,
 )
 from tests.groups.classic.classic_consumer import ClassicConsumer
+from tests.groups.classic.commands import delete_group
 from tests.groups.consumer.consumer_world import GROUP, World
 
 
@@ -97,7 +98,7 @@ def test_only_an_empty_group_can_be_deleted() -> None:
     assert refusal.value.code is ErrorCode.NON_EMPTY_GROUP
     one.leave()
     mark = len(world.driver.log)
-    world.ask(lambda machine, ticket: machine.delete_group(GROUP, ticket))
+    world.ask(lambda machine, ticket: delete_group(machine, GROUP, ticket))
     assert world.written(mark) == [
         "-TargetAssignmentMetadata",
         "-PartitionMetadata",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from dohle.coordination.effects import TransactionalProducer
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import GroupId, ProducerId, TopicName, TransactionalId, Uuid
 from dohle.core.seams import ManualClock
+from dohle.core.steps import finish
 from dohle.core.uuid import ZERO_UUID
 from dohle.groups.context import GroupContext
 from dohle.groups.coordinator import GroupCoordinator
 from dohle.groups.group import Caller
-from dohle.groups.offsets.commands import FetchedTopic, TopicAsked
+from dohle.groups.offsets.prepared import prepare_commit, prepare_txn_commit
+from dohle.groups.offsets.reading import FetchedTopic, TopicAsked
 from dohle.groups.offsets.store import CommittedOffset
 from dohle.groups.settings import GroupSettings
 from dohle.protocol.apis import Coordinator
@@ -38,6 +40,7 @@ from dohle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.coordination.driver import Driver
+from tests.groups.classic.commands import join, sync
 
 DAY_MS = 24 * 3600 * 1000
 LATEST = 10
@@ -65,7 +68,7 @@ class NoTopics:
         """No racks."""
         return ()
 
-    def names(self) -> Iterable[TopicName]:
+    def names(self) -> Collection[TopicName]:
         """No topics."""
         return ()
 
@@ -99,6 +102,10 @@ class OffsetDriver(Driver[GroupCoordinator]):
             return GroupCoordinator(context)
 
         super().__init__(Coordinator.GROUP, make, clock)
+
+    @property
+    def _metadata_bytes_max(self) -> int:
+        return self.settings.offset_metadata_max_bytes
 
     # Committing
 
@@ -139,7 +146,8 @@ class OffsetDriver(Driver[GroupCoordinator]):
                 for (topic, partition), offset in offsets.items()
             ),
         )
-        answer = self.ask(lambda machine, ticket: machine.offsets.commit(request, ticket, version))
+        prepared = finish(prepare_commit(request, self.clock.now_ms(), self._metadata_bytes_max))
+        answer = self.ask(lambda machine, ticket: machine.offsets.commit(prepared, ticket, version))
         if isinstance(answer, KafkaError):
             raise answer
         return {
@@ -183,8 +191,11 @@ class OffsetDriver(Driver[GroupCoordinator]):
                 for (topic, partition), offset in offsets.items()
             ),
         )
+        prepared = finish(
+            prepare_txn_commit(request, self.clock.now_ms(), self._metadata_bytes_max)
+        )
         answer = self.ask(
-            lambda machine, ticket: machine.offsets.commit_in_transaction(request, ticket, version)
+            lambda machine, ticket: machine.offsets.commit_in_transaction(prepared, ticket, version)
         )
         if isinstance(answer, KafkaError):
             raise answer
@@ -207,13 +218,16 @@ class OffsetDriver(Driver[GroupCoordinator]):
         member_epoch: int = -1,
     ) -> list[FetchedTopic]:
         """Return what is fetched."""
-        asked = None
-        if topics is not None:
-            asked = [
-                TopicAsked(TopicName(name), partitions, topic_id)
-                for name, partitions in topics.items()
-            ]
-        return self.machine.offsets.fetch(
+        if topics is None:
+            return finish(
+                self.machine.offsets.reader.fetch_all(
+                    group_id, member_id, member_epoch, require_stable=require_stable
+                )
+            )
+        asked = [
+            TopicAsked(TopicName(name), partitions, topic_id) for name, partitions in topics.items()
+        ]
+        return self.machine.offsets.reader.fetch(
             group_id, member_id, member_epoch, asked, require_stable=require_stable
         )
 
@@ -246,12 +260,17 @@ class OffsetDriver(Driver[GroupCoordinator]):
                 for topic, partition in partitions
             ),
         )
-        answer = self.ask(lambda machine, ticket: machine.offsets.delete(request, ticket))
+        prepared = finish(self.machine.offsets.prepare_deletion(request))
+        answer = self.ask(lambda machine, ticket: machine.offsets.delete(prepared, ticket))
         return {
             (topic.name, partition.partition_index): ErrorCode(partition.error_code)
             for topic in answer.topics
             for partition in topic.partitions
         }
+
+    def delete_topics(self, names: set[str]) -> None:
+        """Tell that topics were deleted; the rest happens when time passes, even none."""
+        self.carry_out(self.machine.on_topics_changed(set(), names, set()))
 
     # Groups
 
@@ -284,8 +303,8 @@ class OffsetDriver(Driver[GroupCoordinator]):
             ),
         )
         ticket = self.submit(
-            lambda machine, ticket: machine.classic.join_group(
-                request, ticket, Caller("client", "/127.0.0.1", _JOIN_VERSION)
+            lambda machine, ticket: join(
+                machine, request, ticket, Caller("client", "/127.0.0.1", _JOIN_VERSION)
             )
         )
         self.advance(self.settings.group_initial_rebalance_delay_ms)
@@ -303,7 +322,7 @@ class OffsetDriver(Driver[GroupCoordinator]):
             generation_id=member.generation,
             member_id=member.member_id,
         )
-        answer = self.ask(lambda machine, ticket: machine.classic.sync_group(request, ticket))
+        answer = self.ask(lambda machine, ticket: sync(machine, request, ticket))
         assert answer.error_code == ErrorCode.NONE, answer
 
     def leave(self, member: Member) -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import GroupId, TopicName
+from dohle.core.steps import finish
+from dohle.groups.consumer.report import report_of
 from dohle.groups.group import Caller, GroupType
 from dohle.groups.settings import GroupSettings
 from dohle.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -33,9 +35,10 @@ def heartbeat(driver: OffsetDriver, member: Member, epoch: int, *topics: str) ->
         subscribed_topic_names=tuple(TopicName(topic) for topic in topics) or None,
         topic_partitions=() if epoch == 0 else None,
     )
+    report = finish(report_of(request))
     answer = driver.ask(
         lambda machine, ticket: machine.consumer.heartbeat(
-            request, ticket, Caller("client", "/127.0.0.1", 1)
+            request, report, ticket, Caller("client", "/127.0.0.1", 1)
         )
     )
     assert answer.error_code == ErrorCode.NONE, answer

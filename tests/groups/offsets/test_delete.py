@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from dohle.coordination.effects import Ticket
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.steps import finish
+from tests.groups.classic.commands import delete_group
 from tests.groups.offsets.offset_driver import OffsetDriver, producer
 
 T0 = ("t", 0)
@@ -79,11 +82,11 @@ def test_offsets_go_with_their_topic(driver: OffsetDriver) -> None:
     driver.commit("h", {T0: 3, T1: 4})
     driver.commit_in_transaction(producer(1), "h", {T1: 5, ("t", 2): 6, U0: 7})
 
-    effects = driver.machine.offsets.on_topics_deleted({"t", "other"})
-    assert not effects.is_atomic
-    assert len(effects.records) == 4
-    driver.carry_out(effects)
+    before = len(driver.log)
+    driver.delete_topics({"t", "other"})
+    driver.advance(0)
 
+    assert len(driver.log) - before == 4
     assert (driver.offsets("g"), driver.offsets("h")) == ({U0: 2}, {})
     driver.end_transaction(producer(1), is_commit=True)
     assert driver.offsets("h") == {U0: 7}
@@ -93,20 +96,66 @@ def test_offsets_go_with_their_topic(driver: OffsetDriver) -> None:
 def test_deleting_a_topic_without_offsets_writes_nothing(driver: OffsetDriver) -> None:
     driver.commit("g", {T0: 1})
 
-    assert driver.machine.offsets.on_topics_deleted({"other"}).records == []
-    assert driver.machine.offsets.on_topics_deleted(set()).records == []
+    before = len(driver.log)
+    driver.delete_topics({"other"})
+    driver.delete_topics(set())
+    driver.advance(0)
+    assert len(driver.log) == before
 
 
-def test_the_tombstones_of_a_group_are_of_all_its_offsets(driver: OffsetDriver) -> None:
+def test_offsets_of_a_new_topic_of_the_same_name_stay(driver: OffsetDriver) -> None:
+    """The old ones are deleted a little later than the topic."""
+    driver.commit("g", {T0: 1, T1: 2, U0: 3})
+    driver.delete_topics({"t"})
+    driver.commit("g", {T1: 20})
+    driver.commit_in_transaction(producer(1), "g", {T0: 10})
+    driver.end_transaction(producer(1), is_commit=True)
+    driver.advance(0)
+    assert driver.offsets("g") == {T0: 10, T1: 20, U0: 3}
+    driver.assert_restart_changes_nothing()
+
+
+def test_many_offsets_of_a_topic_are_deleted_in_parts(driver: OffsetDriver) -> None:
+    for number in range(3):
+        offsets = {("t", partition): partition for partition in range(700)}
+        driver.commit(f"g{number}", {**offsets, U0: 1})
+    driver.delete_topics({"t"})
+    parts = []
+    while (effects := driver.machine.expire()) is not None:
+        parts.append(len(effects.records))
+        driver.carry_out(effects)
+    assert max(parts) <= 500
+    assert sum(parts) == 2_100
+    assert [driver.offsets(f"g{number}") for number in range(3)] == [{U0: 1}] * 3
+
+
+def test_all_offsets_of_a_group_go_with_it(driver: OffsetDriver) -> None:
     driver.commit("g", {T0: 1, U0: 2})
     driver.commit_in_transaction(producer(1), "g", {T0: 5, T1: 6})
     driver.commit("h", {T0: 3})
+    before = len(driver.log)
+    driver.ask(lambda machine, ticket: delete_group(machine, "g", ticket))
+    assert len(driver.log) - before == 4
 
-    records = driver.machine.offsets.tombstones_of_group("g")
-    assert len(records) == 3
-    for record in records:
-        driver.machine.replay(record, None)
     driver.end_transaction(producer(1), is_commit=True)
-
     assert (driver.offsets("g"), driver.offsets("h")) == ({}, {T0: 3})
-    assert driver.machine.offsets.tombstones_of_group("nobody") == []
+    assert driver.group_ids == {"h"}
+    driver.assert_restart_changes_nothing()
+
+
+def test_what_was_committed_since_the_deletion_of_a_group_began_goes_too(
+    driver: OffsetDriver,
+) -> None:
+    offsets = {(topic, partition): 1 for topic in ("t", "u") for partition in range(1_200)}
+    driver.commit("g", offsets)
+    prepared = finish(driver.machine.prepare_deletion("g"))
+    driver.commit("g", {("t", 3): 4, ("t", 5_000): 1, ("new", 0): 2})
+    driver.commit_in_transaction(producer(1), "g", {("t", 5_000): 3, ("new", 1): 3})
+    driver.delete("g", [("u", 0)])
+    effects = driver.machine.delete_group(prepared, Ticket(1))
+    assert all(batch.builder.record_count < 1_000 for batch in effects.prepared)
+    assert len(effects.records) == 4
+    driver.carry_out(effects)
+    driver.end_transaction(producer(1), is_commit=True)
+    assert (driver.offsets("g"), driver.group_ids) == ({}, set())
+    driver.assert_restart_changes_nothing()

@@ -197,3 +197,43 @@ def test_tombstones_of_expiry_need_not_be_one_batch(driver: OffsetDriver) -> Non
     assert effects is not None
     assert not effects.is_atomic
     assert len(effects.records) == 2
+
+
+def test_many_offsets_expire_in_parts_and_their_group_with_the_last(driver: OffsetDriver) -> None:
+    offsets = {(topic, partition): 1 for topic in ("t", "u") for partition in range(700)}
+    driver.commit("g", offsets)
+    driver.clock.advance(RETENTION_MS)
+    parts = []
+    while (effects := driver.machine.expire()) is not None:
+        assert driver.group_ids == {"g"}
+        parts.append(len(effects.records))
+        driver.carry_out(effects)
+    assert max(parts) <= 600
+    assert sum(parts) == 1_401
+    assert driver.group_ids == set()
+    driver.assert_restart_changes_nothing()
+
+
+def test_what_is_committed_between_two_parts_stays_and_its_group(driver: OffsetDriver) -> None:
+    driver.commit("g", {("t", partition): 1 for partition in range(1_000)})
+    driver.clock.advance(RETENTION_MS)
+    first = driver.machine.expire()
+    assert first is not None
+    driver.carry_out(first)
+    driver.commit("g", {("t", 0): 2, ("t", 999): 3})
+    driver.advance(0)
+    assert driver.offsets("g") == {("t", 0): 2, ("t", 999): 3}
+    assert driver.group_ids == {"g"}
+
+
+def test_a_member_that_comes_between_two_parts_keeps_what_is_left(driver: OffsetDriver) -> None:
+    driver.commit("g", {("t", partition): 1 for partition in range(1_000)})
+    driver.clock.advance(RETENTION_MS)
+    first = driver.machine.expire()
+    assert first is not None
+    driver.carry_out(first)
+    left = driver.offsets("g")
+    driver.join("g", ["t"])
+    driver.advance(0)
+    assert 0 < len(left) < 1_000
+    assert driver.offsets("g") == left

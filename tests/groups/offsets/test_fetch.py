@@ -6,6 +6,7 @@ import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import Uuid
+from dohle.core.steps import finish
 from tests.groups.offsets.offset_driver import OffsetDriver, producer
 
 NONE = ErrorCode.NONE
@@ -96,3 +97,20 @@ def test_an_offset_of_an_earlier_topic_of_that_name_does_not_count(driver: Offse
     driver.assert_restart_changes_nothing()
     # Asked for by name: whatever it is.
     assert driver.offsets("g") == {("t", 0): 5, ("u", 0): 6}
+
+
+def test_all_offsets_are_fetched_in_steps_each_as_it_is_then(driver: OffsetDriver) -> None:
+    many = {("many", partition): partition for partition in range(1_200)}
+    driver.commit("g", {("a", 0): 1, **many, ("z", 0): 2})
+    steps = driver.machine.offsets.reader.fetch_all("g", None, -1, require_stable=False)
+    next(steps)
+    next(steps)
+    driver.delete("g", [("many", 3), ("many", 700), ("z", 0)])
+    driver.commit("g", {("a", 0): 10, ("many", 900): 5})
+    found = {
+        (topic.name, partition): offset.offset
+        for topic in finish(steps)
+        for partition, offset, _ in topic.partitions
+    }
+    del many["many", 700]
+    assert found == {("a", 0): 1, **many, ("many", 900): 5}

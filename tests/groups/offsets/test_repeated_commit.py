@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import GroupId, TopicName, Uuid
+from dohle.core.steps import finish
 from dohle.core.uuid import ZERO_UUID
+from dohle.groups.offsets.prepared import prepare_commit
 from dohle.groups.offsets.repeated_commit import RepeatedCommit, with_numbers
 from dohle.groups.settings import GroupSettings
 from dohle.protocol.messages.offset_commit import (
@@ -67,7 +69,9 @@ def repeated_of(request: OffsetCommitRequest) -> RepeatedCommit:
 
 
 def commit_generally(driver: OffsetDriver, request: OffsetCommitRequest) -> None:
-    driver.ask(lambda machine, ticket: machine.offsets.commit(request, ticket, VERSION))
+    length_max = driver.settings.offset_metadata_max_bytes
+    prepared = finish(prepare_commit(request, driver.clock.now_ms(), length_max))
+    driver.ask(lambda machine, ticket: machine.offsets.commit(prepared, ticket, VERSION))
 
 
 def small_commit(metadata: str = "") -> OffsetCommitRequest:

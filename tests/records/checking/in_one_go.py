@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dohle.core.ids import TopicName, TopicPartition
 from dohle.core.steps import finish
 from dohle.records.batch import RecordBatch
 from dohle.records.checking.fast_check import FastCheckedBatch, begin_fast_check
@@ -9,6 +10,8 @@ from dohle.records.checking.validation import ValidationRules, validating
 from dohle.records.compression.codecs import Codec
 from dohle.records.down_conversion import converting_down
 from dohle.records.up_conversion import converting_up
+
+PARTITION = TopicPartition(TopicName("records"), 3)
 
 
 def fast_check(
@@ -21,7 +24,7 @@ def fast_check(
 
 def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> RecordBatch:
     """Return the batch to append."""
-    return finish(validating(batch, rules, now_ms))
+    return finish(validating(batch, rules, now_ms, PARTITION))
 
 
 def to_v2(message_set: memoryview | bytes, *, codec: Codec | None = None) -> bytearray:

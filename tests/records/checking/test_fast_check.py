@@ -27,6 +27,7 @@ def built(
     sequence: int = -1,
     is_transactional: bool = False,
     codec: Codec = Codec.NONE,
+    key: bytes | None = None,
 ) -> bytearray:
     builder = BatchBuilder(
         codec=codec,
@@ -36,7 +37,7 @@ def built(
         is_transactional=is_transactional,
     )
     for size in sizes:
-        builder.append(NOW_MS, None, bytes(size))
+        builder.append(NOW_MS, key, bytes(size))
     return builder.build()
 
 
@@ -103,7 +104,7 @@ def test_a_producer_without_a_sequence_is_left_to_the_general_way() -> None:
         (RULES, True),
         (replace(RULES, codec=Codec.NONE), True),
         (replace(RULES, codec=Codec.ZSTD), False),
-        (replace(RULES, compacted=True), False),
+        (replace(RULES, compacted=True), True),
         (replace(RULES, log_append_time=True), False),
     ],
 )
@@ -111,12 +112,24 @@ def test_rules_that_ask_for_more_know_no_plain_batch(rules: ValidationRules, tak
     assert allows_fast_check(rules) is taken
 
 
+@pytest.mark.parametrize("codec", Codec)
+def test_a_compacted_topic_knows_plain_batches_whose_records_all_have_keys(codec: Codec) -> None:
+    rules = replace(RULES, compacted=True)
+    for keyless in (None, 0, 3, 29):
+        builder = BatchBuilder(codec=codec)
+        for number in range(30):
+            builder.append(NOW_MS, None if number == keyless else b"%d" % number, b"v")
+        is_plain = fast_check(memoryview(builder.build()), rules, NOW_MS) is not None
+        assert is_plain is (keyless is None)
+
+
 @pytest.mark.slow
 @given(st.data())
 @settings(max_examples=500)
 def test_what_is_plain_is_accepted_and_not_changed(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.sampled_from([0, 1, 60, 70]), min_size=1, max_size=6))
-    changed = built(*sizes, codec=data.draw(st.sampled_from(Codec)))
+    key = data.draw(st.none() | st.just(b"k"))
+    changed = built(*sizes, codec=data.draw(st.sampled_from(Codec)), key=key)
     for _ in range(data.draw(st.integers(0, 2))):
         at = data.draw(st.integers(0, len(changed) - 1))
         changed[at] = data.draw(st.sampled_from([0, 1, 2, 127, 128, 255]))
@@ -124,9 +137,10 @@ def test_what_is_plain_is_accepted_and_not_changed(data: st.DataObject) -> None:
         changed[17:21] = crc32c.crc32c(memoryview(changed)[21:]).to_bytes(4, "big")
     view = memoryview(changed)
     before = bytes(view)
-    if fast_check(view, RULES, NOW_MS) is not None:
+    rules = replace(RULES, compacted=data.draw(st.booleans()))
+    if fast_check(view, rules, NOW_MS) is not None:
         batch = produced_batch(view, 9)
-        assert validate_batch(batch, RULES, NOW_MS) is batch
+        assert validate_batch(batch, rules, NOW_MS) is batch
         batch.ensure_valid()
         assert batch.size == len(view)
     assert bytes(view) == before

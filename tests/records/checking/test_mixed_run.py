@@ -10,22 +10,33 @@ from hypothesis import strategies as st
 
 from dohle.records.batch import HEADER_SIZE
 from dohle.records.builder import BatchBuilder
-from dohle.records.checking.columns import offsets_of_width
 from dohle.records.checking.mixed_run import scan_mixed_run
+from dohle.records.checking.one_by_one import follow_singly
+from dohle.records.errors import InvalidRecord
 from dohle.records.varint import encode_varint
 from tests.records.checking.scanned import NOW_MS, assert_is_scanned_as_decoded, scan_records
 
 
+def some_bytes(rng: random.Random, sizes: tuple[int, int]) -> bytes | None:
+    """Return some bytes of one of these sizes; below 0 it is null."""
+    size = rng.randint(*sizes)
+    return None if size < 0 else rng.randbytes(size)
+
+
 def mixed_records(
-    seed: int, count: int, key_size: int, step: int, value_size_max: int = 12
+    seed: int,
+    count: int,
+    key_sizes: tuple[int, int],
+    step: int,
+    value_sizes: tuple[int, int] = (0, 12),
 ) -> bytes:
     rng = random.Random(seed)
     builder = BatchBuilder()
     for number in range(count):
         builder.append(
             NOW_MS + (number * step if step > 0 else rng.randint(0, -step)),
-            None if key_size < 0 else rng.randbytes(key_size),
-            rng.randbytes(rng.randint(0, value_size_max)),
+            some_bytes(rng, key_sizes),
+            some_bytes(rng, value_sizes),
         )
     return bytes(builder.build()[HEADER_SIZE:])
 
@@ -33,10 +44,10 @@ def mixed_records(
 @settings(max_examples=150)
 @given(
     seed=st.integers(0, 1 << 30),
-    count=st.integers(60, 600),
-    key_size=st.sampled_from([-1, 0, 3, 16, 17]),
+    count=st.integers(20, 600),
+    key_sizes=st.sampled_from([(-1, -1), (0, 0), (3, 3), (-1, 5), (1, 30), (40, 60)]),
     step=st.sampled_from([0, 1, 50, -40, -5000, 1 << 20]),
-    value_size_max=st.sampled_from([3, 12, 60]),
+    value_sizes=st.sampled_from([(-1, 3), (0, 12), (0, 60), (40, 70)]),
     damage=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=2),
     cut=st.sampled_from([0, 0, 1, 9]),
     more=st.sampled_from([0, 0, 1, -1]),
@@ -44,14 +55,14 @@ def mixed_records(
 def test_mixed_records_are_seen_as_decoding_sees_them(
     seed: int,
     count: int,
-    key_size: int,
+    key_sizes: tuple[int, int],
     step: int,
-    value_size_max: int,
+    value_sizes: tuple[int, int],
     damage: list[tuple[int, int]],
     cut: int,
     more: int,
 ) -> None:
-    data = bytearray(mixed_records(seed, count, key_size, step, value_size_max))
+    data = bytearray(mixed_records(seed, count, key_sizes, step, value_sizes))
     for place, byte in damage:
         data[place % len(data)] = byte
     assert_is_scanned_as_decoded(bytes(data[: len(data) - cut]), count + more)
@@ -60,27 +71,24 @@ def test_mixed_records_are_seen_as_decoding_sees_them(
 @settings(max_examples=100)
 @given(seed=st.integers(0, 1 << 30), place=st.integers(0, 1 << 20), byte=st.integers(0, 255))
 def test_a_wrong_byte_is_seen_where_offset_deltas_grow(seed: int, place: int, byte: int) -> None:
-    data = bytearray(mixed_records(seed, 8_300, -1, 0, 4))
+    data = bytearray(mixed_records(seed, 8_300, (-1, -1), 0, (0, 4)))
     # Near record 8192, from which on they take a byte more.
     data[len(data) - 1 - place % 2_000] = byte
     assert_is_scanned_as_decoded(bytes(data), 8_300)
 
 
-@pytest.mark.parametrize("key_size", [-1, 0, 5])
+@pytest.mark.parametrize("key_sizes", [(-1, -1), (0, 0), (-1, 9)])
 @pytest.mark.parametrize("step", [0, -60, -8_000])
-def test_mixed_records_are_found_in_a_run(key_size: int, step: int) -> None:
-    data = mixed_records(1, 3_000, key_size, step)
-    position = index = 0
-    while index < 64:
-        position += 1 + (data[position] >> 1)
-        index += 1
-    widths = (1 if step > -64 else 2, 2)
-    found, behind, deltas = scan_mixed_run(
-        data, position, len(data), index, offsets_of_width(index, 2), widths, key_size
+def test_mixed_records_are_found_in_a_run(key_sizes: tuple[int, int], step: int) -> None:
+    data = mixed_records(1, 3_000, key_sizes, step)
+    position, index, _, _, _, _, last, _, _ = follow_singly(data, 0, len(data), 0, 68)
+    found, behind, deltas, has_null_key = scan_mixed_run(
+        data, position, len(data), last, index, 3_000
     )
-    if widths[0] == 1:
+    if step > -64:
         assert found > 500
         assert set(deltas) <= set(range(-60, 61))
+        assert has_null_key is (key_sizes[0] < 0)
     # What was found ends where a record begins.
     for _ in range(found):
         position += 1 + (data[position] >> 1)
@@ -97,3 +105,16 @@ def test_offsets_that_do_not_count_up_end_a_run() -> None:
     data = b"".join(pieces)
     assert not scan_records(data, 2_000, NOW_MS).is_consecutive
     assert_is_scanned_as_decoded(data, 2_000)
+
+
+def test_a_length_that_is_not_the_sum_of_what_the_record_holds_is_refused() -> None:
+    data = bytearray(mixed_records(1, 600, (0, 9), 0))
+    _, _, _, _, _, _, last, _, _ = follow_singly(bytes(data), 0, len(data), 0, 300)
+    place, size = last[:2]
+    behind = place + size
+    # Together they are as long as before.
+    data[place] += 2
+    data[behind] -= 2
+    with pytest.raises(InvalidRecord):
+        scan_records(bytes(data), 600, NOW_MS)
+    assert_is_scanned_as_decoded(bytes(data), 600)

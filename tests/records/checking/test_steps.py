@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from dohle.records.checking.record_reader import RecordReader
 from dohle.records.checking.record_scan import scanning
 from dohle.records.checking.validation import ValidationRules
 from dohle.records.compression.codecs import Codec
-from dohle.records.compression.whole import WHOLE_BYTES_MAX, Pieces
+from dohle.records.compression.whole import WHOLE_BYTES_MAX, Pieces, whole_bytes_max
 from dohle.records.record import Header, decode_records
 from tests.records.checking.in_one_go import fast_check, validate_batch
 from tests.records.checking.scanned import scan_records
@@ -180,11 +181,26 @@ def test_a_large_zstd_batch_asks_for_room_and_is_decompressed_elsewhere() -> Non
     assert set(kinds[3:]) == {"pause"}
 
 
-def test_what_can_only_be_decompressed_whole_is_limited() -> None:
+def test_what_can_only_be_decompressed_whole_is_limited_by_its_size() -> None:
     batch = RecordBatch(memoryview(batch_around(bytes(WHOLE_BYTES_MAX + 1), 1, Codec.ZSTD)))
     refused = outcome(lambda: validate_batch(batch, ValidationRules(), NOW_MS))
     assert isinstance(refused, tuple)
     assert refused[0] == 10
+    assert whole_bytes_max(10_000_000, 1 << 40) == 320_000_000
+    assert whole_bytes_max(10_000_000, 1_000) == 1_000
+
+
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.LZ4, Codec.SNAPPY])
+def test_a_large_batch_may_hold_more_where_large_batches_are_allowed(codec: Codec) -> None:
+    builder = BatchBuilder(codec=codec)
+    part = random.Random(1).randbytes(1 << 20)
+    builder.append(NOW_MS, b"k", part + bytes(33 << 20))
+    builder.append(NOW_MS, b"k", part)
+    view = memoryview(builder.build())
+    rules = ValidationRules(max_message_bytes=1 << 26)
+    assert fast_check(view, rules, NOW_MS) is not None
+    batch = RecordBatch(view)
+    assert validate_batch(batch, rules, NOW_MS) is batch
 
 
 @pytest.mark.parametrize("codec", Codec)

@@ -77,6 +77,8 @@ def test_keyless_records_are_refused_in_a_compacted_topic_each_by_its_index(code
         validate_batch(batch, ValidationRules(compacted=True), NOW_MS)
     assert refused.value.code is ErrorCode.INVALID_RECORD
     assert [index for index, _ in refused.value.record_errors] == [0, 2]
+    text = "Compacted topic cannot accept message without key in topic partition records-3."
+    assert {text for _, text in refused.value.record_errors} == {text}
 
 
 @pytest.mark.parametrize("codec", Codec)

@@ -9,6 +9,7 @@ from pathlib import Path
 from dohle.coordination.effects import Effects, Ticket, TransactionalProducer
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicName
+from dohle.core.steps import PlainSteps
 from dohle.protocol.apis import Coordinator
 from dohle.protocol.messages.heartbeat import HeartbeatResponse
 from dohle.protocol.messages.records.classic_group import OffsetCommitKey, OffsetCommitValue
@@ -52,7 +53,8 @@ class Counts:
             self.counts |= self.pending
         self.pending = {}
 
-    def on_loaded(self) -> Effects:
+    def on_loaded(self) -> PlainSteps[Effects]:
+        yield
         self.loaded = True
         return Effects()
 

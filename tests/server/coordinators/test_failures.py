@@ -8,11 +8,13 @@ from time import perf_counter
 
 import pytest
 
-from dohle.coordination.effects import Effects, Ticket
+from dohle.coordination.effects import Effects, PreparedBatch, Ticket
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.protocol.messages.heartbeat import HeartbeatResponse
-from dohle.server.coordinators.loading import SLICE_S
+from dohle.records.builder import BatchBuilder
+from dohle.server.net.turns import SLICE_S
 from dohle.server.node import Node
+from tests.coordination.driver import encoded
 from tests.server.coordinators.coordinator_counts import (
     PRODUCER,
     TOPIC,
@@ -55,15 +57,36 @@ def test_a_record_that_cannot_be_encoded_is_refused_and_leaves_no_trace(tmp_path
     run_on_node(tmp_path, scenario)
 
 
-def test_records_of_which_some_are_not_encoded_leave_no_trace(tmp_path: Path) -> None:
+def test_a_prepared_batch_that_cannot_be_built_leaves_no_trace(tmp_path: Path) -> None:
     async def scenario(node: Node) -> None:
         runtime = runtime_on(node)
         machine = await loaded(runtime)
-        effects = Effects([count_record("a", 1), count_record("a", 2)], encoded=[(b"", None)])
+        taken_in: list[object] = []
+        empty = PreparedBatch(BatchBuilder(), lambda: taken_in.append(None))
         with pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR"):
-            await runtime.call("k", lambda m, t: effects.reply(t, 1))
+            await runtime.call("k", lambda m, t: Effects(prepared=[empty]).reply(t, 1))
         assert await loaded(runtime) is machine
-        assert machine.counts == {}
+        assert not taken_in
+
+    run_on_node(tmp_path, scenario)
+
+
+def test_a_machine_that_fails_to_take_a_prepared_batch_in_is_replaced(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        runtime = runtime_on(node)
+        machine = await loaded(runtime)
+        builder = BatchBuilder()
+        builder.append_all(1, [encoded(count_record("a", 5))])
+
+        def take_in() -> None:
+            machine.fail()
+
+        prepared = PreparedBatch(builder, take_in)
+        with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
+            await runtime.call("k", lambda m, t: Effects(prepared=[prepared]).reply(t, 1))
+        again = await loaded(runtime)
+        assert again is not machine
+        assert again.counts == {"a": 5}
 
     run_on_node(tmp_path, scenario)
 
@@ -237,3 +260,38 @@ def test_logs_are_loaded_one_after_the_other(tmp_path: Path) -> None:
             assert seen == [0, 0, 0, 1, 1, 1]
 
     asyncio.run(run())
+
+
+def test_a_large_batch_is_loaded_while_others_are_served(tmp_path: Path) -> None:
+    """Between its records the loop turns, and commands are refused until all are in."""
+
+    async def scenario(node: Node) -> None:
+        runtime = runtime_on(node)
+        records = [count_record("a", number) for number in range(1, 4)]
+        await runtime.call("k", lambda m, t: Effects(records).reply(t, None))
+        runtime.close()
+        turns = 0
+        seen: list[int] = []
+
+        def make_slow(_: int) -> Counts:
+            machine = Counts()
+
+            def on_replay() -> None:
+                seen.append(turns)
+                end = perf_counter() + SLICE_S
+                while perf_counter() < end:
+                    pass
+
+            machine.on_replay = on_replay
+            return machine
+
+        again = runtime_on(node, make_machine=make_slow)
+        while again.is_loading:
+            with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+                await again.call("k", lambda m, t: m.count("a", t))
+            turns += 1
+            await asyncio.sleep(0)
+        assert sorted(set(seen)) == seen
+        assert (await loaded(again)).counts == {"a": 3}
+
+    run_on_node(tmp_path, scenario)

@@ -100,20 +100,24 @@ def test_the_quorum_of_one_is_described_at_every_version(tmp_path: Path, version
     on_node(tmp_path, scenario)
 
 
-def test_the_quorum_names_no_address_at_which_nobody_listens(tmp_path: Path) -> None:
+@pytest.mark.parametrize("listens", [False, True])
+def test_the_quorum_names_the_addresses_at_which_its_voters_listen(
+    tmp_path: Path, listens: bool
+) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         answer = await wire.send(_quorum_request("__cluster_metadata", 0))
-        assert [(one.node_id, one.listeners) for one in answer.nodes] == [(1, ())]
-        assert [listening.listener.name for listening in node.listeners] == ["PLAINTEXT"]
+        bound = [one.port for one in node.listeners if one.listener.name == "CONTROLLER"]
+        assert len(bound) == listens
+        ((found),) = answer.nodes
+        assert [(one.name, one.host, one.port) for one in found.listeners] == [
+            ("CONTROLLER", "localhost", port) for port in bound
+        ]
 
-    on_node(
-        tmp_path,
-        scenario,
-        {
-            "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://localhost:9093",
-            "controller.listener.names": "CONTROLLER",
-        },
-    )
+    with_controller = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://localhost:0",
+        "controller.listener.names": "CONTROLLER",
+    }
+    on_node(tmp_path, scenario, with_controller if listens else {})
 
 
 @pytest.mark.parametrize("request_", [_quorum_request("t", 0), _quorum_request("t", 1, 2)])

@@ -11,6 +11,7 @@ import pytest
 
 from dohle.core.config.describe import ConfigSource
 from dohle.core.errors import ErrorCode
+from dohle.core.steps import finish
 from dohle.metadata.configs import Operation
 from dohle.metadata.image import ResourceType
 from dohle.protocol.messages import alter_configs as legacy
@@ -410,11 +411,11 @@ def test_producers_are_forgotten_by_the_time_that_was_altered(tmp_path: Path) ->
         assert answer.error_code == 0
         (log,) = node.logs
         later_ms = max(entry.last_timestamp for entry in log.producer_state.producers.values()) + 50
-        log.producer_state.remove_expired_producers(later_ms)
+        finish(log.producer_state.remove_expired_producers(later_ms))
         assert 9 in log.producer_state.producers
         altered = await _alter(wire, BROKER, "", ("producer.id.expiration.ms", Operation.SET, "50"))
         assert altered[0] is ErrorCode.NONE
-        log.producer_state.remove_expired_producers(later_ms)
+        finish(log.producer_state.remove_expired_producers(later_ms))
         assert 9 not in log.producer_state.producers
 
     on_node(tmp_path, scenario)

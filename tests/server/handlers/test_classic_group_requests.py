@@ -166,6 +166,27 @@ def test_an_assignment_too_large_for_the_log_is_an_error_for_the_members(tmp_pat
     on_node(tmp_path, scenario, PROPERTIES)
 
 
+def test_many_members_that_leave_at_once_are_each_told(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await find_coordinator(node, wire)
+        joined = await stable(wire)
+        names = [f"m{number}" for number in range(1_100)]
+        names.insert(600, joined.member_id)
+        members = tuple(MemberIdentity(member_id=name) for name in names)
+        left = await wire.send(LeaveGroupRequest(group_id=GROUP, members=members))
+        assert left.error_code == NONE
+        assert [(each.member_id, each.error_code) for each in left.members] == [
+            (name, NONE if name == joined.member_id else ErrorCode.UNKNOWN_MEMBER_ID)
+            for name in names
+        ]
+        await find_coordinator(node, wire, "none")
+        nowhere = LeaveGroupRequest(group_id=GroupId("none"), members=members)
+        codes = {each.error_code for each in (await wire.send(nowhere)).members}
+        assert codes == {ErrorCode.UNKNOWN_MEMBER_ID}
+
+    on_node(tmp_path, scenario, PROPERTIES)
+
+
 def test_a_group_needs_an_id(tmp_path: Path) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         sync = SyncGroupRequest(protocol_type="consumer", protocol_name="range")

@@ -131,3 +131,18 @@ def test_a_topic_that_is_deleted_is_told_even_where_nothing_is_new(
         assert codes == dict.fromkeys(range(PARTITIONS), expected)
 
     on_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_errors_of_very_many_partitions_are_told_each_time(tmp_path: Path, version: int) -> None:
+    """A short request with a long answer: both are dealt with in slices."""
+    unknown = range(PARTITIONS, 3_000)
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        session = await begin(wire, version)
+        for asked in (map(at_end, unknown), (), ()):
+            answer = await session.fetch(*asked)
+            assert list(answer) == list(unknown)
+            assert {one.error_code for one in answer.values()} == {3}
+
+    on_node(tmp_path, scenario)

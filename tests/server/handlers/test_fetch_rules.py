@@ -20,8 +20,10 @@ from dohle.protocol.messages.fetch import (
 from dohle.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from dohle.protocol.schema import CHUNK_BYTES_MIN
 from dohle.records.batch import batches
+from dohle.server.net.sending import SENDFILE_BYTES_MIN
 from dohle.server.node import Node
-from dohle.server.partitions.fetch_reader import COPIED_BYTES_MAX, SENDFILE_BYTES_MIN
+from dohle.server.partitions import fetch_reader
+from dohle.server.partitions.fetch_reader import COPIED_BYTES_AT_ONCE
 from tests.server.wire import Wire, batch, create_topic, on_node, produce
 
 #: Longer than a test waits for an answer.
@@ -149,7 +151,7 @@ def test_a_topic_that_is_asked_for_is_created_behind_the_answer(
 
 SMALL = SENDFILE_BYTES_MIN - 500
 #: As many as are copied, some more, some that stay in their files, and some that are tiny.
-FEW = [SMALL] * (COPIED_BYTES_MAX // SMALL + 3) + [SENDFILE_BYTES_MIN, 10, CHUNK_BYTES_MIN, 0]
+FEW = [SMALL] * (COPIED_BYTES_AT_ONCE // SMALL + 5) + [SENDFILE_BYTES_MIN, 10, CHUNK_BYTES_MIN, 0]
 #: So many that the request is decoded, and answered, in steps.
 MANY = [SENDFILE_BYTES_MIN, *FEW, *([10] * 300)]
 
@@ -180,5 +182,30 @@ def test_records_come_whole_in_memory_or_from_files(
             [record.value for one in batches(found.records) for record in one.records()]
             for found in topic.partitions
         ] == [[bytes([index % 256]) * size] for index, size in enumerate(sizes)]
+
+    on_node(tmp_path, scenario)
+
+
+def test_what_an_answer_cannot_hold_in_memory_comes_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_reader, "COPIED_BYTES_MAX", 2_000)
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, "t", 10)
+        for index in range(10):
+            assert (await produce(wire, "t", batch(bytes(800)), index)).error_code == 0
+        left = list(range(10))
+        counts = []
+        while left:
+            asked = tuple(
+                FetchPartition(partition=index, partition_max_bytes=1 << 20) for index in left
+            )
+            request = FetchRequest(topics=(FetchTopic(topic=TopicName("t"), partitions=asked),))
+            (topic,) = (await wire.send(request, 12)).responses
+            assert [found.partition_index for found in topic.partitions] == left
+            left = [found.partition_index for found in topic.partitions if not found.records]
+            counts.append(len(asked) - len(left))
+        assert counts == [3, 3, 3, 1]
 
     on_node(tmp_path, scenario)

@@ -15,6 +15,16 @@ from dohle.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from dohle.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from dohle.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from dohle.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -86,6 +96,70 @@ def test_offsets_of_many_topics_and_of_many_partitions_of_one_are_all_told(tmp_p
                 (topic.name, [each.partition_index for each in topic.partitions])
                 for topic in group.topics
             ] == [(name, list(range(count))) for name, count in counts.items()]
+
+    asyncio.run(run())
+
+
+def test_a_long_commit_is_fetched_whole_and_deleted(tmp_path: Path) -> None:
+    """In every version that asks for all topics; entries that do not exist are told apart."""
+    indexes = (*range(20), 5_000) * 40
+    commit = OffsetCommitRequest(
+        group_id=GroupId("g"),
+        topics=tuple(
+            OffsetCommitRequestTopic(
+                name=TopicName(name),
+                partitions=tuple(
+                    OffsetCommitRequestPartition(partition_index=index, committed_offset=index)
+                    for index in indexes
+                ),
+            )
+            for name in ("t", "none")
+        ),
+    )
+    deletion = OffsetDeleteRequest(
+        group_id=GroupId("g"),
+        topics=tuple(
+            OffsetDeleteRequestTopic(
+                name=topic.name,
+                partitions=tuple(
+                    OffsetDeleteRequestPartition(partition_index=index) for index in indexes
+                ),
+            )
+            for topic in commit.topics
+        ),
+    )
+
+    async def offsets(wire: Wire) -> list[dict[int, int]]:
+        found = []
+        one = await wire.send(OffsetFetchRequest(group_id=GroupId("g"), topics=None), 7)
+        all_of_group = OffsetFetchRequestGroup(group_id=GroupId("g"), topics=None)
+        for version, groups in ((8, 1), (10, 2)):
+            answer = await wire.send(OffsetFetchRequest(groups=(all_of_group,) * groups), version)
+            found += [group.topics for group in answer.groups]
+        return [
+            {each.partition_index: each.committed_offset for each in topic.partitions}
+            for topics in (one.topics, *found)
+            for topic in topics
+        ]
+
+    async def run() -> None:
+        async with running_node(tmp_path) as node, await Wire.connect(node) as wire:
+            await create_topic(wire, "t", 20)
+            await wire.send(FindCoordinatorRequest(coordinator_keys=("g",)))
+            expected = {
+                (name, index): 0 if name == "t" and index < 20 else 3
+                for name in ("t", "none")
+                for index in indexes
+            }
+            for request in (commit, deletion):
+                answer = await wire.send(request, 9 if request is commit else 0)
+                assert {
+                    (topic.name, each.partition_index): each.error_code
+                    for topic in answer.topics
+                    for each in topic.partitions
+                } == expected
+                is_there = request is commit
+                assert await offsets(wire) == [{n: n for n in range(20)}] * 4 * is_there
 
     asyncio.run(run())
 

@@ -34,6 +34,7 @@ from dohle.server.host import SystemNodeHost
 from dohle.server.node import Node
 from dohle.server.partitions.appends import append
 from dohle.server.partitions.partitions import Partition
+from dohle.server.partitions.topic_settings import TopicSettings
 from dohle.server.shortcuts.produce import ProduceShortcut, learn_produce
 from dohle.testing.simulation.files import SimulatedFileSystem
 from tests.server.shortcuts.serving import serve_late, served
@@ -197,9 +198,13 @@ class Side:
         return found
 
     def _add(self, *, is_new: bool = False) -> None:
-        values = effective_topic_config({**SMALL, **self._properties}, self.node.config)
-        self.node.broker.partitions.add(self._key, TOPIC_ID, self._image, values, is_new=is_new)
+        settings = self._settings()
+        self.node.broker.partitions.add(self._key, TOPIC_ID, self._image, settings, is_new=is_new)
         self._choose_way()
+
+    def _settings(self) -> TopicSettings:
+        values = effective_topic_config({**SMALL, **self._properties}, self.node.config)
+        return TopicSettings.of(values)
 
     def _choose_way(self) -> None:
         if not self._short:
@@ -207,7 +212,7 @@ class Side:
 
     def configure(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
-        self.partition.configure(effective_topic_config({**SMALL, **properties}, self.node.config))
+        self.partition.configure(self._settings())
         self._choose_way()
 
     def next_leader_epoch(self) -> None:

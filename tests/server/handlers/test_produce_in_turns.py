@@ -88,14 +88,14 @@ def test_others_are_served_while_a_long_batch_is_checked(tmp_path: Path) -> None
         await create_topic(wire, TOPIC)
         slow_clock(node)
         async with await Wire.connect(node) as other:
-            await wire.post(request(many_records(60_000)), VERSION)
+            await wire.post(request(many_records(120_000)), VERSION)
             long = asyncio.ensure_future(wire.answer(0, VERSION))
-            for _ in range(20):
+            for _ in range(5):
                 assert (await produce(other, TOPIC, batch(b"v"))).error_code == 0
             assert not long.done()
         (one,) = (await long).responses[0].partition_responses
         assert one.error_code == 0
-        assert one.base_offset >= 20
+        assert one.base_offset >= 5
 
     on_node(tmp_path, scenario)
 
@@ -123,8 +123,7 @@ def test_a_topic_that_goes_while_its_batch_is_checked_takes_no_records(tmp_path:
         partition = node.broker.partitions.get(TopicName(TOPIC), 0)
         assert partition is not None
         await wire.post(request(many_records(90_000)), VERSION)
-        async with await Wire.connect(node) as other:
-            await create_topic(other, "another")
+        await until(lambda: len(node.broker.turns) > 0)
         partition.leave()
         answer = await wire.answer(0, VERSION)
         (one,) = answer.responses[0].partition_responses

@@ -8,8 +8,10 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from dohle.server.net.connection import Connection, Service
+from dohle.server.host import SystemNodeHost
+from dohle.server.net.connection import Connection
 from dohle.server.net.request_memory import RequestMemory
+from dohle.server.net.service import Service
 from dohle.server.net.turns import Turns
 
 TIMEOUT_S = 20
@@ -45,7 +47,7 @@ def connected(
             asyncio.get_running_loop(),
             ours,
             service,
-            Turns(asyncio.get_running_loop()),
+            Turns(asyncio.get_running_loop(), SystemNodeHost()),
             memory,
             listener="L",
             peer="test",

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from dohle.server.host import SystemNodeHost
 from dohle.server.net.turns import Turns
 
 
@@ -24,7 +25,7 @@ class StoppedLoop(asyncio.SelectorEventLoop):
 def run(scenario: Callable[[StoppedLoop, Turns], Coroutine[Any, Any, None]]) -> None:
     loop = StoppedLoop()
     try:
-        loop.run_until_complete(scenario(loop, Turns(loop)))
+        loop.run_until_complete(scenario(loop, Turns(loop, SystemNodeHost())))
     finally:
         loop.close()
 

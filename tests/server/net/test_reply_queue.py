@@ -6,8 +6,6 @@ known ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -21,7 +19,6 @@ from dohle.server.net.reply_queue import (
     ReplyQueue,
     frame_size,
 )
-from dohle.server.net.sending import joined
 
 
 def nothing() -> None:
@@ -245,15 +242,7 @@ def test_nobody_is_told_of_a_reply_whose_queue_was_dropped() -> None:
     assert queue.take() == []
 
 
-@pytest.mark.parametrize("joining", [frame_size, lambda frame: sum(map(len, joined([frame])))])
-def test_the_size_of_a_frame_is_that_of_its_chunks(joining: Callable[[Frame], int]) -> None:
-    assert joining([b"abc"]) == 3
-    assert joining([b"abc", memoryview(b"de"), b""]) == 5
-    assert joining([]) == 0
-
-
-def test_small_chunks_are_joined_and_large_ones_are_not_copied() -> None:
-    large = bytes(100_000)
-    pieces = joined([[b"a", b"b"], [b"c"], [large], [b"d"], [b"e"]])
-    assert [bytes(piece) for piece in pieces] == [b"abc", large, b"de"]  # type: ignore[arg-type]
-    assert pieces[1] is large
+def test_the_size_of_a_frame_is_that_of_its_chunks() -> None:
+    assert frame_size([b"abc"]) == 3
+    assert frame_size([b"abc", memoryview(b"de"), b""]) == 5
+    assert frame_size([]) == 0

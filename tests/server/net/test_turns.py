@@ -6,7 +6,9 @@ import asyncio
 import gc
 from functools import partial
 
-from dohle.server.net.turns import SLICE_S, STAND_BACK, TURN_S, Slices, Turns
+from dohle.server.host import SystemNodeHost
+from dohle.server.net.slices import Slices
+from dohle.server.net.turns import NEW_USED_S, SLICE_S, STAND_BACK, TURN_S, Turns
 from tests.server.net.stopped_loop import StoppedLoop, run, turn_of_the_loop
 
 
@@ -65,6 +67,26 @@ def test_one_turn_of_the_loop_serves_the_queue_for_some_milliseconds_only() -> N
             await turn_of_the_loop()
             counts.append(len(done))
         assert counts == [2, 4, 5]
+
+    run(scenario)
+
+
+def test_each_turn_of_the_loop_serves_requests_first_and_then_one_slice() -> None:
+    async def scenario(loop: StoppedLoop, turns: Turns) -> None:
+        order: list[str] = []
+
+        def note(name: str, _: asyncio.Future[None]) -> None:
+            order.append(name)
+
+        for name in ("slice 1", "slice 2"):
+            turns.turn(0.0).add_done_callback(partial(note, name))
+        # Whatever it has used: long work is what others wait for.
+        turns.wait(NEW_USED_S, lambda: order.append("request"))
+        for _ in range(2):
+            await turn_of_the_loop()
+            order.append("|")
+        await turn_of_the_loop()
+        assert order == ["request", "|", "slice 1", "|", "slice 2"]
 
     run(scenario)
 
@@ -138,7 +160,7 @@ def test_a_task_that_is_cancelled_while_it_waits_leaves_its_turn_to_the_next() -
 
 def test_a_full_queue_is_told_and_those_that_wait_for_room_are_called() -> None:
     async def scenario(loop: StoppedLoop, turns: Turns) -> None:
-        limited = Turns(loop, 2)
+        limited = Turns(loop, SystemNodeHost(), 2)
         called: list[str] = []
         limited.wait(0.0, lambda: loop.work(TURN_S))
         states = [limited.is_full]
@@ -171,7 +193,7 @@ def test_what_waits_for_something_else_uses_nothing_and_holds_up_no_collection()
         # It has its slice before it, and goes before whoever has used the loop.
         assert not slices.is_over
         order: list[str] = []
-        turns.wait(0.001, lambda: order.append("other"))
+        turns.turn(0.001).add_done_callback(lambda _: order.append("other"))
         await slices.wait()
         assert order == []
 

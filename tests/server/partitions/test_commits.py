@@ -45,7 +45,7 @@ from dohle.protocol.messages.write_txn_markers import (
 from dohle.records.batch import batches
 from dohle.server.handlers.produce import handle_produce
 from dohle.server.net.connection import Connection
-from dohle.server.net.dispatch import RequestContext
+from dohle.server.net.handler import RequestContext
 from dohle.server.node import Node
 from dohle.server.partitions.commits import gathered
 from dohle.server.partitions.fetch_reader import FetchReader

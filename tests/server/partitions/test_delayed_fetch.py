@@ -24,7 +24,7 @@ from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchRes
 from dohle.replication.fetch_sessions import FetchContext, SessionPartition
 from dohle.server.handlers.fetch import handle_fetch
 from dohle.server.net.connection import Connection
-from dohle.server.net.dispatch import RequestContext
+from dohle.server.net.handler import RequestContext
 from dohle.server.node import Node
 from dohle.server.partitions.fetch_reader import FetchReader
 from dohle.server.partitions.partitions import Partition

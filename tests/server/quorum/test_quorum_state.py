@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dohle.core.ids import BrokerId
+from dohle.core.ids import BrokerId, Uuid
+from dohle.core.uuid import uuid_from_text
 from dohle.server.quorum.metadata_log import CorruptMetadataLog
 from dohle.server.quorum.quorum_state import (
     QUORUM_STATE,
@@ -40,9 +41,19 @@ def disk() -> SimulatedFileSystem:
 )
 def test_what_was_written_is_read_after_a_power_loss(state: QuorumState) -> None:
     fs = disk()
-    write_quorum_state(fs, FOLDER, state)
+    write_quorum_state(fs, FOLDER, state, kraft_version=0)
     fs.power_loss_everything_unsynced_lost()
     assert read_quorum_state(fs, FOLDER) == state
+
+
+def test_from_kraft_version_1_on_a_vote_has_a_directory_and_the_log_the_voters() -> None:
+    fs = disk()
+    state = QuorumState(7, BrokerId(3), BrokerId(2), Uuid(b"d" * 16))
+    write_quorum_state(fs, FOLDER, state, kraft_version=1)
+    assert read_quorum_state(fs, FOLDER) == state
+    assert json.loads(fs.read(f"{FOLDER}/{QUORUM_STATE}")).keys() == {
+        *("leaderId", "leaderEpoch", "votedId", "votedDirectoryId", "data_version")
+    }
 
 
 def test_a_voter_that_has_seen_nothing_has_no_state() -> None:
@@ -59,7 +70,8 @@ def test_the_state_of_a_kafka_node_with_directory_ids_is_read() -> None:
         "data_version": 1,
     }
     fs.put(f"{FOLDER}/{QUORUM_STATE}", json.dumps(content).encode())
-    assert read_quorum_state(fs, FOLDER) == QuorumState(7, BrokerId(3), BrokerId(2))
+    directory_id = uuid_from_text("J8aAPcfLQt2bqs1JT_rMgQ")
+    assert read_quorum_state(fs, FOLDER) == QuorumState(7, BrokerId(3), BrokerId(2), directory_id)
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ from dohle.protocol.messages.fetch import (
 )
 from dohle.records.builder import BatchBuilder
 from dohle.records.control import build_txn_marker
+from dohle.server.net.sending import SENDFILE_BYTES_MIN
 from dohle.server.net.shortcut import Shortcut
 from dohle.server.node import Node
-from dohle.server.partitions.fetch_reader import SENDFILE_BYTES_MIN
 from dohle.server.shortcuts.fetch import learn_fetch
 from dohle.storage.producers.append import AppendOrigin
 from tests.server.shortcuts.serving import serve, served

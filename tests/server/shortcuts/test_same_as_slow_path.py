@@ -26,7 +26,7 @@ from dohle.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from dohle.protocol.schema import Request
 from dohle.records.builder import BatchBuilder
 from dohle.server.internal_topics import CONSUMER_OFFSETS
-from dohle.server.partitions.fetch_reader import SENDFILE_BYTES_MIN
+from dohle.server.net.sending import SENDFILE_BYTES_MIN
 from tests.server.handlers.offsets import find_coordinator, id_of
 from tests.server.shortcuts.serving import written_since
 from tests.server.shortcuts.twins import MUTATIONS, Mutation, on_twins

@@ -22,6 +22,7 @@ from dohle.server.net.dispatch import Dispatcher
 from dohle.server.net.outcome import CloseConnection, FileRecords, Frame, PendingFrame
 from dohle.server.net.shortcut import Shortcut
 from dohle.server.node import Node
+from dohle.server.registry import all_handlers
 from tests.server.faults import until, watched_node
 from tests.server.wire import Wire
 
@@ -59,7 +60,7 @@ class Way:
 
     def __init__(self, node: Node, connection: Connection, *, learns: bool) -> None:
         loop = asyncio.get_running_loop()
-        self._dispatcher = Dispatcher(loop, node.broker, node.broker.handlers)
+        self._dispatcher = Dispatcher(loop, node.broker, all_handlers())
         self._connection = connection
         self._learns = learns
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -32,6 +31,7 @@ from dohle.spark.source.options import Query, parse_source_options
 from dohle.spark.source.splits import OffsetRange
 from dohle.testing import Broker
 from tests.client.scripted_broker import HANG_UP, Reply, ScriptedCluster, within
+from tests.ports import free_port
 from tests.spark.source.reading import Seen, ask, produce, read_batch
 
 WANTED = OffsetRange(TopicName("t"), 0, "", 10, 20)
@@ -190,15 +190,8 @@ def test_a_leader_that_has_nothing_up_to_its_end_is_believed() -> None:
     assert _read_from_leader(compacted) == ([*range(10, 14)], [10, 14, 29])
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 def test_a_broker_that_goes_and_comes_back_is_read_on(tmp_path: Path) -> None:
-    config = {"listeners": f"PLAINTEXT://127.0.0.1:{_free_port()}", "log.retention.ms": "-1"}
+    config = {"listeners": f"PLAINTEXT://127.0.0.1:{free_port()}", "log.retention.ms": "-1"}
 
     async def create(admin: Admin) -> None:
         (await admin.create_topics([NewTopic(TopicName("t"), partitions=1)])).ok()

@@ -321,3 +321,24 @@ def test_a_snapshot_ahead_of_a_cut_log_is_not_believed() -> None:
     assert log.producer_state.producers[PID].last_sequence == 6
     assert append(log, idempotent(7))[0].first_offset == 7
     assert name_of(8, ".snapshot") not in node.files(".snapshot")
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    ["notes.log", "1.log", "old.index", "x.timeindex", "9" * 20 + ".log", "notes.log.swap"],
+)
+def test_a_file_that_only_looks_like_a_segments_is_told_and_left_alone(
+    lines: pytest.LogCaptureFixture, name: str, clean: bool
+) -> None:
+    node = Node()
+    append(node.log, data(1), data(1))
+    if clean:
+        node.stop()
+    else:
+        node.kill()
+    node.put(name, b"mine")
+    node.start()
+    assert offsets(log_records(node.log)) == [0, 1]
+    assert says(lines, "orders-0", "ignoring", name)
+    assert node.files(name)[name] == b"mine"

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
 
 import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, TopicPartition, Uuid
 from dohle.core.seams import ManualClock
+from dohle.core.steps import finish
 from dohle.storage.config import LogConfig, LogManagerConfig
 from dohle.storage.directory.checkpoints import read_offsets
 from dohle.testing.simulation.disk_faults import Operation
@@ -58,7 +58,7 @@ def test_checkpoints_are_written_at_their_intervals() -> None:
         node.manager.run_due()
         for operation, path in node.disk.trace:
             if operation is Operation.RENAME:
-                name = path.removeprefix("/data/").removesuffix(".tmp")
+                name = path.removeprefix("/data/").removesuffix(".later.tmp")
                 written.setdefault(name, []).append(node.clock.now_ms() - NOW_MS)
     assert written == {
         HIGH_WATERMARKS: list(range(1_000, 145_001, 5_000)),
@@ -351,13 +351,11 @@ def test_the_owner_may_run_the_syncs_of_a_stop_in_any_order() -> None:
     for partition in partitions:
         append(node.create(partition), *(data() for _ in range(3)))
 
-    def backwards(
-        works: Sequence[Callable[[], OSError | None]],
-    ) -> list[OSError | None]:
-        assert len(works) == 8
-        return [work() for work in reversed(works)][::-1]
-
-    node.manager.close(broker_epoch=7, run_all=backwards)
+    flushes = finish(node.manager.prepare_close())
+    assert len(flushes) == 8
+    for flush in reversed(flushes):
+        flush.complete(flush.try_run())
+    node.manager.finish_close(broker_epoch=7)
     node.disk.power_loss_everything_unsynced_lost()
     node.start()
     for partition in partitions:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dohle.core.steps import finish
 from dohle.storage.producers.snapshot import encode_snapshot, snapshot_name
 from dohle.storage.producers.state import NO_VERIFICATION, ProducerState
 from tests.storage.producers.producer_partition import (
@@ -29,9 +30,9 @@ def partition(tmp_path: Path) -> Partition:
 def test_an_idle_producer_is_forgotten_and_may_start_anywhere(partition: Partition) -> None:
     partition.append(data(0, 0))
     expires_ms = NOW_MS + partition.config.producer_id_expiration_ms
-    partition.state.remove_expired_producers(expires_ms - 1)
+    finish(partition.state.remove_expired_producers(expires_ms - 1))
     assert PID in partition.state.producers
-    partition.state.remove_expired_producers(expires_ms)
+    finish(partition.state.remove_expired_producers(expires_ms))
     assert partition.state.is_empty
     partition.append(data(1, 33))
 
@@ -39,17 +40,17 @@ def test_an_idle_producer_is_forgotten_and_may_start_anywhere(partition: Partiti
 def test_a_producer_with_an_open_transaction_does_not_expire(partition: Partition) -> None:
     partition.append(data(0, 0, transactional=True))
     much_later_ms = NOW_MS + 100 * partition.config.producer_id_expiration_ms
-    partition.state.remove_expired_producers(much_later_ms)
+    finish(partition.state.remove_expired_producers(much_later_ms))
     assert partition.state.first_unstable_offset == 0
     partition.end(marker(1))
-    partition.state.remove_expired_producers(much_later_ms)
+    finish(partition.state.remove_expired_producers(much_later_ms))
     assert PID not in partition.state.producers
 
 
 def test_a_change_of_the_expiry_counts_at_once(partition: Partition) -> None:
     partition.append(data(0, 0))
     partition.config.producer_id_expiration_ms = 1000
-    partition.state.remove_expired_producers(NOW_MS + 1000)
+    finish(partition.state.remove_expired_producers(NOW_MS + 1000))
     assert partition.state.is_empty
 
 
@@ -57,9 +58,9 @@ def test_a_verification_that_lingers_expires(partition: Partition) -> None:
     state = partition.state
     guard = state.start_transaction_verification(PID, 0, 0, False, NOW_MS)
     expires_ms = NOW_MS + partition.config.producer_id_expiration_ms
-    state.remove_expired_producers(expires_ms - 1)
+    finish(state.remove_expired_producers(expires_ms - 1))
     assert state.verification_guard(PID) == guard
-    state.remove_expired_producers(expires_ms)
+    finish(state.remove_expired_producers(expires_ms))
     assert state.verification_guard(PID) == NO_VERIFICATION
 
 

@@ -7,7 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from dohle.testing.checking.checks import Promise, check
-from dohle.testing.checking.history import History, Outcome, Partition, Send
+from dohle.testing.checking.history import (
+    PARTITION_COUNT,
+    Delivery,
+    History,
+    Outcome,
+    Partition,
+    Send,
+)
 
 P0, P1 = Partition("input", 0), Partition("input", 1)
 OUT = Partition("output", 0)
@@ -137,6 +144,45 @@ def a_record_passed_over_by_a_copier(history: History) -> None:
     history.looked(GROUP, P0, 3)
 
 
+def a_record_that_was_sent_once_is_there_twice(history: History) -> None:
+    send = loose(history, Delivery.AT_MOST_ONCE)
+    history.final[P1] += [(20, send.value), (21, send.value)]
+
+
+def a_lost_record_of_a_producer_that_is_not_idempotent(history: History) -> None:
+    loose(history, Delivery.AT_LEAST_ONCE).acknowledged(20, 20)
+
+
+def acknowledgements_in_another_order(history: History) -> None:
+    for offset in (21, 20):
+        loose(history, Delivery.AT_LEAST_ONCE).acknowledged(offset, 20)
+    late, early = history.sends[-2:]
+    history.final[P1] += [(20, early.value), (21, late.value)]
+
+
+def a_topic_that_was_made_is_gone(history: History) -> None:
+    history.change("made", PARTITION_COUNT, 3).outcome = Outcome.OK
+
+
+def a_topic_that_was_deleted_is_back(history: History) -> None:
+    for count in (3, 0):
+        history.change("made", PARTITION_COUNT, count).outcome = Outcome.OK
+    history.final_topics["made"] = {PARTITION_COUNT: 3}
+
+
+def a_config_is_what_it_was_before(history: History) -> None:
+    history.change("made", PARTITION_COUNT, 3).outcome = Outcome.OK
+    for value in ("1", "2"):
+        history.change("made", "retention.bytes", value).outcome = Outcome.OK
+    history.final_topics["made"] = {PARTITION_COUNT: 3, "retention.bytes": "1"}
+
+
+def loose(history: History, delivery: Delivery) -> Send:
+    send = history.send("loose", P1)
+    send.delivery = delivery
+    return send
+
+
 @pytest.mark.parametrize(
     ("spoil", "checks"),
     [
@@ -155,12 +201,47 @@ def a_record_passed_over_by_a_copier(history: History) -> None:
         (half_of_a_transaction_of_unknown_outcome, {"T1"}),
         (a_record_copied_twice, {"T5"}),
         (a_record_passed_over_by_a_copier, {"T5"}),
+        (a_record_that_was_sent_once_is_there_twice, {"J2"}),
+        (a_lost_record_of_a_producer_that_is_not_idempotent, {"J5"}),
+        (acknowledgements_in_another_order, {"J10"}),
+        (a_topic_that_was_made_is_gone, {"A1"}),
+        (a_topic_that_was_deleted_is_back, {"A1"}),
+        (a_config_is_what_it_was_before, {"A1"}),
     ],
 )
 def test_what_must_not_be_is_found(spoil: Callable[[History], None], checks: set[str]) -> None:
     history = good()
     spoil(history)
     assert found(history) == checks
+
+
+def test_producers_that_are_not_idempotent_may_repeat_what_they_send() -> None:
+    history = good()
+    first, second = (loose(history, Delivery.AT_LEAST_ONCE) for _ in range(2))
+    first.acknowledged(21, 0)
+    second.acknowledged(22, 0)
+    places = (20, first), (21, first), (22, second), (23, first)
+    history.final[P1] += [(offset, send.value) for offset, send in places]
+    assert found(history) == set()
+
+
+def test_what_is_sent_without_acknowledgement_may_be_lost_or_come_in_any_order() -> None:
+    history = good()
+    first, _, third = (loose(history, Delivery.AT_MOST_ONCE) for _ in range(3))
+    history.final[P1] += [(20, third.value), (21, first.value)]
+    assert found(history) == set()
+    assert found(history, Promise.PREFIX) == set()
+
+
+@pytest.mark.parametrize("count", [None, 2, 3])
+def test_a_change_without_an_answer_may_be_made_or_not(count: int | None) -> None:
+    history = good()
+    if count is not None:
+        history.change("made", PARTITION_COUNT, 2).outcome = Outcome.OK
+        history.final_topics["made"] = {PARTITION_COUNT: count}
+    history.change("made", PARTITION_COUNT, 3)
+    history.change("made", "retention.bytes", "1")
+    assert found(history) == set()
 
 
 def test_a_commit_without_an_answer_may_count_or_not() -> None:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from dohle.server.coordinators import runtime
+from dohle.core.steps import PlainSteps
+from dohle.server.coordinators import loading
+from dohle.server.quorum.metadata_log import MetadataLog
 from dohle.storage import log_read
 from dohle.storage.flush import FlushJob
 from dohle.storage.log import Log
@@ -51,25 +53,40 @@ def m26_nothing_is_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def m23_coordinators_forget_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    async def load(*args: Any, **options: Any) -> int:
+    def forget(*args: Any, **options: Any) -> PlainSteps[int]:
+        yield
         return 0
 
-    patch.setattr(runtime, "load", load)
+    patch.setattr(loading, "replay_log", forget)
+
+
+def m26_metadata_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MetadataLog, "prepare_flush", lambda self: None)
 
 
 _MUTANTS = [
     pytest.param(m20_no_deduplication, plan(Kind.RESET), {"J2", "J9"}, id="M20"),
-    pytest.param(m16_open_transactions_are_read, plan(), {"J3", "T5"}, id="M16"),
-    pytest.param(m21_aborted_transactions_are_not_told, plan(), {"J3"}, id="M21"),
     pytest.param(m26_nothing_is_synced, plan(Kind.POWER, sync_each=True), {"J5"}, id="M26"),
     pytest.param(m23_coordinators_forget_at_a_restart, plan(Kind.KILL), {"G7"}, id="M23"),
 ]
 
+#: Those that only one kind of client can notice.
+_MUTANTS_BY_ROLE = [
+    pytest.param(m16_open_transactions_are_read, plan(), {"J3", "T5"}, "consume", id="M16"),
+    pytest.param(m21_aborted_transactions_are_not_told, plan(), {"J3"}, "consume", id="M21"),
+    pytest.param(
+        m26_metadata_is_not_synced, plan(Kind.POWER), {"A1"}, "administer", id="M26, metadata"
+    ),
+    pytest.param(
+        m23_coordinators_forget_at_a_restart, plan(Kind.KILL), {"G7"}, "join", id="M23, KIP-848"
+    ),
+]
 
-def first_found(faults: FaultPlan, checks: set[str]) -> int | None:
+
+def first_found(faults: FaultPlan, checks: set[str], role: str | None) -> int | None:
     """Return the first seed in which one of the checks finds something."""
     for seed in _SEEDS:
-        result = Run(seed, plan=faults, active_s=4).go()
+        result = Run(seed, plan=faults, active_s=4, role=role).go()
         if checks & {problem.split()[0] for problem in result.problems}:
             return seed
     return None
@@ -79,8 +96,25 @@ def first_found(faults: FaultPlan, checks: set[str]) -> int | None:
 def test_a_deliberate_defect_is_found(
     mutate: Patch, faults: FaultPlan, checks: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    judge(mutate, faults, checks, None, monkeypatch)
+
+
+@pytest.mark.parametrize(("mutate", "faults", "checks", "role"), _MUTANTS_BY_ROLE)
+def test_a_deliberate_defect_is_found_by_whom_it_harms(
+    mutate: Patch, faults: FaultPlan, checks: set[str], role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge(mutate, faults, checks, role, monkeypatch)
+
+
+def judge(
+    mutate: Patch,
+    faults: FaultPlan,
+    checks: set[str],
+    role: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with monkeypatch.context() as patch:
         mutate(patch)
-        seed = first_found(faults, checks)
+        seed = first_found(faults, checks, role)
     assert seed is not None
-    assert Run(seed, plan=faults, active_s=4).go().problems == ()
+    assert Run(seed, plan=faults, active_s=4, role=role).go().problems == ()

@@ -71,7 +71,7 @@ def with_metrics(properties: Mapping[str, str]) -> dict[str, str]:
 
     A broker that listens on any free port is one of several: so does its port for metrics.
     """
-    any_port = properties["listeners"].endswith(":0")
+    any_port = any(entry.endswith(":0") for entry in properties["listeners"].split(","))
     return {"metrics.listener": "127.0.0.1:0" if any_port else METRICS_DEFAULT, **properties}
 
 

@@ -18,6 +18,8 @@ from dohle.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from dohle.core.config.static import BrokerConfig
+    from dohle.raft.membership import VoterEndpoint
     from dohle.storage.directory.meta_properties import MetaPropertiesEnsemble
 
 _FORMAT = """\
@@ -29,6 +31,7 @@ examples:
   dohle storage format
   dohle storage format --data /disk1/kafka --data /disk2/kafka --node-id 3
   dohle storage format --config server.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qg
+  dohle storage format --standalone --release-version 4.2
 """
 _INFO = """\
 Show the identity of data directories, their partitions and sizes, and whether
@@ -76,6 +79,7 @@ def add_parser(commands: Commands) -> None:
         action="store_true",
         help="skip directories that are already formatted",
     )
+    _add_beginning(parser)
     add_json_option(parser)
     parser.set_defaults(run=run_format)
     help = "show identity, partitions and sizes"
@@ -86,6 +90,37 @@ def add_parser(commands: Commands) -> None:
     _add_backup(family)
     storage_recover.add_parser(family)
     storage_strays.add_parser(family)
+
+
+def _add_beginning(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-s",
+        "--standalone",
+        action="store_true",
+        help="keep the quorum's voters in the metadata log (kraft.version 1): this node",
+    )
+    parser.add_argument(
+        "-r",
+        "--release-version",
+        metavar="VERSION",
+        help="begin with the feature levels of this release of Kafka (default: the newest)",
+    )
+    parser.add_argument(
+        "-f",
+        "--feature",
+        action="append",
+        type=_feature,
+        default=[],
+        metavar="NAME=LEVEL",
+        help="begin with this level of a feature; may be repeated",
+    )
+
+
+def _feature(text: str) -> tuple[str, int]:
+    name, _, level = text.partition("=")
+    if not name or not (level.isascii() and level.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=level")
+    return name, int(level)
 
 
 def _add_backup(family: Commands) -> None:
@@ -132,6 +167,7 @@ class _Directories(NamedTuple):
     metadata_path: str
     #: The id in the file, if there is one.
     node_id: int | None
+    config: BrokerConfig | None = None
 
 
 def _directories(args: argparse.Namespace) -> _Directories:
@@ -154,18 +190,36 @@ def _directories(args: argparse.Namespace) -> _Directories:
     if not same:
         same = [config.metadata_log_dir]
         paths += same
-    return _Directories(paths, same[0], config.node_id if is_named else None)
+    return _Directories(paths, same[0], config.node_id if is_named else None, config)
+
+
+def _standalone_endpoints(config: BrokerConfig | None) -> tuple[VoterEndpoint, ...]:
+    """Return where the only voter will be reached, as far as the file says so.
+
+    As in Kafka, that is the first controller listener. The node completes it when it leads.
+    """
+    from dohle.raft.membership import VoterEndpoint
+
+    if config is None:
+        return ()
+    if config.values.get_list("controller.quorum.voters"):
+        raise CliError(
+            "--standalone is for a quorum whose voters are in the metadata log, but the file sets "
+            "controller.quorum.voters: leave one of the two out"
+        )
+    first = config.advertised_controller_listeners[:1]
+    return tuple(VoterEndpoint(one.name, one.host or "localhost", one.port) for one in first)
 
 
 def run_format(args: argparse.Namespace) -> int:
     """Format the directories that are not formatted."""
-    from dohle.cli.commands.storage_format import Formatter
+    from dohle.cli.commands.storage_format import Formatter, beginning
     from dohle.cli.output import print_json
     from dohle.core.ids import BrokerId
     from dohle.storage.directory.meta_properties import InvalidMetaProperties, load_ensemble
     from dohle.storage.files import OsFileSystem
 
-    paths, metadata_path, file_node_id = _directories(args)
+    paths, metadata_path, file_node_id, config = _directories(args)
     if len(set(paths)) < len(paths):
         raise UsageError("a directory is given twice")
     fs = OsFileSystem()
@@ -178,7 +232,9 @@ def run_format(args: argparse.Namespace) -> int:
         )
     wanted = file_node_id if args.node_id is None else args.node_id
     node = found.node_id if wanted is None else BrokerId(wanted)
-    formatter = Formatter(fs, args.cluster_id or found.cluster_id, node)
+    endpoints = _standalone_endpoints(config) if args.standalone else None
+    begin = beginning(args.release_version, args.feature, endpoints)
+    formatter = Formatter(fs, args.cluster_id or found.cluster_id, node, begin)
     try:
         found.verify(formatter.cluster_id, formatter.node_id)
     except InvalidMetaProperties as error:

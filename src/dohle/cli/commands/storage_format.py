@@ -1,19 +1,47 @@
 """Gives an empty data directory its identity, for ``dohle storage format``.
 
 The metadata log's directory also gets ``bootstrap.checkpoint``: the features that a new cluster
-starts with. ``meta.properties`` is written last, since it marks a directory as formatted.
+starts with; and, if the node is to be a quorum that can grow (``--standalone``, KIP-853), its first
+snapshot: ``kraft.version`` 1, with this node as the only voter. ``meta.properties`` comes last,
+since it marks a directory as formatted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from dohle.cli.errors import CliError
-from dohle.core.ids import BrokerId
+from dohle.core.ids import BrokerId, Uuid
 from dohle.core.seams import SystemClock, system_rng
 from dohle.core.uuid import random_uuid, uuid_to_text
 from dohle.metadata.bootstrap import default_bootstrap_records
-from dohle.server.quorum.snapshots import BOOTSTRAP_CHECKPOINT, write_snapshot
+from dohle.metadata.decision import VersionedRecord
+from dohle.metadata.features import TOLERATED_FEATURES
+from dohle.metadata.metadata_version import (
+    ELR_VERSION,
+    KRAFT_VERSION,
+    LATEST_LEVEL,
+    LOWEST_LEVEL,
+    METADATA_VERSION,
+    RELEASES,
+    level_of_release,
+    supports_elr,
+)
+from dohle.raft.membership import KRAFT_VERSIONS, Membership, Voter, VoterEndpoint
+from dohle.server.quorum.metadata_log import METADATA_PARTITION
+from dohle.server.quorum.snapshots import (
+    BOOTSTRAP_CHECKPOINT,
+    SnapshotId,
+    snapshot_path,
+    write_snapshot,
+)
 from dohle.storage.directory.meta_properties import MetaProperties, write_meta_properties
-from dohle.storage.directory.partition_dirs import NotAPartitionDir, parse_partition_dir
+from dohle.storage.directory.partition_dirs import (
+    NotAPartitionDir,
+    parse_partition_dir,
+    partition_dir_name,
+)
 from dohle.storage.files import FileSystem, join, make_dirs_durably
 
 NODE_ID_DEFAULT = BrokerId(1)
@@ -21,11 +49,71 @@ NODE_ID_DEFAULT = BrokerId(1)
 _LOCK = ".lock"
 
 
+class Beginning(NamedTuple):
+    """What a new cluster begins with."""
+
+    bootstrap: Sequence[VersionedRecord]
+    #: Where the only voter will be reached; None if the quorum is of the kind that cannot change.
+    endpoints: tuple[VoterEndpoint, ...] | None = None
+
+
+def beginning(
+    release: str | None,
+    features: Sequence[tuple[str, int]],
+    endpoints: tuple[VoterEndpoint, ...] | None,
+) -> Beginning:
+    """Check by Kafka's rules what was asked for; ``endpoints`` are those of a quorum that can grow.
+
+    Levels that are not chosen are those of the release.
+    """
+    chosen = dict(features)
+    for name, level in chosen.items():
+        if name not in TOLERATED_FEATURES:
+            known = ", ".join(sorted(TOLERATED_FEATURES))
+            raise CliError(f"Unsupported feature: {name}. Supported features are: {known}")
+        if not TOLERATED_FEATURES[name].covers(level):
+            raise CliError(f"{name} has no level {level}, only {TOLERATED_FEATURES[name]}")
+    level = _release_level(release, chosen.pop(METADATA_VERSION, None))
+    kraft_version = chosen.pop(KRAFT_VERSION, None)
+    if kraft_version is not None and (kraft_version > 0) != (endpoints is not None):
+        condition = "if" if endpoints is not None else "unless"
+        raise CliError(
+            f"Cannot set kraft.version to {kraft_version} {condition} --standalone is given. Try "
+            "removing the --feature flag for kraft.version."
+        )
+    if chosen.get(ELR_VERSION) and not supports_elr(level):
+        raise CliError(f"{ELR_VERSION} needs the metadata.version of a later release")
+    return Beginning(default_bootstrap_records(level, chosen), endpoints)
+
+
+def _release_level(release: str | None, chosen: int | None) -> int:
+    if release is None:
+        return LATEST_LEVEL if chosen is None else chosen
+    if chosen is not None:
+        raise CliError(
+            "Use --release-version instead of --feature metadata.version=X to avoid ambiguity."
+        )
+    level = level_of_release(release)
+    if level is None:
+        raise CliError(
+            f"Unknown metadata.version {release}. Supported metadata.version are "
+            f"{RELEASES[LOWEST_LEVEL]} to {RELEASES[LATEST_LEVEL]}"
+        )
+    return level
+
+
 class Formatter:
     """The identity that the directories of one node get."""
 
-    def __init__(self, fs: FileSystem, cluster_id: str | None, node_id: BrokerId | None) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        cluster_id: str | None,
+        node_id: BrokerId | None,
+        begin: Beginning,
+    ) -> None:
         self._fs = fs
+        self._begin = begin
         self._rng = system_rng()
         self._now_ms = SystemClock().now_ms()
         self.cluster_id = cluster_id or uuid_to_text(random_uuid(self._rng))
@@ -40,18 +128,27 @@ class Formatter:
             raise CliError(f"{path} is in use by another process: stop it first") from None
         try:
             self._refuse_partitions(path)
+            directory_id = random_uuid(self._rng)
             if has_metadata:
-                write_snapshot(
-                    self._fs,
-                    join(path, BOOTSTRAP_CHECKPOINT),
-                    default_bootstrap_records(),
-                    epoch=0,
-                    timestamp=self._now_ms,
-                )
-            properties = MetaProperties(self.cluster_id, self.node_id, random_uuid(self._rng))
+                self._write_beginning(path, directory_id)
+            properties = MetaProperties(self.cluster_id, self.node_id, directory_id)
             write_meta_properties(self._fs, path, properties, self._now_ms)
         finally:
             lock.release()
+
+    def _write_beginning(self, path: str, directory_id: Uuid) -> None:
+        bootstrap, endpoints = self._begin
+        file = join(path, BOOTSTRAP_CHECKPOINT)
+        write_snapshot(self._fs, file, bootstrap, epoch=0, timestamp=self._now_ms)
+        if endpoints is None:
+            return
+        folder = join(path, partition_dir_name(METADATA_PARTITION))
+        make_dirs_durably(self._fs, folder)
+        membership = Membership(
+            KRAFT_VERSIONS.highest, (Voter(self.node_id, directory_id, endpoints),)
+        )
+        file = snapshot_path(folder, SnapshotId(0, 0))
+        write_snapshot(self._fs, file, (), membership, epoch=0, timestamp=self._now_ms)
 
     def _refuse_partitions(self, path: str) -> None:
         """Refuse a directory with data but without an identity: a new one would be a guess."""

@@ -50,8 +50,8 @@ _IDENTITY: Final = (
         "controller.listener.names",
         _LIST,
         (),
-        "The names of the listeners that belong to the controller. A single node may leave it "
-        "out: nobody else talks to its controller.",
+        "The names of the listeners that belong to the controller: tools reach it there with "
+        "--bootstrap-controller. A single node may leave it out.",
         ListOf(),
     ),
     ConfigKey(

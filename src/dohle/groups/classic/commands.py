@@ -11,13 +11,16 @@ assignments; while the shard loads, the record is the only source.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dohle.coordination.effects import Effects, Ticket, TransactionalProducer
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.steps import PlainSteps
 from dohle.groups.classic.group import ClassicGroup, ClassicState
 from dohle.groups.classic.join import Joins
 from dohle.groups.classic.leave import Leaves, leave_response, members_leaving
+from dohle.groups.classic.protocols import Offer
 from dohle.groups.classic.rebalance import Rebalances
 from dohle.groups.classic.records import group_of, group_record, new_group_record
 from dohle.groups.classic.sync import Syncs
@@ -58,8 +61,13 @@ class ClassicGroups:
 
     # Commands.
 
-    def join_group(self, request: JoinGroupRequest, ticket: Ticket, caller: Caller) -> Effects:
-        """Let a member join; it is answered when the rebalance is complete."""
+    def join_group(
+        self, request: JoinGroupRequest, offered: Offer, ticket: Ticket, caller: Caller
+    ) -> Effects:
+        """Let a member join; it is answered when the rebalance is complete.
+
+        ``offered`` are the protocols of the request.
+        """
         settings = self._context.settings()
         lowest, highest = (
             settings.group_min_session_timeout_ms,
@@ -72,20 +80,25 @@ class ClassicGroups:
             )
         group = self._context.groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
-            return self._joins.join(group, request, ticket, caller)
+            return self._joins.join(group, request, offered, ticket, caller)
         if group is not None and not group.is_empty:
             return self.consumer.classic_join(request, ticket, caller)
         if request.member_id:
             raise _unknown_group(request.group_id)
-        return self._join_new_group(group, request, ticket, caller)
+        return self._join_new_group(group, request, offered, ticket, caller)
 
-    def sync_group(self, request: SyncGroupRequest, ticket: Ticket) -> Effects:
-        """Return a member's assignment, now or when the leader has sent it."""
+    def sync_group(
+        self, request: SyncGroupRequest, given: Mapping[str, bytes], ticket: Ticket
+    ) -> Effects:
+        """Return a member's assignment, now or when the leader has sent it.
+
+        ``given`` are the assignments of the request, by member id.
+        """
         group = self._group(request.group_id)
         if group.is_empty:
             raise _unknown_group(request.group_id)
         if isinstance(group, ClassicGroup):
-            return self._syncs.sync(group, request, ticket)
+            return self._syncs.sync(group, request, given, ticket)
         return self.consumer.classic_sync(request, ticket)
 
     def heartbeat(self, request: HeartbeatRequest, ticket: Ticket) -> Effects:
@@ -175,12 +188,13 @@ class ClassicGroups:
         else:
             self._context.groups[key.group] = group_of(key.group, value)
 
-    def on_loaded(self) -> Effects:
+    def on_loaded(self) -> PlainSteps[Effects]:
         """Start a session for every member; a group above the maximum size rebalances."""
         self._is_loaded = True
         effects = Effects()
         size_max = self._context.settings().group_max_size
         for group in list(self._context.groups.values()):
+            yield
             if not isinstance(group, ClassicGroup):
                 continue
             for member in group.members.values():
@@ -204,11 +218,16 @@ class ClassicGroups:
         return group
 
     def _join_new_group(
-        self, former: Group | None, request: JoinGroupRequest, ticket: Ticket, caller: Caller
+        self,
+        former: Group | None,
+        request: JoinGroupRequest,
+        offered: Offer,
+        ticket: Ticket,
+        caller: Caller,
     ) -> Effects:
         """Create a group, in place of an empty consumer group if there is one."""
         group = self.new_group(request.group_id)
-        effects = self._joins.join(group, request, ticket, caller)
+        effects = self._joins.join(group, request, offered, ticket, caller)
         if former is not None:
             effects.records += former.tombstones()
         effects.records.append(new_group_record(group))

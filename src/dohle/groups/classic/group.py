@@ -13,12 +13,12 @@ in the state Empty, and has no record.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 from enum import StrEnum
 
 from dohle.coordination.effects import Reply, Ticket
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.groups.classic.member import ClassicMember, Protocol
+from dohle.groups.classic.member import ClassicMember
+from dohle.groups.classic.protocols import Offer, SharedProtocols
 from dohle.groups.group import GroupType
 from dohle.protocol.consumer_framing import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from dohle.protocol.errors import MalformedMessage
@@ -85,7 +85,7 @@ class ClassicGroup:
         self.initial_delay_left_ms = 0
         #: The reason for the last rebalance.
         self.rebalance_reason = ""
-        self._protocol_counts: Counter[str] = Counter()
+        self._shared_protocols = SharedProtocols()
         self._awaiting_join_count = 0
 
     # The protocol of ``Group``.
@@ -214,13 +214,15 @@ class ClassicGroup:
                 f"group {self.group_id} is at generation {self.generation}, not {generation}",
             )
 
-    def supports_protocols(self, protocol_type: str, protocols: Collection[Protocol]) -> bool:
+    def supports_protocols(self, protocol_type: str, offer: Offer) -> bool:
         """Tell whether a member that offers these shares a protocol with all other members."""
         if self.is_empty:
-            return bool(protocol_type) and bool(protocols)
-        return protocol_type == self.protocol_type and any(
-            self._protocol_counts[protocol.name] == len(self.members) for protocol in protocols
-        )
+            return bool(protocol_type) and bool(offer.names)
+        if protocol_type != self.protocol_type:
+            return False
+        if not self.members:
+            return bool(offer.names)
+        return not offer.names.isdisjoint(self._shared_protocols.names)
 
     def add(self, member: ClassicMember) -> None:
         """Add a member, whose tickets are already set."""
@@ -231,7 +233,7 @@ class ClassicGroup:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
-        self._count_protocols(member, 1)
+        self._shared_protocols.add(member.offer.names)
         self._awaiting_join_count += member.is_awaiting_join
         self.pending_joins.discard(member.member_id)
 
@@ -242,7 +244,7 @@ class ClassicGroup:
         if member is not None:
             replies += self.answer_join(member, JoinGroupResponse(error_code=_UNKNOWN))
             replies += self.answer_sync(member, SyncGroupResponse(error_code=_UNKNOWN))
-            self._count_protocols(member, -1)
+            self._shared_protocols.remove(member.offer.names)
             if member.group_instance_id is not None:
                 self.static_members.pop(member.group_instance_id, None)
         if member_id == self.leader_id:
@@ -254,14 +256,15 @@ class ClassicGroup:
     def update(
         self,
         member: ClassicMember,
-        protocols: tuple[Protocol, ...],
+        offer: Offer,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
         """Apply what a member sends when it joins again."""
-        self._count_protocols(member, -1)
-        member.protocols = protocols
-        self._count_protocols(member, 1)
+        if offer.names != member.offer.names:
+            self._shared_protocols.remove(member.offer.names)
+            self._shared_protocols.add(offer.names)
+        member.offer = offer
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
@@ -350,8 +353,7 @@ class ClassicGroup:
 
     def select_protocol(self) -> str:
         """Return the protocol most members prefer, among those that all of them support."""
-        count = len(self.members)
-        candidates = {name for name, known in self._protocol_counts.items() if known == count}
+        candidates = self._shared_protocols.names
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=votes.__getitem__)
 
@@ -409,9 +411,3 @@ class ClassicGroup:
             member_id=member_id,
             members=self.member_list() if member_id == leader_id else (),
         )
-
-    def _count_protocols(self, member: ClassicMember, by: int) -> None:
-        for name in {protocol.name for protocol in member.protocols}:
-            self._protocol_counts[name] += by
-            if not self._protocol_counts[name]:
-                del self._protocol_counts[name]

@@ -19,7 +19,8 @@ from uuid import UUID
 from dohle.coordination.effects import Effects, Ticket
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.groups.classic.group import ClassicGroup, ClassicState
-from dohle.groups.classic.member import ClassicMember, Protocol, protocols_of
+from dohle.groups.classic.member import ClassicMember
+from dohle.groups.classic.protocols import Offer
 from dohle.groups.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalances
 from dohle.groups.classic.records import group_record
 from dohle.groups.context import GroupContext
@@ -41,7 +42,12 @@ class Joins:
         self._rebalances = rebalances
 
     def join(
-        self, group: ClassicGroup, request: JoinGroupRequest, ticket: Ticket, caller: Caller
+        self,
+        group: ClassicGroup,
+        request: JoinGroupRequest,
+        offered: Offer,
+        ticket: Ticket,
+        caller: Caller,
     ) -> Effects:
         """Let a member join, or tell it why not."""
         if caller.version < _REBALANCE_TIMEOUT_VERSION:
@@ -53,7 +59,6 @@ class Joins:
             return effects.reply(
                 ticket, JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
             )
-        offered = protocols_of(request.protocols)
         if not group.supports_protocols(request.protocol_type, offered):
             raise KafkaError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
@@ -89,7 +94,7 @@ class Joins:
         self,
         group: ClassicGroup,
         request: JoinGroupRequest,
-        offered: tuple[Protocol, ...],
+        offered: Offer,
         ticket: Ticket,
         caller: Caller,
     ) -> Effects:
@@ -111,7 +116,7 @@ class Joins:
         self,
         group: ClassicGroup,
         request: JoinGroupRequest,
-        offered: tuple[Protocol, ...],
+        offered: Offer,
         member_id: str,
         ticket: Ticket,
         caller: Caller,
@@ -138,13 +143,13 @@ class Joins:
         self,
         group: ClassicGroup,
         request: JoinGroupRequest,
-        offered: tuple[Protocol, ...],
+        offered: Offer,
         ticket: Ticket,
     ) -> Effects:
         member_id = request.member_id
         group.validate_member(member_id, request.group_instance_id)
         member = group.members[member_id]
-        is_same = member.protocols == offered
+        is_same = member.offer == offered
         match group.state:
             case ClassicState.COMPLETING_REBALANCE if is_same:
                 return Effects().reply(ticket, group.join_response(member_id))
@@ -159,7 +164,7 @@ class Joins:
         self,
         group: ClassicGroup,
         request: JoinGroupRequest,
-        offered: tuple[Protocol, ...],
+        offered: Offer,
         ids: tuple[str, str],
         ticket: Ticket,
         caller: Caller,
@@ -170,7 +175,7 @@ class Joins:
         self._rebalances.end_session(group, old_id)
         effects = Effects(replies=group.replace_static_member(old_id, new_id))
         member = group.members[new_id]
-        before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+        before = (member.offer, member.rebalance_timeout_ms, member.session_timeout_ms)
         after = (offered, request.rebalance_timeout_ms, request.session_timeout_ms)
         # Its session starts with the old timeout, as in Kafka; it is answered soon.
         self._rebalances.keep_session(group, member)

@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from dohle.coordination.effects import Ticket
-from dohle.protocol.messages.join_group import JoinGroupRequestProtocol
-
-
-class Protocol(NamedTuple):
-    """An assignment protocol that a member supports, and its metadata for the leader."""
-
-    name: str
-    metadata: bytes
-
-
-def protocols_of(offered: Collection[JoinGroupRequestProtocol]) -> tuple[Protocol, ...]:
-    """Return the protocols of a JoinGroup request, in the member's order of preference."""
-    return tuple(Protocol(protocol.name, protocol.metadata) for protocol in offered)
+from dohle.groups.classic.protocols import Offer
 
 
 @dataclass(slots=True)
@@ -33,8 +20,7 @@ class ClassicMember:
     rebalance_timeout_ms: int
     session_timeout_ms: int
     protocol_type: str
-    #: The preferred one first.
-    protocols: tuple[Protocol, ...]
+    offer: Offer
     assignment: bytes = b""
     #: The JoinGroup or SyncGroup request that is waiting for the group.
     join_ticket: Ticket | None = None
@@ -64,14 +50,14 @@ class ClassicMember:
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """Return its metadata for a protocol, which it must support."""
-        for name, metadata in self.protocols:
-            if name == protocol_name:
-                return metadata
-        raise ValueError(f"member {self.member_id} does not know the protocol {protocol_name}")
+        metadata = None if protocol_name is None else self.offer.metadata(protocol_name)
+        if metadata is None:
+            raise ValueError(f"member {self.member_id} does not know the protocol {protocol_name}")
+        return metadata
 
     def vote(self, candidates: Collection[str]) -> str:
         """Return the candidate that it prefers; it must support one of them."""
-        for name, _ in self.protocols:
+        for name in self.offer.order:
             if name in candidates:
                 return name
         raise ValueError(f"member {self.member_id} knows none of {sorted(candidates)}")

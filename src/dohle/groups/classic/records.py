@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dohle.groups.classic.group import ClassicGroup, ClassicState
-from dohle.groups.classic.member import ClassicMember, Protocol
+from dohle.groups.classic.member import ClassicMember
+from dohle.groups.classic.protocols import offer_at_once
 from dohle.protocol.messages.records.classic_group import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -69,7 +70,7 @@ def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
                 else member.rebalance_timeout,
                 member.session_timeout,
                 value.protocol_type,
-                (Protocol(value.protocol or "", member.subscription),),
+                offer_at_once([(value.protocol or "", member.subscription)]),
                 member.assignment,
             )
         )

@@ -12,13 +12,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dohle.coordination.effects import Effects, Reply, Ticket
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.steps import PlainSteps
 from dohle.groups.classic.group import ClassicGroup, ClassicState
 from dohle.groups.classic.member import ClassicMember
 from dohle.groups.classic.rebalance import Rebalances
 from dohle.groups.classic.records import group_record
 from dohle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def assignments_given(request: SyncGroupRequest) -> PlainSteps[dict[str, bytes]]:
+    """Return the assignments of a request by member id; it may name any number of members."""
+    given = {}
+    for assigned in request.assignments:
+        given[assigned.member_id] = assigned.assignment
+        yield
+    return given
 
 
 class Syncs:
@@ -27,7 +39,13 @@ class Syncs:
     def __init__(self, rebalances: Rebalances) -> None:
         self._rebalances = rebalances
 
-    def sync(self, group: ClassicGroup, request: SyncGroupRequest, ticket: Ticket) -> Effects:
+    def sync(
+        self,
+        group: ClassicGroup,
+        request: SyncGroupRequest,
+        given: Mapping[str, bytes],
+        ticket: Ticket,
+    ) -> Effects:
         """Return a member's assignment, now or later."""
         group.validate_member(request.member_id, request.group_instance_id)
         group.validate_generation(request.generation_id)
@@ -48,12 +66,11 @@ class Syncs:
             return Effects().reply(ticket, _assigned(group, member.assignment))
         effects = Effects(replies=group.await_sync(member, ticket))
         if member.member_id == group.leader_id:
-            self._assign(group, request, effects)
+            self._assign(group, given, effects)
         return effects
 
-    def _assign(self, group: ClassicGroup, request: SyncGroupRequest, effects: Effects) -> None:
+    def _assign(self, group: ClassicGroup, given: Mapping[str, bytes], effects: Effects) -> None:
         """Write the leader's assignment; the record makes the group Stable."""
-        given = {assigned.member_id: assigned.assignment for assigned in request.assignments}
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
         effects.records.append(group_record(group, assignments))
         answered_before = list(effects.replies)

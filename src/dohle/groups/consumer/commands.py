@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dohle.coordination.effects import Effects, Reply, Ticket, TransactionalProducer
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import Uuid
+from dohle.core.steps import PlainSteps
 from dohle.core.uuid import random_uuid, uuid_to_text
 from dohle.groups.assignors.assignment import Assignment
 from dohle.groups.classic.commands import ClassicGroups
@@ -31,6 +31,7 @@ from dohle.groups.consumer.member import (
 )
 from dohle.groups.consumer.migration import Migration
 from dohle.groups.consumer.replay import RECORD_TYPES, replay_record
+from dohle.groups.consumer.report import Report
 from dohle.groups.consumer.steps import (
     Change,
     MemberSteps,
@@ -77,9 +78,13 @@ class ConsumerGroups:
         )
 
     def heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, ticket: Ticket, caller: Caller
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        report: Report,
+        ticket: Ticket,
+        caller: Caller,
     ) -> Effects:
-        """Join, stay, or leave."""
+        """Join, stay, or leave; ``report`` is that of the request."""
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leave(request, ticket)
         records: list[CoordinatorRecord] = []
@@ -88,9 +93,10 @@ class ConsumerGroups:
         else:
             group = self._group(request.group_id)
         self._steps.check_size(group, request.member_id)
-        owned = _owned(request)
+        owned = report.owned
         member = self._find(group, request, owned, records)
-        change = Change(group, member, _told(member, request, caller), records)
+        updated = _told(member, request, report.subscribed_topic_names, caller)
+        change = Change(group, member, updated, records, sorted_names=report.sorted_names)
         former = self._context.groups.get(request.group_id)
         # A pending rebalance is not dropped: partitions of a member that left may have no owner.
         is_due = isinstance(former, ClassicGroup) and former.state is not ClassicState.STABLE
@@ -262,17 +268,18 @@ class ConsumerGroups:
         """Apply a record of a consumer group."""
         replay_record(self._context.groups, record)
 
-    def on_loaded(self) -> Effects:
+    def on_loaded(self) -> PlainSteps[None]:
         """Start a session for every member, and the deadline for partitions it has to give back."""
-        self._steps.regexes.on_topics_created()
         for group in self._context.groups.values():
+            yield
             if not isinstance(group, ConsumerGroup):
                 continue
             for member in group.members.values():
                 self._timers.set_session(group.group_id, member.member_id)
                 if member.state is MemberState.UNREVOKED_PARTITIONS:
                     self._timers.set_rebalance(group.group_id, member)
-        return Effects()
+        # At last, since a machine is not told of new topics before it is loaded.
+        self._steps.regexes.on_topics_created()
 
     def on_timer(self, key: TimerKey) -> Effects:
         """Resolve regular expressions, or remove a member that has missed a deadline."""
@@ -288,21 +295,14 @@ class ConsumerGroups:
         return self._departures.put_out(group, member, key, epoch_to_leave)
 
 
-def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
-    """Return the partitions that a member reports as owned; None if it does not report any."""
-    if request.topic_partitions is None:
-        return None
-    owned: dict[Uuid, frozenset[int]] = {}
-    for topic in request.topic_partitions:
-        owned[topic.topic_id] = owned.get(topic.topic_id, frozenset()).union(topic.partitions)
-    return owned
-
-
 def _told(
-    member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    member: ConsumerMember,
+    request: ConsumerGroupHeartbeatRequest,
+    names: frozenset[str] | None,
+    caller: Caller,
 ) -> ConsumerMember:
     """Return the member with what it reported now: null means unchanged."""
-    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    regex = request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return replace(
         member,
@@ -312,9 +312,7 @@ def _told(
             member.rebalance_timeout_ms if timeout_ms == _NO_TIMEOUT else timeout_ms
         ),
         server_assignor=request.server_assignor or member.server_assignor,
-        subscribed_topic_names=(
-            member.subscribed_topic_names if names is None else frozenset(names)
-        ),
+        subscribed_topic_names=member.subscribed_topic_names if names is None else names,
         subscribed_topic_regex=member.subscribed_topic_regex if regex is None else regex,
         client_id=caller.client_id,
         client_host=caller.client_host,

@@ -453,5 +453,5 @@ def _count(
         counts[value] -= 1
         if not counts[value]:
             del counts[value]
-    for value in values(new) if new is not None else ():
-        counts[value] += 1
+    if new is not None:
+        counts.update(values(new))

@@ -8,11 +8,11 @@ bytes are Kafka's, so that a group can move between dohle and Kafka without a re
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from dohle.core.ids import Uuid
 from dohle.groups.consumer.xxh3 import xxh3_64
-from dohle.groups.context import Topics
+from dohle.groups.context import Topics, without_unknown
 
 _INT = struct.Struct("<i")
 _LONG = struct.Struct("<Q")
@@ -35,11 +35,11 @@ class TopicHashes:
         for name in names:
             self._hashes.pop(name, None)
 
-    def of_group(self, subscribed_topic_names: Iterable[str]) -> int:
+    def of_group(self, subscribed_topic_names: Collection[str]) -> int:
         """Return the hash of those of these topics that exist; 0 if there are none."""
         hashes = [
             _LONG.pack(self._of_topic(name, topic_id))
-            for name in sorted(subscribed_topic_names)
+            for name in sorted(without_unknown(subscribed_topic_names, self._topics))
             if (topic_id := self._topics.id_of(name)) is not None
         ]
         if not hashes:

@@ -15,7 +15,8 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.groups.assignors.assignment import Assignment
 from dohle.groups.classic.commands import ClassicGroups
 from dohle.groups.classic.group import ClassicGroup
-from dohle.groups.classic.member import ClassicMember, Protocol
+from dohle.groups.classic.member import ClassicMember
+from dohle.groups.classic.protocols import offer_at_once
 from dohle.groups.consumer.group import ConsumerGroup
 from dohle.groups.consumer.member import NO_PARTITIONS, ConsumerMember
 from dohle.groups.consumer.metadata_hash import TopicHashes
@@ -232,7 +233,8 @@ def _consumer_member(group: ClassicGroup, member: ClassicMember, topics: Topics)
         classic=ClassicMemberMetadata(
             session_timeout_ms=member.session_timeout_ms,
             supported_protocols=tuple(
-                ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.protocols
+                ClassicProtocol(name=name, metadata=metadata)
+                for name, metadata in member.offer.protocols
             ),
         ),
     )
@@ -243,10 +245,11 @@ def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
 
     It may have joined a rebalance that has not chosen a protocol yet.
     """
-    for protocol in member.protocols:
-        if protocol.name == group.protocol_name:
-            return protocol.metadata
-    return member.protocols[0].metadata if member.protocols else b""
+    offer = member.offer
+    metadata = offer.metadata(group.protocol_name or "")
+    if metadata is None:
+        return offer.data[0] if offer.data else b""
+    return metadata
 
 
 def _assigned(group: ClassicGroup, member: ClassicMember, topics: Topics) -> Assignment:
@@ -286,9 +289,7 @@ def _classic_member(member: ConsumerMember) -> ClassicMember:
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         session_timeout_ms=member.classic.session_timeout_ms,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
-        protocols=tuple(
-            Protocol(protocol.name, protocol.metadata) for protocol in member.classic_protocols
-        ),
+        offer=offer_at_once((each.name, each.metadata) for each in member.classic_protocols),
     )
 
 

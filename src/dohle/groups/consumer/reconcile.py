@@ -18,7 +18,7 @@ from dohle.groups.assignors.assignment import Assignment
 from dohle.groups.consumer.group import ConsumerGroup
 from dohle.groups.consumer.member import NO_PARTITIONS, ConsumerMember, MemberState
 from dohle.groups.consumer.resolved_regex import ResolvedRegex
-from dohle.groups.context import Topics
+from dohle.groups.context import Topics, without_unknown
 
 _NONE: frozenset[int] = frozenset()
 
@@ -165,4 +165,8 @@ def subscribed_topic_names(
 
 def topic_ids(names: Collection[str], topics: Topics) -> frozenset[Uuid]:
     """Return the ids of those topics that exist."""
-    return frozenset(topic_id for name in names if (topic_id := topics.id_of(name)) is not None)
+    return frozenset(
+        topic_id
+        for name in without_unknown(names, topics)
+        if (topic_id := topics.id_of(name)) is not None
+    )

@@ -44,15 +44,18 @@ def subscription_metadata_tombstone(group_id: str) -> CoordinatorRecord:
     return CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id))
 
 
-def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """Store what a member reported."""
+def member_record(
+    group_id: str, member: ConsumerMember, sorted_names: tuple[str, ...] | None = None
+) -> CoordinatorRecord:
+    """Store what a member reported; ``sorted_names`` are its topics, if they are sorted already."""
+    names = member.subscribed_topic_names
     key = ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
+        subscribed_topic_names=tuple(sorted(names)) if sorted_names is None else sorted_names,
         subscribed_topic_regex=member.subscribed_topic_regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,

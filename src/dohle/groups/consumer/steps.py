@@ -50,6 +50,8 @@ class Change:
     #: As it is now.
     updated: ConsumerMember
     records: list[CoordinatorRecord] = field(default_factory=list)
+    #: The names that it subscribes to, if it has told them now.
+    sorted_names: tuple[str, ...] | None = None
     names_changed: bool = False
     regex_change: RegexChange = RegexChange.NONE
 
@@ -85,7 +87,7 @@ class MemberSteps:
         """Write what the member reported, if it is new."""
         group, member, updated = change.group, change.member, change.updated
         if updated != member:
-            change.records.append(member_record(group.group_id, updated))
+            change.records.append(member_record(group.group_id, updated, change.sorted_names))
             change.names_changed = updated.subscribed_topic_names != member.subscribed_topic_names
         change.regex_change = self.regexes.update(group, member, updated, change.records)
 

@@ -14,7 +14,7 @@ from dohle.groups.consumer.group import ConsumerGroup
 from dohle.groups.consumer.member import NO_PARTITIONS, ConsumerMember
 from dohle.groups.consumer.reconcile import subscribed_topic_names
 from dohle.groups.consumer.records import target_epoch_record, target_record
-from dohle.groups.context import Topics
+from dohle.groups.context import Topics, without_unknown
 from dohle.protocol.record_framing import CoordinatorRecord
 
 
@@ -60,7 +60,7 @@ def assign_changes(
         return None
     counts = {
         topic_id: topics.partition_count(name)
-        for name in names
+        for name in without_unknown(names, topics)
         if (topic_id := topics.id_of(name)) is not None
     }
     free = group.free_of_target(counts)
@@ -123,7 +123,7 @@ class _Resolver:
         ids = self._by_subscription.get(key)
         if ids is None:
             names = subscribed_topic_names(self._group.resolved_regexes, member)
-            found = (self._id_of(name) for name in names)
+            found = (self._id_of(name) for name in without_unknown(names, self._topics))
             ids = frozenset(topic_id for topic_id in found if topic_id is not None)
             self._by_subscription[key] = ids
         return ids

@@ -1,4 +1,4 @@
-"""Committed offsets: committing, fetching, deleting and expiring them.
+"""Committed offsets: committing and deleting them.
 
 - The group decides who may commit. For an unknown group, a commit without a generation creates a
   simple group: one without members, which exists as long as it has offsets. With a generation it is
@@ -6,36 +6,39 @@
 - A commit in a transaction is pending until the transaction's marker. Until then, a fetch of stable
   offsets returns 88 for the partition.
 - The offset itself is not checked: it need not be in the log. Metadata that is too long: 12.
-- Fetching an offset that was never committed returns -1 and no error, in an unknown group too.
-- Offsets expire some time after the group lost its last member; in a group that never had any, and
-  for a topic that no member subscribes to any more, after the commit. A group without members and
-  without offsets is deleted.
+- Offsets that nobody needs any more are deleted in the background (``cleaning``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import count, repeat
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import repeat
+from typing import TYPE_CHECKING
 
-from dohle.coordination.effects import Effects, Ticket, TransactionalProducer
+from dohle.coordination.effects import Effects, PreparedBatch, Ticket, TransactionalProducer
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import TopicName, Uuid
-from dohle.core.uuid import ZERO_UUID
+from dohle.core.steps import PlainSteps
 from dohle.groups.classic.group import ClassicGroup
-from dohle.groups.context import GroupContext, TimerKey
+from dohle.groups.context import GroupContext
 from dohle.groups.group import Group
-from dohle.groups.offsets.expiry import ExpiryRule
-from dohle.groups.offsets.records import CommitRecords, offset_tombstone
-from dohle.groups.offsets.repeated_commit import RepeatedCommit
-from dohle.groups.offsets.store import NO_EXPIRE_TIMESTAMP, CommittedOffset, OffsetStore
-from dohle.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
+from dohle.groups.offsets.cleaning import OffsetCleaner
+from dohle.groups.offsets.prepared import (
+    PreparedCommit,
+    PreparedDeletion,
+    PreparedRemoval,
+    PreparedTxnCommit,
 )
+from dohle.groups.offsets.reading import OffsetReader
+from dohle.groups.offsets.records import DeletionRecords, offset_tombstone
+from dohle.groups.offsets.repeated_commit import RepeatedCommit
+from dohle.groups.offsets.store import (
+    NO_EXPIRE_TIMESTAMP,
+    CommittedOffset,
+    GroupOffsets,
+    OffsetStore,
+)
+from dohle.protocol.messages.offset_commit import OffsetCommitRequest
 from dohle.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -48,46 +51,19 @@ from dohle.protocol.messages.records.classic_group import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from dohle.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
 from dohle.protocol.record_framing import CoordinatorRecord
 
 if TYPE_CHECKING:
     from dohle.groups.classic.commands import ClassicGroups
 
 _GROUP_ID_NOT_FOUND_SINCE = 9
-_NO_RETENTION_TIME = -1
-_TIMESTAMP_MAX = 2**63 - 1
-_EXPIRY_TIMER = TimerKey("offsets", "expiry")
 
 _KEYS = (OffsetCommitKey, LegacyOffsetCommitKey)
-
-_NOTHING = CommittedOffset(-1, -1, "", 0, -1)
 
 #: What ``_make`` does, without its frame: there may be hundreds in a commit.
 _committed_offset: Callable[[Iterable[object]], CommittedOffset] = partial(
     tuple.__new__, CommittedOffset
 )
-
-
-class TopicAsked(NamedTuple):
-    """A topic whose offsets are requested; without an id if the request has none."""
-
-    name: TopicName
-    partition_indexes: Sequence[int]
-    topic_id: Uuid = ZERO_UUID
-
-
-class FetchedTopic(NamedTuple):
-    """A topic's offsets for the response: partition, offset, error."""
-
-    name: TopicName
-    partitions: list[tuple[int, CommittedOffset, ErrorCode]]
-    topic_id: Uuid = ZERO_UUID
 
 
 class Offsets:
@@ -101,33 +77,26 @@ class Offsets:
     def __init__(self, context: GroupContext) -> None:
         self._context = context
         self.store = OffsetStore()
-        self._position = 0
+        self.reader = OffsetReader(context, self.store)
+        self.cleaner = OffsetCleaner(context, self.store)
 
     # Committing
 
-    def commit(self, request: OffsetCommitRequest, ticket: Ticket, version: int) -> Effects:
-        """Commit offsets; all topics have names."""
-        group_id = request.group_id
+    def commit(self, prepared: PreparedCommit, ticket: Ticket, version: int) -> Effects:
+        """Commit offsets."""
+        request, records = prepared.request, prepared.records
         if not self._accept(request, version) and request.generation_id_or_member_epoch >= 0:
-            raise _unknown_group(group_id, is_new_error=version >= _GROUP_ID_NOT_FOUND_SINCE)
-        now_ms = self._context.clock.now_ms()
-        expire_ms = NO_EXPIRE_TIMESTAMP
-        if request.retention_time_ms != _NO_RETENTION_TIME:
-            expire_ms = min(now_ms + request.retention_time_ms, _TIMESTAMP_MAX)
-        batch = CommitRecords(group_id, now_ms, expire_ms, self._metadata_length_max)
-        topics = tuple(
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=batch.add(
-                    topic.name, topic.topic_id, topic.partitions, OffsetCommitResponsePartition
-                ),
-            )
-            for topic in request.topics
-        )
-        return Effects(batch.records, encoded=batch.encoded).reply(
-            ticket, OffsetCommitResponse(topics=topics)
-        )
+            is_new_error = version >= _GROUP_ID_NOT_FOUND_SINCE
+            raise _unknown_group(request.group_id, is_new_error=is_new_error)
+        effects = Effects()
+        if records.offsets:
+
+            def take_in() -> None:
+                self._ensure_group(request.group_id)
+                self.store.put_all(request.group_id, records.offsets)
+
+            effects.prepared = [PreparedBatch(records.builder, take_in)]
+        return effects.reply(ticket, prepared.response)
 
     def _accept(self, request: OffsetCommitRequest, version: int) -> bool:
         """Refuse a commit that a group does not allow; return whether the group exists."""
@@ -155,9 +124,10 @@ class Offsets:
         return self._accept(repeated.request, version)
 
     def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, ticket: Ticket, version: int
+        self, prepared: PreparedTxnCommit, ticket: Ticket, version: int
     ) -> Effects:
         """Commit offsets that take effect when the producer's transaction is committed."""
+        request, records = prepared.request, prepared.records
         group_id = request.group_id
         group = self._context.groups.get(group_id)
         if group is not None:
@@ -176,164 +146,104 @@ class Offsets:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION, str(error.args[0])) from None
         elif request.generation_id >= 0:
             raise _unknown_group(group_id, is_new_error=False)
-        now_ms = self._context.clock.now_ms()
-        batch = CommitRecords(group_id, now_ms, NO_EXPIRE_TIMESTAMP, self._metadata_length_max)
-        topics = tuple(
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=batch.add(
-                    topic.name, ZERO_UUID, topic.partitions, TxnOffsetCommitResponsePartition
-                ),
-            )
-            for topic in request.topics
-        )
-        effects = Effects(batch.records, encoded=batch.encoded)
-        if batch.records:
+        effects = Effects()
+        if records.offsets:
+
+            def take_in() -> None:
+                self._ensure_group(group_id)
+                self.store.put_all_pending(request.producer_id, group_id, records.offsets)
+
+            effects.prepared = [PreparedBatch(records.builder, take_in)]
             effects.producer = TransactionalProducer(request.producer_id, request.producer_epoch)
-        return effects.reply(ticket, TxnOffsetCommitResponse(topics=topics))
+        return effects.reply(ticket, prepared.response)
+
+    def _ensure_group(self, group_id: str) -> None:
+        if group_id not in self._context.groups:
+            self.classic.get_or_create(group_id)
 
     @property
     def _metadata_length_max(self) -> int:
         return self._context.settings().offset_metadata_max_bytes
 
-    # Fetching
-
-    def fetch(
-        self,
-        group_id: str,
-        member_id: str | None,
-        member_epoch: int,
-        topics: Sequence[TopicAsked] | None,
-        *,
-        require_stable: bool,
-    ) -> list[FetchedTopic]:
-        """Return a group's offsets, of all topics if none are named. Changes nothing."""
-        committed = {}
-        if self._may_fetch(group_id, member_id, member_epoch):
-            committed = self.store.of_group(group_id) or {}
-        elif topics is None:
-            return []
-        unstable: Collection[tuple[str, int]] = ()
-        if require_stable:
-            unstable = self.store.pending_of_group(group_id) or ()
-        if topics is None:
-            topics = [
-                TopicAsked(TopicName(topic), tuple(partitions))
-                for topic, partitions in committed.items()
-            ]
-        found = []
-        for topic, partition_indexes, topic_id in topics:
-            offsets = committed.get(topic, {})
-            partitions = []
-            for index in partition_indexes:
-                offset = offsets.get(index, _NOTHING)
-                if unstable and (topic, index) in unstable:
-                    partitions.append((index, _NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-                elif offset.topic_id != topic_id and _is_other_topic(offset.topic_id, topic_id):
-                    partitions.append((index, _NOTHING, ErrorCode.NONE))
-                else:
-                    partitions.append((index, offset, ErrorCode.NONE))
-            found.append(FetchedTopic(topic, partitions, topic_id))
-        return found
-
-    def _may_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> bool:
-        """Tell whether the group exists; a fetch from someone who is not a member is refused."""
-        group = self._context.groups.get(group_id)
-        if group is None:
-            return False
-        try:
-            group.validate_offset_fetch(member_id, member_epoch)
-        except KafkaError as error:
-            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-                raise
-            return False
-        return True
-
     # Deleting
 
-    def delete(self, request: OffsetDeleteRequest, ticket: Ticket) -> Effects:
-        """Delete offsets of topics without a subscriber: 86 for the others."""
+    def prepare_deletion(self, request: OffsetDeleteRequest) -> PlainSteps[PreparedDeletion]:
+        """Find the offsets to be deleted: those of topics without a subscriber; 86 for others."""
         group_id = request.group_id
+        records = DeletionRecords(group_id, self._context.clock.now_ms())
+        free_topics, topics = set(), []
+        for topic in request.topics:
+            yield
+            group = self._group_to_delete_from(group_id)
+            code = ErrorCode.NONE
+            if group.is_subscribed_to(topic.name):
+                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            else:
+                free_topics.add(topic.name)
+            known: list[int] = []
+            partitions: dict[int, OffsetDeleteResponsePartition] = {}
+            for asked in topic.partitions:
+                yield
+                index = asked.partition_index
+                if index in partitions:
+                    continue
+                partitions[index] = OffsetDeleteResponsePartition(
+                    partition_index=index, error_code=code
+                )
+                if code is ErrorCode.NONE and self.store.has(group_id, topic.name, index):
+                    known.append(index)
+            yield from records.add(topic.name, known)
+            topics.append(
+                OffsetDeleteResponseTopic(name=topic.name, partitions=tuple(partitions.values()))
+            )
+        response = OffsetDeleteResponse(topics=tuple(topics))
+        return PreparedDeletion(group_id, records, free_topics, response)
+
+    def delete(self, prepared: PreparedDeletion, ticket: Ticket) -> Effects:
+        """Delete offsets; the reply is None if a topic has got a subscriber meanwhile."""
+        group_id, records = prepared.group_id, prepared.records
+        group = self._group_to_delete_from(group_id)
+        if any(map(group.is_subscribed_to, prepared.free_topics)):
+            return Effects().reply(ticket, None)
+        effects = Effects()
+        if records.removed:
+            take_in = partial(self.store.remove_all, group_id, records.removed)
+            effects.prepared = [PreparedBatch(records.builder, take_in)]
+        return effects.reply(ticket, prepared.response)
+
+    def _group_to_delete_from(self, group_id: str) -> Group:
         group = self._context.groups.get(group_id)
         if group is None:
             raise _unknown_group(group_id, is_new_error=True)
         group.validate_offset_delete()
-        effects = Effects()
-        topics = []
-        for topic in request.topics:
-            code = ErrorCode.NONE
-            if group.is_subscribed_to(topic.name):
-                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            indexes = dict.fromkeys(asked.partition_index for asked in topic.partitions)
-            if code is ErrorCode.NONE:
-                effects.records += [
-                    offset_tombstone(group_id, topic.name, index)
-                    for index in indexes
-                    if self.store.has(group_id, topic.name, index)
-                ]
-            partitions = tuple(
-                OffsetDeleteResponsePartition(partition_index=index, error_code=code)
-                for index in indexes
-            )
-            topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
-        return effects.reply(ticket, OffsetDeleteResponse(topics=tuple(topics)))
+        return group
 
-    def tombstones_of_group(self, group_id: str) -> list[CoordinatorRecord]:
-        """Return the records that delete all offsets of a group, including pending ones."""
-        return [
-            offset_tombstone(group_id, topic, partition)
-            for topic, partition in self.store.partitions_of_group(group_id)
+    def prepare_removal(self, group_id: str) -> PlainSteps[PreparedRemoval]:
+        """Find all offsets of a group, including pending ones."""
+        committed = self.store.of_group(group_id) or {}
+        pending = self.store.pending_of_group(group_id)
+        prepared = PreparedRemoval(group_id)
+        for topic in tuple(committed.keys() | pending.keys()):
+            yield
+            indexes = tuple({*committed.get(topic, ()), *pending.get(topic, ())})
+            yield from prepared.add(topic, indexes, self._context.clock.now_ms())
+        return prepared
+
+    def remove(self, prepared: PreparedRemoval) -> Effects:
+        """Delete all offsets of a group: the prepared ones, and those committed since."""
+        group_id = prepared.group_id
+        batches = [
+            PreparedBatch(part.builder, partial(self.store.remove_all, group_id, part.removed))
+            for part in prepared.parts
         ]
-
-    def on_topics_deleted(self, names: Set[str]) -> Effects:
-        """Delete the offsets of deleted topics."""
-        if not names:
-            return Effects()
-        records = [offset_tombstone(*key) for key in self.store.of_topics(names)]
-        return Effects(records, is_atomic=False)
-
-    # Expiring
-
-    def on_loaded(self) -> Effects:
-        """Start looking for expired offsets."""
-        self._set_timer()
-        return Effects()
-
-    def on_timer(self, key: TimerKey) -> Effects:
-        """Delete expired offsets, and groups of which nothing is left."""
-        self._set_timer()
-        context = self._context
-        now_ms = context.clock.now_ms()
-        retention_ms = context.settings().offsets_retention_minutes * 60_000
-        effects = Effects(is_atomic=False)
-        for group in context.groups.values():
-            if self._expire(group, now_ms, retention_ms, effects.records):
-                effects.records += group.tombstones()
-        return effects
-
-    def _set_timer(self) -> None:
-        interval_ms = self._context.settings().offsets_retention_check_interval_ms
-        deadline_ms = self._context.clock.monotonic_ms() + interval_ms
-        self._context.timers.set(_EXPIRY_TIMER, deadline_ms)
-
-    def _expire(
-        self, group: Group, now_ms: int, retention_ms: int, records: list[CoordinatorRecord]
-    ) -> bool:
-        """Delete a group's expired offsets; return whether the group is to be deleted too."""
-        group_id = group.group_id
-        pending = self.store.pending_of_group(group_id) or ()
-        is_all = not pending
-        rule = ExpiryRule.of(group, now_ms, retention_ms)
-        for topic, partitions in (self.store.of_group(group_id) or {}).items():
-            if rule is None or group.is_subscribed_to(topic):
-                is_all = False
-                continue
-            for partition, offset in partitions.items():
-                if rule.has_expired(offset) and (topic, partition) not in pending:
-                    records.append(offset_tombstone(group_id, topic, partition))
-                else:
-                    is_all = False
-        return is_all and group.is_empty
+        since = {
+            (topic, index): None
+            for by_topic in (self.store.of_group(group_id), self.store.pending_of_group(group_id))
+            for topic, partitions in (by_topic or {}).items()
+            for index in set(partitions).difference(prepared.found.get(topic, ()))
+        }
+        records = [offset_tombstone(group_id, topic, index) for topic, index in since]
+        return Effects(records, prepared=batches, is_atomic=False)
 
     # Replaying
 
@@ -344,24 +254,19 @@ class Offsets:
         if value is None:
             self.store.remove(key.group, key.topic, key.partition)
             return
-        if key.group not in self._context.groups:
-            self.classic.get_or_create(key.group)
-        self._position += 1
+        self._ensure_group(key.group)
         if isinstance(value, OffsetCommitValue):
             offset = CommittedOffset(
                 value.offset,
                 value.leader_epoch,
                 value.metadata,
                 value.commit_timestamp,
-                self._position,
                 value.expire_timestamp,
                 value.topic_id,
             )
         else:
             assert isinstance(value, LegacyOffsetCommitValue)
-            offset = CommittedOffset(
-                value.offset, -1, value.metadata, value.commit_timestamp, self._position
-            )
+            offset = CommittedOffset(value.offset, -1, value.metadata, value.commit_timestamp)
         if producer is None:
             self.store.put(key.group, key.topic, key.partition, offset)
         else:
@@ -375,7 +280,8 @@ class Offsets:
         leader_epochs: Sequence[int],
     ) -> None:
         """Apply the records of a commit, as ``replay`` does one by one."""
-        start, position = 0, self._position + 1
+        start = 0
+        committed: GroupOffsets = {}
         for name, topic_id, indexes, metadata in repeated.topics:
             end = start + len(indexes)
             values = zip(
@@ -383,24 +289,18 @@ class Offsets:
                 leader_epochs[start:end],
                 metadata,
                 repeat(now_ms),
-                count(position + start),
                 repeat(NO_EXPIRE_TIMESTAMP),
                 repeat(topic_id),
                 strict=False,
             )
             found = zip(indexes, map(_committed_offset, values), strict=True)
-            self.store.put_all(repeated.request.group_id, name, found)
+            committed.setdefault(name, {}).update(found)
             start = end
-        self._position += start
+        self.store.put_all(repeated.request.group_id, committed)
 
     def replay_end_transaction(self, producer: TransactionalProducer, *, is_commit: bool) -> None:
         """Apply a transaction's marker."""
         self.store.end_transaction(producer.id, is_commit=is_commit)
-
-
-def _is_other_topic(committed: Uuid, asked: Uuid) -> bool:
-    """Tell whether an offset belongs to an earlier topic of the same name."""
-    return ZERO_UUID not in (committed, asked)
 
 
 def _unknown_group(group_id: str, *, is_new_error: bool) -> KafkaError:

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from dohle.coordination.effects import EncodedRecord
-from dohle.core.errors import ErrorCode
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import Uuid
-from dohle.groups.offsets.store import NO_EXPIRE_TIMESTAMP
+from dohle.core.steps import PlainSteps
+from dohle.groups.offsets.store import NO_EXPIRE_TIMESTAMP, CommittedOffset, GroupOffsets
 from dohle.protocol.codec.pattern import find_pattern
+from dohle.protocol.errors import UnencodableMessage
 from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitResponsePartition,
@@ -32,6 +33,7 @@ from dohle.protocol.record_framing import (
     encode_coordinator_key,
     encode_coordinator_value,
 )
+from dohle.records.builder import BatchBuilder
 
 #: The version that Kafka 4.2 writes; the older one has a field for the time of expiry.
 _VALUE_VERSION = 4
@@ -43,19 +45,21 @@ _PARTITION = struct.Struct(">i")
 _VALUE_HEAD = struct.Struct(">hqi")
 _TIMESTAMP = struct.Struct(">q")
 
+#: So many partitions are done in one step.
+_AT_ONCE = 200
+
 A = TypeVar("A", OffsetCommitResponsePartition, TxnOffsetCommitResponsePartition)
 
 
 class CommitRecords:
-    """Turns the partitions of a commit into records and response fields."""
+    """Turns the partitions of a commit into a batch, the offsets in it, and response fields."""
 
-    __slots__ = ("_expire_ms", "_group_id", "_length_max", "_now_ms", "encoded", "records")
+    __slots__ = ("_expire_ms", "_group_id", "_length_max", "_now_ms", "builder", "offsets")
 
     def __init__(self, group_id: str, now_ms: int, expire_ms: int, length_max: int) -> None:
         """Start; ``length_max`` is the longest metadata that an offset may have."""
-        self.records: list[CoordinatorRecord] = []
-        #: The same records in encoded form.
-        self.encoded: list[EncodedRecord] = []
+        self.builder = BatchBuilder()
+        self.offsets: GroupOffsets = {}
         self._group_id = group_id
         self._now_ms = now_ms
         self._expire_ms = expire_ms
@@ -67,13 +71,31 @@ class CommitRecords:
         topic_id: Uuid,
         partitions: Sequence[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition],
         answer: type[A],
-    ) -> tuple[A, ...]:
+    ) -> PlainSteps[tuple[A, ...]]:
         """Add a topic; return the response for its partitions."""
-        answers = []
-        group_id, now_ms, expire_ms = self._group_id, self._now_ms, self._expire_ms
+        answers: list[A] = []
+        for start in range(0, len(partitions), _AT_ONCE):
+            some = partitions[start : start + _AT_ONCE]
+            try:
+                answers += self._add(topic, topic_id, some, answer)
+            except UnencodableMessage as error:
+                text = f"the offsets cannot be recorded: {error}"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, text) from error
+            yield
+        return tuple(answers)
+
+    def _add(
+        self,
+        topic: str,
+        topic_id: Uuid,
+        partitions: Sequence[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition],
+        answer: type[A],
+    ) -> list[A]:
+        answers, encoded, committed = [], [], {}
+        now_ms, expire_ms = self._now_ms, self._expire_ms
         is_expiring = expire_ms != NO_EXPIRE_TIMESTAMP
         version = _EXPIRING_VALUE_VERSION if is_expiring else _VALUE_VERSION
-        key_head, value_tail = _key_head(group_id, topic), _value_tail(now_ms, topic_id)
+        key_head, value_tail = _key_head(self._group_id, topic), _value_tail(now_ms, topic_id)
         for partition in partitions:
             index = partition.partition_index
             metadata = partition.committed_metadata or ""
@@ -83,22 +105,48 @@ class CommitRecords:
                 continue
             answers.append(answer(partition_index=index))
             offset, leader_epoch = partition.committed_offset, partition.committed_leader_epoch
-            key = OffsetCommitKey(group=group_id, topic=topic, partition=index)
-            value = OffsetCommitValue(
-                offset=offset,
-                leader_epoch=leader_epoch,
-                metadata=metadata,
-                commit_timestamp=now_ms,
-                expire_timestamp=expire_ms,
-                topic_id=topic_id,
-            )
             if metadata or is_expiring:
+                value = OffsetCommitValue(
+                    offset=offset,
+                    leader_epoch=leader_epoch,
+                    metadata=metadata,
+                    commit_timestamp=now_ms,
+                    expire_timestamp=expire_ms,
+                    topic_id=topic_id,
+                )
                 value_bytes = encode_coordinator_value(value, version)
             else:
                 value_bytes = _VALUE_HEAD.pack(version, offset, leader_epoch) + value_tail
-            self.records.append(CoordinatorRecord(key, value, version))
-            self.encoded.append((key_head + _PARTITION.pack(index), value_bytes))
-        return tuple(answers)
+            encoded.append((key_head + _PARTITION.pack(index), value_bytes))
+            committed[index] = CommittedOffset(
+                offset, leader_epoch, metadata, now_ms, expire_ms, topic_id
+            )
+        if encoded:
+            self.builder.append_all(now_ms, encoded)
+            self.offsets.setdefault(topic, {}).update(committed)
+        return answers
+
+
+class DeletionRecords:
+    """The batch that deletes offsets of a group, and the offsets that it deletes."""
+
+    __slots__ = ("_group_id", "_now_ms", "builder", "removed")
+
+    def __init__(self, group_id: str, now_ms: int) -> None:
+        self.builder = BatchBuilder()
+        self.removed: dict[str, list[int]] = {}
+        self._group_id = group_id
+        self._now_ms = now_ms
+
+    def add(self, topic: str, indexes: Sequence[int]) -> PlainSteps[None]:
+        """Add partitions of a topic."""
+        key_head = _key_head(self._group_id, topic)
+        for start in range(0, len(indexes), _AT_ONCE):
+            some = indexes[start : start + _AT_ONCE]
+            encoded = [(key_head + _PARTITION.pack(index), None) for index in some]
+            self.builder.append_all(self._now_ms, encoded)
+            self.removed.setdefault(topic, []).extend(some)
+            yield
 
 
 @lru_cache(maxsize=1024)

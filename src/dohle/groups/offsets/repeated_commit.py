@@ -11,9 +11,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import crc32c
-
+from dohle.core.checksum import crc32c
 from dohle.core.ids import Uuid
+from dohle.core.steps import finish
 from dohle.groups.offsets.records import CommitRecords, is_too_long
 from dohle.groups.offsets.store import NO_EXPIRE_TIMESTAMP
 from dohle.protocol.codec.pattern import find_pattern
@@ -22,7 +22,6 @@ from dohle.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
 )
 from dohle.records.batch import ATTRIBUTES_AT, CRC_AT
-from dohle.records.builder import BatchBuilder
 
 #: The changing numbers of a batch, by their size: the base and the largest timestamp in the header;
 #: in every record first the offset and the leader epoch, and then the commit timestamp.
@@ -100,7 +99,7 @@ class RepeatedCommit:
         fields[_COMMIT_TIMESTAMPS] = (now_ms,) * len(offsets)
         batch = bytearray(self._blank)
         self._pack_into(batch, ATTRIBUTES_AT, *fields)
-        _CRC.pack_into(batch, CRC_AT, crc32c.crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
+        _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
         return batch
 
 
@@ -122,7 +121,7 @@ def with_numbers(request: OffsetCommitRequest, number: int) -> OffsetCommitReque
 def _batch(request: OffsetCommitRequest, now_ms: int) -> bytes:
     records = CommitRecords(request.group_id, now_ms, NO_EXPIRE_TIMESTAMP, _ANY_LENGTH)
     for topic in request.topics:
-        records.add(topic.name, topic.topic_id, topic.partitions, OffsetCommitResponsePartition)
-    builder = BatchBuilder()
-    builder.append_all(now_ms, records.encoded)
-    return bytes(builder.build())
+        finish(
+            records.add(topic.name, topic.topic_id, topic.partitions, OffsetCommitResponsePartition)
+        )
+    return bytes(records.builder.build())

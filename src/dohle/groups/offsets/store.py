@@ -1,15 +1,19 @@
 """The offsets that groups have committed, and those pending until the end of a transaction.
 
-The contents follow from the records alone. Each offset has its position in the order of the log:
-when a transaction is committed, its offset takes effect only if nothing was committed for the
-partition after it. Deleting an offset also deletes what transactions have pending for it.
+The contents follow from the records alone. Of the offsets for a partition, the one written last
+counts: when a transaction is committed, its offset takes effect only if nothing that was written
+for the partition after it was committed before. Such an offset is superseded, but its partition
+stays unstable until the transaction ends. Deleting an offset also deletes what transactions have
+pending for it.
+
+A request may be about very many offsets of a group, so they are stored and removed together.
 
 No dictionary in it is ever empty, so that equal contents are equal stores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,8 +30,6 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
-    #: The position of its record among the records of offsets.
-    position: int
     #: When it expires, if its client set that (OffsetCommit v2-4).
     expire_timestamp_ms: int = NO_EXPIRE_TIMESTAMP
     #: The topic's id, if it was committed by id (OffsetCommit v10+).
@@ -36,12 +38,10 @@ class CommittedOffset(NamedTuple):
 
 #: By topic and partition.
 GroupOffsets = dict[str, dict[int, CommittedOffset]]
-
-
-class _Key(NamedTuple):
-    group_id: str
-    topic: str
-    partition: int
+#: The same of a transaction; None stands for one that is superseded.
+PendingOffsets = dict[str, dict[int, CommittedOffset | None]]
+#: The producers with pending offsets, by topic and partition, in the order of their offsets.
+OpenPartitions = dict[str, dict[int, dict[int, None]]]
 
 
 @dataclass(slots=True)
@@ -49,109 +49,140 @@ class OffsetStore:
     """The offsets of all groups of a shard."""
 
     _committed: dict[str, GroupOffsets] = field(default_factory=dict)
-    #: By producer id.
-    _pending: dict[int, dict[_Key, CommittedOffset]] = field(default_factory=dict)
-    #: The producers with pending offsets, by group and by topic and partition.
-    _open: dict[str, dict[tuple[str, int], set[int]]] = field(default_factory=dict)
+    #: By producer id and group.
+    _pending: dict[int, dict[str, PendingOffsets]] = field(default_factory=dict)
+    #: By group.
+    _open: dict[str, OpenPartitions] = field(default_factory=dict)
 
     def of_group(self, group_id: str) -> GroupOffsets | None:
         """Return a group's committed offsets, read-only; None if it has none."""
         return self._committed.get(group_id)
 
-    def pending_of_group(self, group_id: str) -> dict[tuple[str, int], set[int]] | None:
-        """Return partitions with pending offsets and their producers; None if there are none."""
-        return self._open.get(group_id)
+    def pending_of_group(self, group_id: str) -> Mapping[str, Collection[int]]:
+        """Return the partitions with pending offsets, by topic."""
+        return self._open.get(group_id, {})
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
         """Tell whether there is an offset, even if only a pending one."""
         offsets = self._committed.get(group_id)
         if offsets is not None and partition in offsets.get(topic, ()):
             return True
-        return (topic, partition) in self._open.get(group_id, ())
+        return partition in self._open.get(group_id, {}).get(topic, ())
 
-    def partitions_of_group(self, group_id: str) -> list[tuple[str, int]]:
-        """Return the partitions for which a group has offsets, including pending ones."""
-        found = {
-            (topic, partition): None
-            for topic, offsets in self._committed.get(group_id, {}).items()
-            for partition in offsets
-        }
-        found.update(dict.fromkeys(self._open.get(group_id, ())))
-        return list(found)
-
-    def of_topics(self, names: Set[str]) -> Iterator[tuple[str, str, int]]:
-        """Yield all offsets of topics, including pending ones: group, topic and partition."""
+    def of_topics(self, names: Set[str]) -> Iterator[tuple[str, str, dict[int, CommittedOffset]]]:
+        """Yield the committed offsets of topics, read-only, by group and topic."""
         for group_id, offsets in self._committed.items():
             if not names.isdisjoint(offsets):
                 for topic in sorted(names & offsets.keys()):
-                    for partition in offsets[topic]:
-                        yield group_id, topic, partition
+                    yield group_id, topic, offsets[topic]
+
+    def pending_of_topics(self, names: Set[str]) -> Iterator[tuple[str, str, int]]:
+        """Yield the partitions of topics with pending offsets, by group and topic."""
         for group_id, open_ in self._open.items():
-            committed = self._committed.get(group_id, {})
-            for topic, partition in open_:
-                if topic in names and partition not in committed.get(topic, ()):
+            for topic in sorted(names & open_.keys()):
+                for partition in open_[topic]:
                     yield group_id, topic, partition
 
     def put(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
         """Store an offset."""
-        offsets = self._committed.get(group_id)
-        if offsets is None:
-            offsets = self._committed[group_id] = {}
-        partitions = offsets.get(topic)
-        if partitions is None:
-            offsets[topic] = {partition: offset}
-        else:
-            partitions[partition] = offset
+        self.put_all(group_id, {topic: {partition: offset}})
 
-    def put_all(
-        self, group_id: str, topic: str, offsets: Iterable[tuple[int, CommittedOffset]]
-    ) -> None:
-        """Store offsets of a topic, at least one, with their partitions."""
-        self._committed.setdefault(group_id, {}).setdefault(topic, {}).update(offsets)
+    def put_all(self, group_id: str, offsets: GroupOffsets) -> None:
+        """Store offsets of a group, at least one. They are the store's own from then on."""
+        known = self._committed.setdefault(group_id, {})
+        for topic, partitions in offsets.items():
+            before = known.get(topic)
+            if before is None:
+                known[topic] = partitions
+            else:
+                before.update(partitions)
+        if group_id in self._open:
+            for topic, partitions in offsets.items():
+                for partition in partitions:
+                    self._supersede(group_id, topic, partition, None)
 
     def put_pending(
         self, producer_id: int, group_id: str, topic: str, partition: int, offset: CommittedOffset
     ) -> None:
         """Store an offset that takes effect once the producer's transaction is committed."""
-        key = _Key(group_id, topic, partition)
-        self._pending.setdefault(producer_id, {})[key] = offset
+        self.put_all_pending(producer_id, group_id, {topic: {partition: offset}})
+
+    def put_all_pending(self, producer_id: int, group_id: str, offsets: GroupOffsets) -> None:
+        """Store such offsets of a group, at least one."""
+        pending = self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
         open_ = self._open.setdefault(group_id, {})
-        open_.setdefault((topic, partition), set()).add(producer_id)
+        for topic, partitions in offsets.items():
+            pending.setdefault(topic, {}).update(partitions)
+            producers_of = open_.setdefault(topic, {})
+            for partition in partitions:
+                producers = producers_of.setdefault(partition, {})
+                producers.pop(producer_id, None)
+                producers[producer_id] = None
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """Remove an offset and what is pending for it."""
-        offsets = self._committed.get(group_id)
-        if offsets is not None and topic in offsets:
-            partitions = offsets[topic]
-            partitions.pop(partition, None)
-            if not partitions:
-                del offsets[topic]
-                if not offsets:
-                    del self._committed[group_id]
-        key = _Key(group_id, topic, partition)
-        for producer_id in list(self._open.get(group_id, {}).get((topic, partition), ())):
-            pending = self._pending[producer_id]
-            del pending[key]
-            if not pending:
-                del self._pending[producer_id]
-            self._close(key, producer_id)
+        self.remove_all(group_id, {topic: (partition,)})
+
+    def remove_all(self, group_id: str, removed: Mapping[str, Iterable[int]]) -> None:
+        """Remove offsets of a group, by topic and partition, and what is pending for them."""
+        offsets = self._committed.get(group_id, {})
+        open_ = self._open.get(group_id, {})
+        for topic, indexes in removed.items():
+            partitions = offsets.get(topic)
+            if partitions is not None:
+                for partition in indexes:
+                    partitions.pop(partition, None)
+                if not partitions:
+                    del offsets[topic]
+            if topic in open_:
+                for partition in indexes:
+                    for producer_id in tuple(open_.get(topic, {}).get(partition, ())):
+                        self._forget_pending(producer_id, group_id, topic, partition)
+                        self._close(group_id, topic, partition, producer_id)
+        if not offsets:
+            self._committed.pop(group_id, None)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Commit or drop a producer's pending offsets."""
-        for key, offset in self._pending.pop(producer_id, {}).items():
-            self._close(key, producer_id)
-            if not is_commit:
-                continue
-            partitions = self._committed.get(key.group_id, {}).get(key.topic, {})
-            known = partitions.get(key.partition)
-            if known is None or known.position < offset.position:
-                self.put(*key, offset)
+        for group_id, offsets in self._pending.pop(producer_id, {}).items():
+            for topic, partitions in offsets.items():
+                valid: dict[int, CommittedOffset] = {}
+                for partition, offset in partitions.items():
+                    if is_commit and offset is not None:
+                        valid[partition] = offset
+                        self._supersede(group_id, topic, partition, producer_id)
+                    self._close(group_id, topic, partition, producer_id)
+                if valid:
+                    known = self._committed.setdefault(group_id, {})
+                    known.setdefault(topic, {}).update(valid)
 
-    def _close(self, key: _Key, producer_id: int) -> None:
-        open_ = self._open[key.group_id]
-        producers = open_[key.topic, key.partition]
-        producers.discard(producer_id)
+    def _supersede(self, group_id: str, topic: str, partition: int, before: int | None) -> None:
+        """Let what is pending have no effect: all of it, or what came before a producer's."""
+        for producer_id in self._open[group_id].get(topic, {}).get(partition, ()):
+            if producer_id == before:
+                return
+            self._pending[producer_id][group_id][topic][partition] = None
+
+    def _forget_pending(self, producer_id: int, group_id: str, topic: str, partition: int) -> None:
+        groups = self._pending[producer_id]
+        topics = groups[group_id]
+        partitions = topics[topic]
+        del partitions[partition]
+        if not partitions:
+            del topics[topic]
+            if not topics:
+                del groups[group_id]
+                if not groups:
+                    del self._pending[producer_id]
+
+    def _close(self, group_id: str, topic: str, partition: int, producer_id: int) -> None:
+        open_ = self._open[group_id]
+        producers_of = open_[topic]
+        producers = producers_of[partition]
+        del producers[producer_id]
         if not producers:
-            del open_[key.topic, key.partition]
-            if not open_:
-                del self._open[key.group_id]
+            del producers_of[partition]
+            if not producers_of:
+                del open_[topic]
+                if not open_:
+                    del self._open[group_id]

@@ -117,6 +117,15 @@ def default_name(cls: type[Struct], name: str) -> str:
     return f"default_{cls.__name__}_{name}"
 
 
+def has_records(cls: type[Struct]) -> bool:
+    """Tell whether there may be record batches in a struct."""
+    return any(
+        field.kind == "record_data"
+        or (isinstance(field.element, type) and has_records(field.element))
+        for field in cls.FIELDS.values()
+    )
+
+
 def smallest_size(cls: type[Struct], version: int, flexible: bool) -> int:
     """Return the smallest number of bytes a struct can take."""
     ordered, _, _ = fields_in(cls, version)

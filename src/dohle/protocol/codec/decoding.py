@@ -31,6 +31,7 @@ from dohle.protocol.codec.compiler import (
     Source,
     default_name,
     fields_in,
+    has_records,
     smallest_size,
 )
 from dohle.protocol.errors import MalformedMessage
@@ -45,7 +46,9 @@ def write_decoder(
 ) -> None:
     """Write ``decode(buf, pos)``, for memoryviews or for bytes, and the functions it calls.
 
-    In steps it is the same but for a ``yield`` after each element of an array.
+    In steps it is the same but for a ``yield`` after each element of an array. It tells how
+    many elements the arrays have that have begun since the last one: so very many are known of
+    before they are read.
     """
     source.names.update(
         finish=finish,
@@ -57,15 +60,19 @@ def write_decoder(
         **{name: getattr(varint, name) for name in _HELPERS},
     )
     writer = _DecoderWriter(source, version, cls.FLEXIBLE.covers(version), view, in_steps)
-    source.open("def decode(buf, pos):")
+    source.open("def decode(buf, pos, held):" if in_steps else "def decode(buf, pos):")
+    if in_steps:
+        source.line("count = 0")
     source.open("try:")
-    if not view and _has_records(cls):
+    if not view and has_records(cls):
         source.line("view = memoryview(buf)")
     source.line(f"o = new({source.bind(cls.__name__, cls)})")
+    if in_steps:
+        source.line("held.append(o)")
     writer.struct(cls, "o")
     writer.flush()
     if in_steps:
-        source.line("yield")
+        source.line("yield count")
     source.close()
     source.open("except nonsense as reason:")
     source.line(f"raise malformed({cls.__name__!r}, {version}, pos, reason) from None")
@@ -101,14 +108,6 @@ _HELPERS = (
 )
 
 
-def _has_records(cls: type[Struct]) -> bool:
-    return any(
-        field.kind == "record_data"
-        or (isinstance(field.element, type) and _has_records(field.element))
-        for field in cls.FIELDS.values()
-    )
-
-
 def malformed(name: str, version: int, pos: int, reason: object) -> MalformedMessage:
     """Say what was wrong with the input, and where."""
     if isinstance(reason, IndexError):
@@ -117,8 +116,12 @@ def malformed(name: str, version: int, pos: int, reason: object) -> MalformedMes
 
 
 def made_as_read(cls: type[Struct], count: int, owner: Struct, field: str) -> Iterator[Struct]:
-    """Create the structs of a long array as they are read, and set the field to all of them."""
+    """Create the structs of a long array as they are read, and set the field to all of them.
+
+    Whoever stops before the end finds those made so far in the field.
+    """
     made: list[Struct] = []
+    setattr(owner, field, made)
     for start in range(0, count, STRUCTS_AT_ONCE):
         some = list(map(object.__new__, repeat(cls, min(STRUCTS_AT_ONCE, count - start))))
         made += some
@@ -377,7 +380,8 @@ class _DecoderWriter:
 
     def _value_items(self, kind: str, target: str) -> None:
         source = self._source
-        source.line("items = []")
+        self._count("n - 1" if self._flexible else "n")
+        source.line(f"{target} = items = []")
         source.open(f"for _ in range({'n - 1' if self._flexible else 'n'}):")
         self._value(kind, "item", False, self._flexible)
         source.line("items.append(item)")
@@ -393,6 +397,7 @@ class _DecoderWriter:
         one, count = ("n == 2", "n - 1") if self._flexible else ("n == 1", "n")
         most = STRUCTS_AT_ONCE + 1 if self._flexible else STRUCTS_AT_ONCE
         owner, field = target.split(".")
+        self._count(count)
         source.line(
             f"{target} = items = (new({bound}),) if {one} "
             f"else tuple(map(new, repeat({bound}, {count}))) if n <= {most} "
@@ -406,7 +411,13 @@ class _DecoderWriter:
 
     def _end_step(self) -> None:
         if self._in_steps:
-            self._source.line("yield")
+            self._source.line("yield count")
+            self._source.line("count = 0")
+
+    def _count(self, elements: str) -> None:
+        """Have the elements of an array told by the next step."""
+        if self._in_steps:
+            self._source.line(f"count += {elements}")
 
     def _call(self, steps: str) -> str:
         """Return an expression for the result of a function that works in steps."""
@@ -427,11 +438,13 @@ class _DecoderWriter:
             source.open(f"{word} n < 128:")
             source.line(f"{target} = {table}[n](buf, pos)")
             source.line(f"pos += n * {size} - {size}")
+            self._count("n - 1")
             slow = "nullable_compact_array" if nullable else "compact_array"
         else:
             source.open(f"{word} -1 < n < 127:")
             source.line(f"{target} = {table}[n + 1](buf, pos)")
             source.line(f"pos += n * {size}")
+            self._count("n")
             slow = "plain_array"
         source.close()
         source.open("else:")
@@ -471,8 +484,10 @@ class _DecoderWriter:
     def _write_tag_function(self, cls: type[Struct]) -> None:
         source = self._source
         source.open(f"def tags_of_{cls.__name__}(buf, pos, o):")
-        if not self._view and _has_records(cls):
+        if not self._view and has_records(cls):
             source.line("view = memoryview(buf)")
+        if self._in_steps:
+            source.line("count = 0")
         source.line("n, pos = read_uvarint(buf, pos)")
         source.line("unknown = []")
         source.line("tag = -1")
@@ -487,6 +502,7 @@ class _DecoderWriter:
             source.close()
         source.open("else:")
         source.line("unknown.append((tag, bytes(buf[pos:tag_end])))")
+        self._count("1")
         source.line("pos = tag_end")
         source.close()
         self._end_step()

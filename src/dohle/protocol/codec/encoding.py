@@ -12,19 +12,28 @@ from __future__ import annotations
 import struct
 
 from dohle.protocol.codec import unsigned_varint as varint
-from dohle.protocol.codec.compiler import FIXED_CODES, Source, default_name, fields_in
+from dohle.protocol.codec.compiler import (
+    FIXED_CODES,
+    Source,
+    default_name,
+    fields_in,
+    has_records,
+)
 from dohle.protocol.errors import UnencodableMessage, UnsupportedVersion
 from dohle.protocol.schema import Field, Message, Struct, join_small
 
 #: In an encoder that works in steps: so many pieces are joined together.
 _PIECES_PER_CHUNK = 512
+#: From so many pieces on it is worthwhile to remember how an array was encoded.
+_PIECES_REMEMBERED = 16
 
 
 def write_encoder(source: Source, cls: type[Message], version: int, *, in_steps: bool) -> None:
     """Write ``encode(message)`` and the functions it calls.
 
     In steps it is the same but for a ``yield`` after each element of an array, and for joining
-    small chunks whenever there are many.
+    small chunks whenever there are many. An array that is in several elements, the very same
+    object, is encoded once: a long answer may say the same of many topics, in little memory.
     """
     source.names.update(
         join_small=join_small,
@@ -39,6 +48,7 @@ def write_encoder(source: Source, cls: type[Message], version: int, *, in_steps:
     source.line("out = []")
     if in_steps:
         source.line("chunks = []")
+        source.line("known = {}")
     writer.struct(cls, "o")
     writer.flush()
     if in_steps:
@@ -76,6 +86,11 @@ def refuse(value: Struct, version: int) -> None:
     raise UnsupportedVersion(f"{type(value).__name__} has tagged fields only in flexible versions")
 
 
+def _is_of_structs(element: str | type[Struct]) -> bool:
+    """Tell whether an array is of structs without records, whose pieces can be joined."""
+    return isinstance(element, type) and not has_records(element)
+
+
 class _EncoderWriter:
     """Writes the statements of one encoder; they use ``n``, ``s`` and ``a`` as scratch names."""
 
@@ -86,6 +101,8 @@ class _EncoderWriter:
         self._flexible = flexible
         self._run: list[tuple[str, str]] = []
         self._tag_functions: dict[type[Struct], None] = {}
+        #: In how many arrays that which is written now is.
+        self._depth = 0
 
     def flush(self, *more: tuple[str, str]) -> None:
         """Write the pending fixed-size fields, and the given ones, with one call."""
@@ -215,22 +232,51 @@ class _EncoderWriter:
                 self._compact_length("a", "uvarint(n + 1)")
             else:
                 self.flush(("i", "len(a)"))
-            item = source.fresh("o")
-            source.open(f"for {item} in a:")
-            if isinstance(element, str):
-                self._value(element, item, False, self._flexible)
+            may_be_known = self._in_steps and self._depth == 1 and _is_of_structs(element)
+            if may_be_known:
+                self._known_items(element)
             else:
-                self.struct(element, item)
-            self.flush()
-            if self._in_steps:
-                source.open(f"if len(out) > {_PIECES_PER_CHUNK}:")
-                source.line("join_small(out, chunks)")
-                source.line("out.clear()")
-                source.close()
-                source.line("yield")
-            source.close()
+                self._items(element)
         if nullable:
             source.close()
+
+    def _items(self, element: str | type[Struct]) -> None:
+        """Write the elements of the array ``a``, one by one."""
+        source = self._source
+        item = source.fresh("o")
+        source.open(f"for {item} in a:")
+        self._depth += 1
+        if isinstance(element, str):
+            self._value(element, item, False, self._flexible)
+        else:
+            self.struct(element, item)
+        self.flush()
+        self._depth -= 1
+        if self._in_steps:
+            source.open(f"if len(out) > {_PIECES_PER_CHUNK}:")
+            source.line("join_small(out, chunks)")
+            source.line("out.clear()")
+            source.close()
+            source.line("yield")
+        source.close()
+
+    def _known_items(self, element: str | type[Struct]) -> None:
+        """Write the same, or what is remembered of the very same array."""
+        source = self._source
+        source.line("array = a")
+        source.line("piece = known.get(id(array))")
+        source.open("if piece is not None:")
+        source.line("out.append(piece)")
+        source.close()
+        source.open("else:")
+        source.line("first, before = len(out), len(chunks)")
+        self._items(element)
+        # If some pieces were joined with those before them, it is not told what to remember.
+        source.open(f"if len(out) - first > {_PIECES_REMEMBERED} and len(chunks) == before:")
+        source.line("known[id(array)] = piece = b''.join(out[first:])")
+        source.line("out[first:] = (piece,)")
+        source.close()
+        source.close()
 
     def _fixed_array(self, code: str) -> None:
         source = self._source

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
-from dohle.core.steps import PlainSteps
+from dohle.core.steps import CountedSteps
 from dohle.protocol.errors import UnencodableMessage
 
 INT32_MAX = 0x7FFF_FFFF
@@ -130,7 +130,7 @@ def check_count(buffer: View, pos: int, count: int, size: int) -> None:
 
 def compact_array(
     buffer: View, pos: int, first: int, code: str
-) -> PlainSteps[tuple[tuple[Any, ...], int]]:
+) -> CountedSteps[tuple[tuple[Any, ...], int]]:
     """Read an array of a fixed-size type whose compact length takes several bytes."""
     length, pos = _not_null(*read_rest(buffer, pos, first))
     return (yield from _unpack_array(buffer, pos, length - 1, code))
@@ -138,7 +138,7 @@ def compact_array(
 
 def nullable_compact_array(
     buffer: View, pos: int, first: int, code: str
-) -> PlainSteps[tuple[tuple[Any, ...] | None, int]]:
+) -> CountedSteps[tuple[tuple[Any, ...] | None, int]]:
     """Read such an array if it may be null: a length of zero written in several bytes."""
     length, pos = read_rest(buffer, pos, first)
     if not length:
@@ -148,7 +148,7 @@ def nullable_compact_array(
 
 def plain_array(
     buffer: View, pos: int, count: int, code: str
-) -> PlainSteps[tuple[tuple[Any, ...], int]]:
+) -> CountedSteps[tuple[tuple[Any, ...], int]]:
     """Read an array of a fixed-size type after a non-compact count below zero or above 126."""
     if count < 0:
         negative_length(count)
@@ -157,9 +157,10 @@ def plain_array(
 
 def _unpack_array(
     buffer: View, pos: int, count: int, code: str
-) -> PlainSteps[tuple[tuple[Any, ...], int]]:
+) -> CountedSteps[tuple[tuple[Any, ...], int]]:
     size = struct.calcsize(code)
     check_count(buffer, pos, count, size)
+    yield count
     found: list[Any] = []
     for start in range(0, count, _ARRAY_STEP):
         step = min(_ARRAY_STEP, count - start)
@@ -173,7 +174,7 @@ def _unpack_array(
         if step == count:
             return some, pos
         found += some
-        yield
+        yield 0
     return tuple(found), pos
 
 
@@ -263,7 +264,7 @@ def check_bytes(value: object) -> None:
 
 def read_unknown_tags(
     buffer: View, pos: int
-) -> PlainSteps[tuple[tuple[tuple[int, bytes], ...], int]]:
+) -> CountedSteps[tuple[tuple[tuple[int, bytes], ...], int]]:
     """Read the tagged fields of a struct that declares none."""
     count, pos = read_uvarint(buffer, pos)
     tags = []
@@ -273,7 +274,7 @@ def read_unknown_tags(
         last = tag
         tags.append((tag, bytes(buffer[pos:end])))
         pos = end
-        yield
+        yield 1
     return tuple(tags), pos
 
 

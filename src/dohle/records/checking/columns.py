@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Sequence
+from itertools import compress
 
 from dohle.records.varint import encode_varint, read_varlong
 
@@ -16,47 +16,68 @@ _FIRST_BYTES = bytes(range(0x80, 0x100, 2)) * (OFFSETS_PERIOD // 64)
 _LAST_BYTES = b"".join(bytes((byte,)) * 64 for byte in range(0x80))
 _SECOND_BYTES = b"".join(bytes((byte,)) * 64 for byte in range(0x80, 0x100))
 #: Varints grow by a byte at each of these offset deltas.
-WIDTH_BOUNDS = (64, 1 << 13, 1 << 20, 1 << 27)
+_WIDTH_BOUNDS = (64, 1 << 13, 1 << 20, 1 << 27)
 _ONE_BYTE = bytes(range(0x80))
 _EVEN = bytes(range(0, 0x100, 2))
-#: The most bytes of a timestamp delta in a column: as many as a 64-bit number has.
-_DELTA_SIZE_MAX = 8
+_ALL = bytes(range(0x100))
+_IS_ODD, _IS_EVEN = bytes((0, 1)) * 0x80, bytes((1, 0)) * 0x80
+
+
+def width_of(index: int) -> int:
+    """Return how many bytes an offset delta takes."""
+    return bisect_right(_WIDTH_BOUNDS, index) + 1
 
 
 def offsets_of_width(index: int, width: int) -> int:
     """Count the offset deltas from ``index`` to the end of the period that have this width."""
-    if bisect_right(WIDTH_BOUNDS, index) + 1 != width:
+    if bisect_right(_WIDTH_BOUNDS, index) + 1 != width:
         return 0
-    return WIDTH_BOUNDS[0] - index if width == 1 else OFFSETS_PERIOD - index % OFFSETS_PERIOD
+    return _WIDTH_BOUNDS[0] - index if width == 1 else OFFSETS_PERIOD - index % OFFSETS_PERIOD
 
 
-def extreme_deltas(columns: list[bytes | bytearray]) -> list[int]:
+def extreme_deltas(columns: Sequence[bytes | bytearray]) -> list[int]:
     """Return some of a run's timestamp deltas, including the smallest and the largest.
 
-    The columns are the deltas' first bytes, their second bytes and so on. Returns None if a delta
-    does not end with the last column, or if the deltas are too long.
+    The columns are the deltas' first bytes, their second bytes and so on. Returns none if a delta
+    does not end with the last column.
     """
     *firsts, last = columns
-    found, width = len(last), len(columns)
-    if width > _DELTA_SIZE_MAX or not last.isascii():
+    found = len(last)
+    if not last.isascii():
         return []
     if any(len(column.translate(None, _ONE_BYTE)) != found for column in firsts):
         return []
-    if all(column == column[:1] * found for column in columns):
-        return [read_varlong(b"".join(column[:1] for column in columns), 0)[0]]
     # Read with the last byte as the highest, varints of one width sort like the values they hold. A
     # value is even and grows with the delta, or odd and falls with it if the delta is negative.
-    numbers: Collection[int] = set(last)
-    if firsts:
-        rows = bytearray(_DELTA_SIZE_MAX * found)
-        for at, column in enumerate(columns):
-            rows[at::_DELTA_SIZE_MAX] = column
-        numbers = struct.unpack(f"<{found}Q", rows)
-    parts: list[Collection[int]] = [numbers]
+    parts = [columns]
     if columns[0].translate(None, _EVEN):
-        parts = [[n for n in numbers if n & 1], [n for n in numbers if not n & 1]]
-    extremes = [extreme(part) for part in parts if part for extreme in (min, max)]
-    return [read_varlong(number.to_bytes(width, "little"), 0)[0] for number in extremes]
+        parts = [_selected(columns, columns[0].translate(signs)) for signs in (_IS_EVEN, _IS_ODD)]
+    extremes = {_extreme(part, end) for part in parts if part[0] for end in (0, -1)}
+    return [read_varlong(extreme, 0)[0] for extreme in extremes]
+
+
+def _extreme(columns: Sequence[bytes | bytearray], end: int) -> bytes:
+    """Return the row that is the first or the last by its last byte, then the one before it..."""
+    row = []
+    for at in range(len(columns) - 1, -1, -1):
+        column = columns[at]
+        # All bytes but those that are not in the column.
+        byte = _ALL.translate(None, _ALL.translate(None, column))[end]
+        row.append(byte)
+        start, stop = column.find(byte), column.rfind(byte) + 1
+        if column.count(byte) == stop - start:
+            columns = [earlier[start:stop] for earlier in columns[:at]]
+        else:
+            is_byte = bytes(byte) + b"\x01" + bytes(0xFF - byte)
+            columns = _selected(columns[:at], column.translate(is_byte))
+    return bytes(reversed(row))
+
+
+def _selected(
+    columns: Sequence[bytes | bytearray], selectors: bytes | bytearray
+) -> list[bytes | bytearray]:
+    """Keep the rows for which there is no 0."""
+    return [bytes(compress(column, selectors)) for column in columns]
 
 
 def offset_columns(index: int, count: int, width: int) -> list[bytes]:

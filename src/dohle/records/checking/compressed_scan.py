@@ -8,14 +8,12 @@ also tells what is wrong with them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
-from typing import cast
 
 from dohle.core.errors import KafkaError
 from dohle.core.steps import Steps
 from dohle.records.checking.record_reader import RecordReader
 from dohle.records.checking.record_scan import Summary, begin_scan, scanning
-from dohle.records.compression import lz4, zstd
+from dohle.records.compression import gzip, lz4, snappy, zstd
 from dohle.records.compression.codecs import Codec, decompressing
 
 _SCRATCH_BYTES = 4 * 1024 * 1024
@@ -29,12 +27,14 @@ _SCRATCHES_KEPT = 2
 #: small or anything else is wrong.
 _DECOMPRESS_INTO: dict[Codec, Callable[[memoryview, memoryview], int | None]] = {
     Codec.LZ4: lz4.decompress_into,
+    Codec.SNAPPY: snappy.decompress_into,
     Codec.ZSTD: zstd.decompress_into,
 }
 
-#: These give at most 128 KiB at a time, of which a few are taken at once.
-_IN_SMALL_PIECES = (Codec.GZIP, Codec.SNAPPY)
-_PIECES_AT_ONCE = 4
+#: Gzip gives memory of its own, at most 128 KiB at a time: about so much is put together at once.
+_GZIP_AT_ONCE_BYTES = 384 * 1024
+#: Up to this size it is decompressed in one go, as it is not much more then.
+_GZIP_SHORT_BYTES = 16 * 1024
 
 _scratches: list[bytearray] = []
 
@@ -44,44 +44,59 @@ def begin_compressed_scan(
     data: memoryview,
     count: int,
     base_timestamp: int,
-    max_bytes: int,
+    max_bytes: int | None,
     *,
     may_stop: bool = False,
 ) -> Summary | Steps[Summary]:
-    """Check ``count`` records as ``begin_scan`` does; they may decompress to ``max_bytes``."""
+    """Check ``count`` records as ``begin_scan`` does; they may decompress to ``max_bytes``.
+
+    Without that, to as much as is usual for their size (``decompressing``).
+    """
     decompress_into = _DECOMPRESS_INTO.get(codec)
-    if decompress_into is not None:
+    if decompress_into is None:
+        return _begin_gzip_scan(data, count, base_timestamp, max_bytes, may_stop)
+    scratch = _scratches.pop() if _scratches else bytearray(_SCRATCH_BYTES)
+    view = memoryview(scratch)
+    at_once = max(_AT_ONCE_BYTES, _AT_ONCE_TIMES * len(data))
+    if max_bytes is not None and max_bytes < at_once:
+        at_once = max_bytes
+    size = decompress_into(data, view[:at_once])
+    if size is not None:
         try:
-            scratch = _scratches.pop()
-        except IndexError:
-            scratch = bytearray(_SCRATCH_BYTES)
-        view = memoryview(scratch)
-        at_once = max(_AT_ONCE_BYTES, _AT_ONCE_TIMES * len(data))
-        size = decompress_into(data, view[: min(max_bytes, at_once)])
-        if size is not None:
-            try:
-                scan = begin_scan(view[:size], count, base_timestamp, may_stop=may_stop)
-            except KafkaError:
-                _put_back(scratch)
-                raise
-            if isinstance(scan, Summary):
-                _put_back(scratch)
-                return scan
+            scan = begin_scan(view[:size], count, base_timestamp, may_stop=may_stop)
+        except KafkaError:
+            _put_back(scratch)
+            raise
+        if not isinstance(scan, Summary):
             return _scanning_scratch(scan, scratch)
         _put_back(scratch)
-    pieces = decompressing(codec, data, max_bytes)
-    first = b""
-    if codec in _IN_SMALL_PIECES:
-        found = list(islice(pieces, _PIECES_AT_ONCE))
-        if all(isinstance(piece, bytes) for piece in found):
-            first = b"".join(cast("list[bytes]", found))
-            if len(found) < _PIECES_AT_ONCE:
-                return begin_scan(first, count, base_timestamp, may_stop=may_stop)
-        else:
-            # It asks for something before the first piece: that is left to whoever takes the steps.
-            pieces = decompressing(codec, data, max_bytes)
-    reader = RecordReader(first, 0, len(first), pieces)
+        return scan
+    _put_back(scratch)
+    reader = RecordReader(b"", 0, 0, decompressing(codec, data, max_bytes))
     return _scanning_pieces(reader, count, base_timestamp, may_stop)
+
+
+def _begin_gzip_scan(
+    data: memoryview, count: int, base_timestamp: int, max_bytes: int | None, may_stop: bool
+) -> Summary | Steps[Summary]:
+    if len(data) <= _GZIP_SHORT_BYTES:
+        at_once = _GZIP_AT_ONCE_BYTES
+        if max_bytes is not None and max_bytes < at_once:
+            at_once = max_bytes
+        found = gzip.decompress_short(data, at_once)
+        if found is not None:
+            return begin_scan(found, count, base_timestamp, may_stop=may_stop)
+    pieces = decompressing(Codec.GZIP, data, max_bytes)
+    parts: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        assert isinstance(piece, bytes)
+        parts.append(piece)
+        size += len(piece)
+        if size > _GZIP_AT_ONCE_BYTES:
+            reader = RecordReader(b"".join(parts), 0, size, pieces)
+            return _scanning_pieces(reader, count, base_timestamp, may_stop)
+    return begin_scan(b"".join(parts), count, base_timestamp, may_stop=may_stop)
 
 
 def _scanning_pieces(

@@ -7,54 +7,44 @@ whether it has to look closer. Many records take many steps (``core.steps``): :f
 takes the first, which is all that most batches need, and :func:`scanning` the others, also in
 pieces as they are decompressed.
 
-Producers often send records of one size, and then the same byte of every record lies a fixed stride
-apart. A strided slice extracts such a column at once, so a run of equal records is checked column
-by column, many times faster than one by one. It is exact: a run continues only as long as every
-byte that frames a record has its only valid value, and anything doubtful is scanned singly. Small
-records of mixed sizes are followed by regular expressions (``mixed_run``). Slices of views are
-slow, so records are read in the memory that a view shows a part of.
+Producers often send records of one size, or small ones. A run of such records is checked together
+(``equal_run``, ``mixed_run``), many times faster than one by one (``one_by_one``). Runs are exact,
+and what they leave is followed singly: so when they are tried decides nothing but the time that it
+takes. Slices of views are slow, so records are read in the memory that a view shows a part of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from ctypes import addressof, c_char
 from typing import NamedTuple
 
 from dohle.core.steps import Steps
-from dohle.records.checking.columns import (
-    OFFSETS_PERIOD,
-    WIDTH_BOUNDS,
-    extreme_deltas,
-    offset_columns,
-    offsets_of_width,
-)
+from dohle.records.checking.equal_run import scan_equal_run
 from dohle.records.checking.layouts import SAME_LAYOUT, find_layout, forget_layout, remember_layout
 from dohle.records.checking.mixed_run import SIZE_MAX, scan_mixed_run
+from dohle.records.checking.one_by_one import follow_singly
 from dohle.records.checking.record_reader import RecordReader
 from dohle.records.errors import InvalidRecord
-from dohle.records.record import ONE_BYTE_VARINTS, decode_headers
-from dohle.records.varint import (
-    INT64_MAX,
-    INT64_MIN,
-    read_varint,
-    read_varlong,
-)
+from dohle.records.varint import INT64_MAX, INT64_MIN
 
-#: A run is tried after this many consecutive records of one size.
-_ALIKE_MIN = 4
-#: Trying costs as much as scanning about this many records singly: no run is tried for fewer.
+#: Trying a run costs as much as following about this many records singly: none is tried for fewer.
 _RUN_MIN = 20
-#: After a run this many records are scanned singly; each run that was shorter than that doubles it.
-_PAUSE_MIN = 16
+#: After a run of records of one size the next is tried at once, like at the beginning. After one
+#: that was too short it takes so many records of one size, and each time twice as many.
+_ALIKE_MIN, _ALIKE_TIMES = 4, 2
+#: After a run of mixed records the next is tried at once. After one that was too short so many are
+#: followed singly, and each time four times as many.
+_PAUSE_MIN, _PAUSE_TIMES = 6, 4
+#: The mean size of records of which a run of mixed ones is tried: most are not above its limit.
+_MIXED_MEAN_MAX = SIZE_MAX * 3 // 4
 #: How much records of one size may grow, each: an offset delta and a length of one byte more.
 _GROWTH_MAX = 2
 #: So many records are followed singly in a step: what takes about half a millisecond.
 _SINGLES_PER_STEP = 512
-#: Headers of more bytes than this are read in steps of their own.
-_HEADERS_BYTES_MAX = 1024
-#: The longest varint and varlong, in bytes.
-_VARINT_SIZE_MAX, _VARLONG_SIZE_MAX = 5, 10
+#: Up to this size records are copied: to find out where they are in their memory takes longer.
+_COPIED_BYTES_MAX = 32 * 1024
+#: So many records of a run take as long as one that is followed singly.
+_EQUAL_PER_SINGLE, _MIXED_PER_SINGLE = 64, 4
 
 
 # Without the named tuple's own constructor, which takes longer than a few records.
@@ -72,10 +62,12 @@ class Summary(NamedTuple):
     has_null_key: bool
 
 
-#: A record that the ones after it may resemble: its position and size, and within it where the
-#: timestamp and offset deltas begin, where its key's length begins and ends, and its value's. It is
-#: created too often to be a class.
-_Template = tuple[int, int, int, int, int, int, int, int]
+#: How far a scan has come: the number of records that were followed; the smallest and the largest
+#: timestamp delta; whether the offset deltas count from zero, and whether a key is null; the size
+#: of the last record, 0 if it is not known; and when runs are tried: after how many records of one
+#: size, and after how many of mixed sizes.
+_Progress = tuple[int, int, int, bool, bool, int, int, int]
+_AT_FIRST: _Progress = (0, INT64_MAX, INT64_MIN, True, False, 0, 1, _PAUSE_MIN)
 
 
 def begin_scan(
@@ -94,11 +86,20 @@ def begin_scan(
             return _summary(deltas[0], deltas[1], True, shape.has_null_key, base_timestamp)
         forget_layout(count, total)
     data, begin, end = memory_of(records)
-    position, progress, _ = _follow_records(data, begin, end, count, _AT_FIRST)
-    index, low, high, is_consecutive, has_null_key, last_size, _, _, _, _, _ = progress
+    progress = _AT_FIRST
+    if count <= _RUN_MIN:
+        # Too few for runs.
+        position, index, low, high, is_consecutive, has_null_key, last, _, _ = follow_singly(
+            data, begin, end, 0, count
+        )
+        last_size = last[1]
+    else:
+        position, progress, _ = _follow_records(data, begin, end, count, progress)
+        index, low, high, is_consecutive, has_null_key, last_size, _, _ = progress
     if index < count or position != end:
         reader = RecordReader(data, begin, end)
-        reader.position = position
+        if progress[0]:
+            reader.position = position
         return scanning(reader, count, base_timestamp, progress, may_stop=may_stop)
     if is_consecutive and count in SAME_LAYOUT and last_size * count == total:
         remember_layout(records, count)
@@ -113,17 +114,6 @@ def _summary(
     if low < INT64_MIN or high > INT64_MAX:
         raise InvalidRecord(f"{low} to {high} are not timestamps")
     return _new(Summary, (low, high, is_consecutive, has_null_key))
-
-
-#: How far a scan has come: the number of records that were followed; the smallest and the largest
-#: timestamp delta; whether the offset deltas count from zero, and whether a key is null; the size
-#: of the last record, how many before it had the same, and when runs are tried again: of one size,
-#: and of mixed sizes.
-_Progress = tuple[int, int, int, bool, bool, int, int, int, int, int, int]
-_AT_FIRST: _Progress = (
-    *(0, INT64_MAX, INT64_MIN, True, False, 0, 0),
-    *(0, _PAUSE_MIN, WIDTH_BOUNDS[0], _PAUSE_MIN),
-)
 
 
 def scanning(
@@ -162,273 +152,82 @@ def scanning(
 def _follow_records(
     data: bytes | bytearray, position: int, end: int, count: int, progress: _Progress
 ) -> tuple[int, _Progress, bool]:
-    """Follow the lengths of records, of so many as can be done in one step.
+    """Follow as many records as can be done in one step, in runs where that may be faster.
 
     Returns the position behind them, the progress, and whether the next record must be read with
-    care: it may not be whole in ``data``, have many headers, or be wrong.
-
-    This is written out like ``decode_records``, and for the same reason: calls cost too much. Here
-    varints of two and three bytes are read in place as well: records of mixed sizes are full of
-    them.
+    care (``one_by_one``).
     """
-    (
-        index,
-        low,
-        high,
-        is_consecutive,
-        has_null_key,
-        previous_size,
-        alike,
-        try_at,
-        pause,
-        mixed_at,
-        mixed_pause,
-    ) = progress
-    stop = count if count - index < _SINGLES_PER_STEP else index + _SINGLES_PER_STEP
-    try_last = count - _RUN_MIN
-    one_byte = ONE_BYTE_VARINTS
-    try:
-        while index < stop:
-            at = position
-            if (length := one_byte[first := data[at]]) is not None:
-                at += 1
-            elif (second := data[at + 1]) < 0x80:
-                length = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
-                at += 2
-            else:
-                length, at = _read_varint(data, at)
-            record_end = at + length
-            if length < 0 or record_end > end:
-                break
-            timestamp_at = at = at + 1  # after the attributes: none is in use
-            if (delta := one_byte[first := data[at]]) is not None:
-                at += 1
-            elif (second := data[at + 1]) < 0x80:
-                delta = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
-                at += 2
-            else:
-                delta, at = _read_varlong(data, at)
-            if delta < low:
-                low = delta
-            if delta > high:
-                high = delta
-            offset_at = at
-            if (delta := one_byte[first := data[at]]) is not None:
-                at += 1
-            elif (second := data[at + 1]) < 0x80:
-                delta = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
-                at += 2
-            elif (third := data[at + 2]) < 0x80:
-                delta = (first >> 1 & 0x3F | (second & 0x7F) << 6 | third << 13) ^ -(first & 1)
-                at += 3
-            else:
-                delta, at = _read_varint(data, at)
-            if delta != index:
-                is_consecutive = False
-            key_at = at
-            if (length := one_byte[first := data[at]]) is not None:
-                at += 1
-            elif (second := data[at + 1]) < 0x80:
-                length = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
-                at += 2
-            else:
-                length, at = _read_varint(data, at)
-            key_end = at
-            if length > 0:
-                at += length
-            elif length < 0:
-                has_null_key = True
-            value_at = at
-            if (length := one_byte[first := data[at]]) is not None:
-                at += 1
-            elif (second := data[at + 1]) < 0x80:
-                length = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
-                at += 2
-            else:
-                length, at = _read_varint(data, at)
-            value_end = at
-            if length > 0:
-                at += length
-            if headers := data[at]:
-                if record_end - at > _HEADERS_BYTES_MAX:
-                    break
-                rest = bytes(data[at:record_end])
-                at += decode_headers(rest, 0, len(rest))[1]
-            else:
-                at += 1
-            if at != record_end:
-                break
-            index += 1
-            size = at - position
-            start, position = position, at
-            if size == previous_size and not headers:
-                alike += 1
-                if alike < _ALIKE_MIN:
-                    continue
-            else:
-                previous_size = size
-                left = count - index
-                if (
-                    mixed_at < index <= try_last
-                    and alike < _ALIKE_MIN
-                    and size <= SIZE_MAX
-                    and is_consecutive
-                    and not headers
-                ):
-                    alike = 1
-                    width = key_at - offset_at
-                    found, position, deltas = scan_mixed_run(
-                        data,
-                        position,
-                        end,
-                        index,
-                        min(left, offsets_of_width(index, width)),
-                        (offset_at - timestamp_at, width),
-                        -1 if data[key_at] & 1 else value_at - key_end,
-                    )
-                    if found:
-                        low, high = min(low, *deltas), max(high, *deltas)
-                        index += found
-                        stop = min(count, stop + found - found // 3)
-                    mixed_pause = _PAUSE_MIN if found > 2 * mixed_pause else mixed_pause * 4
-                    mixed_at = index if found > _PAUSE_MIN else index + mixed_pause
-                    continue
-                alike = 1
-                # At the start and after a bound, if all remaining records have about this size,
-                # they are probably like this one.
-                if (
-                    index != try_at + 1
-                    or headers
-                    or not 0 <= end - position - left * size <= left * _GROWTH_MAX
-                ):
-                    continue
-            if index < try_at or index > try_last or not is_consecutive:
-                continue
-            template = (start, size, timestamp_at, offset_at, key_at, key_end, value_at, value_end)
-            found, low, high = _scan_run(data, end, template, index, count, low, high)
-            pause = _PAUSE_MIN if found > pause else pause * 2
-            if found > _RUN_MIN:
-                alike = found
-            index += found
-            stop = min(count, stop + found - _RUN_MIN)
-            position += found * size
-            # After a bound the next ones are probably alike again, if a byte longer.
-            is_cut = index in WIDTH_BOUNDS or not index % OFFSETS_PERIOD
-            try_at = index if is_cut else index + pause
-        else:
-            progress = (
+    index, low, high, is_consecutive, has_null_key, size, alike_max, pause = progress
+    singles = _SINGLES_PER_STEP
+    is_doubtful = False
+    while index < count and singles > 0 and not is_doubtful:
+        first, start = index, position
+        if not is_consecutive or count - index <= _RUN_MIN:
+            # No run is tried any more.
+            alike_max, pause = 0, count
+        stop = min(count, index + min(singles, 1 if alike_max == 1 else pause))
+        position, index, low, high, is_consecutive, has_null_key, last, alike, is_doubtful = (
+            follow_singly(
+                data,
+                position,
+                end,
                 index,
+                stop,
                 low,
                 high,
                 is_consecutive,
                 has_null_key,
-                previous_size,
-                alike,
-                try_at,
-                pause,
-                mixed_at,
-                mixed_pause,
+                alike_max,
             )
-            return position, progress, False
-    except (IndexError, InvalidRecord):
-        pass
-    progress = (
-        index,
-        low,
-        high,
-        is_consecutive,
-        has_null_key,
-        previous_size,
-        alike,
-        try_at,
-        pause,
-        mixed_at,
-        mixed_pause,
+        )
+        size = last[1]
+        singles -= index - first
+        if is_doubtful or not is_consecutive or count - index < _RUN_MIN:
+            continue
+        if index == 1 and not 0 <= end - position - (count - 1) * size <= count * _GROWTH_MAX:
+            # The others cannot all be like the first, and may be too large on average.
+            alike_max = _ALIKE_MIN
+            if end - position > count * _MIXED_MEAN_MAX:
+                pause = count
+        elif alike >= alike_max and size:
+            found, low, high = scan_equal_run(data, end, last, index, count, low, high)
+            alike_max = 1 if found > _RUN_MIN else max(_ALIKE_MIN, alike_max * _ALIKE_TIMES)
+            index += found
+            position += found * size
+            singles -= found // _EQUAL_PER_SINGLE + 1
+        elif 0 < size <= SIZE_MAX and position - start <= _MIXED_MEAN_MAX * (index - first):
+            found, position, deltas, is_some_null = scan_mixed_run(
+                data, position, end, last, index, count
+            )
+            low, high = min((low, *deltas)), max((high, *deltas))
+            has_null_key = has_null_key or is_some_null
+            pause = 1 if found > _PAUSE_MIN else max(_PAUSE_MIN, pause * _PAUSE_TIMES)
+            index += found
+            singles -= found // _MIXED_PER_SINGLE + _PAUSE_MIN
+            size = 0
+        else:
+            alike_max = max(_ALIKE_MIN, alike_max)
+            pause = max(_PAUSE_MIN, pause * _PAUSE_TIMES)
+    return (
+        position,
+        (index, low, high, is_consecutive, has_null_key, size, alike_max, pause),
+        is_doubtful,
     )
-    return position, progress, True
 
 
 def memory_of(records: bytes | memoryview) -> tuple[bytes | bytearray, int, int]:
     """Return the memory that is fastest to read, and where in it the records begin and end.
 
-    That is the memory of a receive buffer, of which a view shows a part; else a copy. Bytes past
-    the end may be read as well, but no record that reaches there is accepted.
+    That is the memory of a receive buffer, of which a view shows a part; else a copy, like that of
+    few bytes. Bytes past the end may be read as well, but no record that reaches there is accepted.
     """
+    size = len(records)
     if not isinstance(records, memoryview):
-        return records, 0, len(records)
+        return records, 0, size
+    if size <= _COPIED_BYTES_MAX:
+        return bytes(records), 0, size
     whole = records.obj
-    if type(whole) is not bytearray or records.readonly or not records:
-        return bytes(records), 0, len(records)
+    if type(whole) is not bytearray or records.readonly:
+        return bytes(records), 0, size
     begin = addressof(c_char.from_buffer(records)) - addressof(c_char.from_buffer(whole))
-    return whole, begin, begin + len(records)
-
-
-def _same(data: bytes | bytearray, places: Iterable[int], stride: int, found: int) -> int:
-    """Count how often the bytes at some positions repeat, each time one stride further on.
-
-    ``found`` is the most that is counted.
-    """
-    for at in places:
-        column = data[at + stride : at + stride * found + 1 : stride]
-        one = data[at : at + 1]
-        # Comparing is much faster than stripping, which goes byte by byte.
-        if column != one * found:
-            found -= len(column.lstrip(one))
-    return found
-
-
-def _scan_run(
-    data: bytes | bytearray,
-    end: int,
-    template: _Template,
-    index: int,
-    count: int,
-    low: int,
-    high: int,
-) -> tuple[int, int, int]:
-    """Count the records after the template, from ``index`` on, that are framed like it.
-
-    Returns that number, and the given extremes of the timestamp delta extended by theirs.
-    """
-    start, size, timestamp_at, offset_at, key_at, key_end, value_at, value_end = template
-    first = start + size
-    width = key_at - offset_at
-    found = min(count - index, offsets_of_width(index, width), (end - first) // size)
-    if found <= 0:
-        return 0, low, high
-    # The bytes common to all records: the lengths of record, key and value, and no headers.
-    places = (
-        *range(start, timestamp_at - 1),
-        *range(key_at, key_end),
-        *range(value_at, value_end),
-        first - 1,
-    )
-    found = _same(data, places, size, found)
-    if not found:
-        return 0, low, high
-    stop = first + size * found
-    at = offset_at + size
-    for expected in offset_columns(index, found, width):
-        if data[at:stop:size] != expected:
-            return 0, low, high
-        at += 1
-    columns = [data[at + size : stop : size] for at in range(timestamp_at, offset_at)]
-    if len(columns) == 1 and columns[0] == data[timestamp_at:offset_at] * found:
-        # All have the template's delta, which is known.
-        return found, low, high
-    deltas = extreme_deltas(columns)
-    if not deltas:
-        return 0, low, high
-    return found, min(low, *deltas), max(high, *deltas)
-
-
-def _read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
-    """Read a varint that is longer than almost all."""
-    value, width = read_varint(bytes(data[position : position + _VARINT_SIZE_MAX]), 0)
-    return value, position + width
-
-
-def _read_varlong(data: bytes | bytearray, position: int) -> tuple[int, int]:
-    """Read a varlong that is longer than almost all."""
-    value, width = read_varlong(bytes(data[position : position + _VARLONG_SIZE_MAX]), 0)
-    return value, position + width
+    return whole, begin, begin + size

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicPartition
 from dohle.core.steps import Steps
 from dohle.records.batch import (
     CODEC_MASK,
@@ -43,13 +44,15 @@ from dohle.records.checking.compressed_scan import begin_compressed_scan
 from dohle.records.checking.rebuild import rebuilding
 from dohle.records.checking.record_reader import RecordReader
 from dohle.records.checking.record_scan import Summary, begin_scan, memory_of
-from dohle.records.compression.codecs import DECOMPRESSED_BYTES_MAX, Codec, decompressing
+from dohle.records.compression.codecs import Codec, decompressing
 from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord
 from dohle.records.record import NO_TIMESTAMP
 from dohle.records.varint import INT64_MAX
 
 #: So many refused records of a batch are listed.
 RECORD_ERRORS_MAX = 1_000
+
+_NO_KEY = "Compacted topic cannot accept message without key in topic partition"
 
 _ZSTD_VERSION_MIN = 7
 #: So many records are looked at in a step.
@@ -68,20 +71,37 @@ class ValidationRules:
     codec: Codec | None = None
     level: int | None = None
     max_message_bytes: int = 1_048_588
-    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    #: ``None`` allows what is usual for the size of the batch.
+    decompressed_bytes_max: int | None = None
 
 
 class RecordErrors(KafkaError):
-    """Some records are refused, and the batch with them."""
+    """Some records are refused, and the batch with them. The texts are Kafka's."""
 
     def __init__(self, code: ErrorCode, record_errors: Iterable[tuple[int, str]]) -> None:
         listed = tuple(islice(record_errors, RECORD_ERRORS_MAX))
-        index, text = listed[0]
-        number = f"{len(listed)} or more" if len(listed) == RECORD_ERRORS_MAX else len(listed)
-        super().__init__(code, f"{number} records were refused; the first, record {index}: {text}")
+        text = "One or more records have been rejected due to invalid timestamp"
+        if code is not ErrorCode.INVALID_TIMESTAMP:
+            number = f"{len(listed)} or more" if len(listed) == RECORD_ERRORS_MAX else len(listed)
+            shown = ", ".join(
+                f"RecordError(batchIndex={index}, message='{error}')" for index, error in listed[:3]
+            )
+            text = (
+                f"One or more records have been rejected due to {number} record errors in total,"
+                f" and only showing the first three errors at most: [{shown}]"
+            )
+        super().__init__(code, text)
         #: For each refused record, its index in the batch and what is wrong with it: the first
         #: ``RECORD_ERRORS_MAX``.
         self.record_errors = listed
+
+
+def append_time_error(index: int) -> str:
+    """Say what is wrong with a record of a producer that claims LogAppendTime."""
+    return (
+        f"Invalid timestamp type in message {index}. Producer should not set timestamp type to"
+        " LogAppendTime."
+    )
 
 
 def produced_batch(records: memoryview | bytes | None, version: int) -> RecordBatch:
@@ -131,7 +151,9 @@ def _check_header(batch: RecordBatch) -> None:
         raise InvalidRecord(f"producer {batch.producer_id} gave no sequence number")
 
 
-def validating(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> Steps[RecordBatch]:
+def validating(
+    batch: RecordBatch, rules: ValidationRules, now_ms: int, partition: TopicPartition
+) -> Steps[RecordBatch]:
     """Return the batch to append: this one, corrected in place if need be, or a new one.
 
     A KafkaError says why the batch is refused; :class:`RecordErrors` if single records are the
@@ -154,7 +176,7 @@ def validating(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> Steps
         batch.ensure_valid()
         reader = _reader(batch, codec, rules)
         try:
-            yield from _refusing_records(batch, reader, rules, now_ms)
+            yield from _refusing_records(batch, reader, rules, now_ms, partition)
         finally:
             reader.close()
     if target is not codec or not summary.is_consecutive:
@@ -213,7 +235,11 @@ def _claimed_append_time(batch: RecordBatch) -> int | None:
 
 
 def _refusing_records(
-    batch: RecordBatch, reader: RecordReader, rules: ValidationRules, now_ms: int
+    batch: RecordBatch,
+    reader: RecordReader,
+    rules: ValidationRules,
+    now_ms: int,
+    partition: TopicPartition,
 ) -> Steps[None]:
     """Raise an error for single records that break a rule."""
     claimed = _claimed_append_time(batch)
@@ -233,14 +259,20 @@ def _refusing_records(
         timestamp = batch.base_timestamp + head.timestamp_delta if claimed is None else claimed
         if rules.compacted and key_size < 0:
             if len(errors) < RECORD_ERRORS_MAX:
-                errors.append((index, "a record of a compacted topic needs a key"))
+                errors.append((index, f"{_NO_KEY} {partition}."))
         elif rules.log_append_time or timestamp == NO_TIMESTAMP:
             if claimed is not None:
                 code = ErrorCode.INVALID_TIMESTAMP
-                errors.append((index, "a producer must not set LogAppendTime"))
+                errors.append((index, append_time_error(index)))
         elif not earliest <= timestamp <= latest:
             code = ErrorCode.INVALID_TIMESTAMP
-            errors.append((index, f"timestamp {timestamp} is not within {earliest} to {latest}"))
+            errors.append(
+                (
+                    index,
+                    f"Timestamp {timestamp} of message with offset {head.offset_delta} is out of"
+                    f" range. The timestamp should be within [{earliest}, {latest}]",
+                )
+            )
     if errors:
         raise RecordErrors(code, errors)
 

@@ -16,6 +16,7 @@ from dohle.records.errors import CorruptBatch, DecompressedTooLarge
 
 #: The limit of a batch's decompressed size if its reader sets none.
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
+_DECOMPRESSED_TIMES_MAX = 128
 
 
 class Codec(IntEnum):
@@ -90,15 +91,19 @@ def decompress(
 def decompressing(
     codec: Codec,
     data: bytes | bytearray | memoryview,
-    max_bytes: int = DECOMPRESSED_BYTES_MAX,
+    max_bytes: int | None = None,
     *,
     message_format_0: bool = False,
 ) -> Pieces:
     """Decompress one batch's records piece by piece, each in about a millisecond.
 
-    What cannot be decompressed in pieces is limited to ``WHOLE_BYTES_MAX``.
+    Without ``max_bytes``, ``DECOMPRESSED_BYTES_MAX`` are allowed, and as many times its own size.
+    What cannot be decompressed in pieces may hold less (``whole_bytes_max``). Kafka has no limit:
+    whoever sends large batches has to be able to here, but not with a few bytes.
     """
     view = memoryview(data)
+    if max_bytes is None:
+        max_bytes = max(DECOMPRESSED_BYTES_MAX, _DECOMPRESSED_TIMES_MAX * len(view))
     match codec:
         case Codec.NONE:
             yield view

@@ -30,6 +30,16 @@ def new_compressor(level: int | None) -> zlib._Compress:
     return zlib.compressobj(gzip_level, zlib.DEFLATED, WINDOW_BITS)
 
 
+def decompress_short(data: memoryview, max_bytes: int) -> bytes | None:
+    """Read one member; None if there is more, if it is larger, or if anything is wrong."""
+    decompressor = zlib.decompressobj(WINDOW_BITS)
+    try:
+        found = decompressor.decompress(data, max_bytes)
+    except zlib.error:
+        return None
+    return found if decompressor.eof and not decompressor.unused_data else None
+
+
 def pieces(data: memoryview, max_bytes: int) -> Iterator[bytes]:
     """Read all members; like Java's reader, ignore anything else that follows them."""
     left, position, step = max_bytes, 0, _STEP_MAX

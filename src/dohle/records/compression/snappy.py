@@ -13,7 +13,12 @@ from mmap import mmap
 
 import cramjam
 
-from dohle.records.compression.whole import WHOLE_BYTES_MIN, Pieces, whole_pieces
+from dohle.records.compression.whole import (
+    WHOLE_BYTES_MIN,
+    Pieces,
+    whole_bytes_max,
+    whole_pieces,
+)
 from dohle.records.errors import CorruptBatch, DecompressedTooLarge
 
 _MAGIC = b"\x82SNAPPY\x00"
@@ -21,6 +26,7 @@ HEADER = _MAGIC + struct.pack(">ii", 1, 1)
 _HEADER_SIZE = len(HEADER)
 _COMPATIBLE_VERSION_MIN = 1
 BLOCK_SIZE = 32 * 1024
+_BLOCKS_AT_ONCE_MAX = 256
 #: No byte of a block can stand for more: three of them copy up to 64.
 _EXPANSION_MAX = 22
 
@@ -50,8 +56,28 @@ def pieces(data: memoryview, max_bytes: int) -> Pieces:
     for block, claimed in _blocks(data, max_bytes):
         if claimed <= WHOLE_BYTES_MIN:
             yield _read_block(block, claimed)
+        elif claimed > (limit := whole_bytes_max(len(block), max_bytes)):
+            raise DecompressedTooLarge("snappy", limit)
         else:
             yield from whole_pieces(partial(_read_into, block), claimed)
+
+
+def decompress_into(data: memoryview, output: memoryview) -> int | None:
+    """Decompress into a buffer; return the number of bytes.
+
+    Returns None if something is wrong, which includes a buffer that is too small, or if there are
+    too many blocks to be read in one go.
+    """
+    size = count = 0
+    try:
+        for block, claimed in _blocks(data, len(output)):
+            count += 1
+            if count > _BLOCKS_AT_ONCE_MAX:
+                return None
+            size += cramjam.snappy.decompress_raw_into(block, output[size : size + claimed])
+    except (CorruptBatch, DecompressedTooLarge, cramjam.DecompressionError):
+        return None
+    return size
 
 
 def _blocks(data: memoryview, max_bytes: int) -> Iterator[tuple[memoryview, int]]:
@@ -61,20 +87,19 @@ def _blocks(data: memoryview, max_bytes: int) -> Iterator[tuple[memoryview, int]
     if data[:8] != _MAGIC:
         yield data, _claimed_size(data, max_bytes, max_bytes)
         return
-    left = max_bytes
-    position = 0
-    while position < len(data):
+    left, end = max_bytes, len(data)
+    position = _header_end(data, 0)
+    while position < end:
         # Java's writers repeat the header where streams were joined.
-        if data[position : position + 8] == _MAGIC:
-            _check_header(data[position : position + _HEADER_SIZE])
-            position += _HEADER_SIZE
+        if data[position] == _MAGIC[0] and data[position : position + 8] == _MAGIC:
+            position = _header_end(data, position)
             continue
-        if len(data) - position < 4:
+        if end - position < 4:
             raise CorruptBatch("the snappy data ends within a block size")
         (size,) = _INT32.unpack_from(data, position)
         position += 4
-        if not 0 <= size <= len(data) - position:
-            raise CorruptBatch(f"a snappy block of {size} bytes in {len(data) - position} bytes")
+        if not 0 <= size <= end - position:
+            raise CorruptBatch(f"a snappy block of {size} bytes in {end - position} bytes")
         block = data[position : position + size]
         claimed = _claimed_size(block, left, max_bytes)
         position += size
@@ -82,12 +107,14 @@ def _blocks(data: memoryview, max_bytes: int) -> Iterator[tuple[memoryview, int]
         yield block, claimed
 
 
-def _check_header(header: memoryview) -> None:
-    if len(header) < _HEADER_SIZE:
+def _header_end(data: memoryview, position: int) -> int:
+    end = position + _HEADER_SIZE
+    if end > len(data):
         raise CorruptBatch("the snappy data ends within its header")
-    (compatible_version,) = _INT32.unpack_from(header, 12)
+    (compatible_version,) = _INT32.unpack_from(data, end - _INT32.size)
     if compatible_version < _COMPATIBLE_VERSION_MIN:
         raise CorruptBatch(f"unknown snappy framing, compatible with version {compatible_version}")
+    return end
 
 
 def _claimed_size(block: memoryview, left: int, max_bytes: int) -> int:

@@ -18,13 +18,19 @@ from dohle.records.errors import CorruptBatch, DecompressedTooLarge
 
 #: Up to this size it is done on the spot.
 WHOLE_BYTES_MIN = 1024 * 1024
-#: No more than this is decompressed whole.
+#: No more than this is decompressed whole, or than so many times its compressed size.
 WHOLE_BYTES_MAX = 32 * 1024 * 1024
+_WHOLE_TIMES_MAX = 32
 
 _PIECE_BYTES = 128 * 1024
 
 #: Yields pieces, and steps (``core.steps``) that whoever reads the pieces takes.
 Pieces = Generator[bytes | memoryview | Room | Callable[[], object], Any, None]
+
+
+def whole_bytes_max(compressed_size: int, max_bytes: int) -> int:
+    """Return how much may be decompressed whole, where ``max_bytes`` are allowed otherwise."""
+    return min(max_bytes, max(WHOLE_BYTES_MAX, _WHOLE_TIMES_MAX * compressed_size))
 
 
 def whole_pieces(read_into: Callable[[bytearray | mmap], int], size: int) -> Pieces:
@@ -33,8 +39,6 @@ def whole_pieces(read_into: Callable[[bytearray | mmap], int], size: int) -> Pie
         small = bytearray(size)
         yield memoryview(small)[: read_into(small)]
         return
-    if size > WHOLE_BYTES_MAX:
-        raise DecompressedTooLarge("compressed", WHOLE_BYTES_MAX)
     room = Room(size)
     output: mmap | None = None
     try:

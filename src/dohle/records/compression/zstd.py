@@ -14,7 +14,7 @@ from mmap import mmap
 
 import cramjam
 
-from dohle.records.compression.whole import WHOLE_BYTES_MAX, Pieces, whole_pieces
+from dohle.records.compression.whole import Pieces, whole_bytes_max, whole_pieces
 from dohle.records.errors import CorruptBatch, DecompressedTooLarge
 
 _MAGIC = 0xFD2FB528
@@ -24,6 +24,9 @@ _LEVEL_DEFAULT = 3
 #: Far more blocks than a batch has need of. The headers of others are left to the decompressor:
 #: without any content a million would fit.
 _BLOCKS_WALKED_MAX = 4096
+
+#: In a frame's header: its content size takes four or eight bytes.
+_LONG_SIZE_FLAG = 0x80
 
 _RUN, _COMPRESSED, _RESERVED = 1, 2, 3
 
@@ -52,8 +55,8 @@ def decompress(data: memoryview, max_bytes: int) -> bytes:
 
 
 def pieces(data: memoryview, max_bytes: int) -> Pieces:
-    """Read one or more frames; above ``WHOLE_BYTES_MAX`` in all is refused."""
-    limit = min(max_bytes, WHOLE_BYTES_MAX)
+    """Read one or more frames; above ``whole_bytes_max`` in all is refused."""
+    limit = whole_bytes_max(len(data), max_bytes)
     size_max = _size_max(data, limit)
 
     def read_into(output: bytearray | mmap) -> int:
@@ -73,8 +76,13 @@ def decompress_into(data: memoryview, output: memoryview) -> int | None:
     Returns None if something is wrong, which includes a buffer that is too small.
     """
     try:
+        # A size in four bytes or more is large: if it is too large, nothing is decompressed first.
+        if data[4] & _LONG_SIZE_FLAG:
+            declared, _, _ = _read_frame_header(data, 4)
+            if declared is not None and declared > len(output):
+                return None
         return int(cramjam.zstd.decompress_into(data, output))
-    except cramjam.DecompressionError:
+    except (IndexError, cramjam.DecompressionError):
         return None
 
 

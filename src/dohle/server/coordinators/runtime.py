@@ -20,19 +20,21 @@ in the machine, the machine is discarded, and a new one loads the log.
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, Future, Lock, Task, TimerHandle
+from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections.abc import Callable, Iterator
-from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dohle.coordination.effects import Effects, Machine, Ticket
 from dohle.coordination.partitioning import partition_for
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, Uuid
+from dohle.core.steps import finish
 from dohle.protocol.apis import Coordinator
 from dohle.protocol.schema import Response
 from dohle.records.compression.codecs import Codec
-from dohle.server.coordinators.loading import SLICE_S, load
+from dohle.server.coordinators.loading import Loader
+from dohle.server.coordinators.machine_timers import MachineTimers
+from dohle.server.coordinators.replies import Refuse, Replies
 from dohle.server.coordinators.shard import Shard, ShardDriver, ShardState, gone, not_committed
 from dohle.server.net.outcome import Answer
 from dohle.server.partitions.partitions import Partition
@@ -43,29 +45,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dohle.server")
 
-#: How long to wait before a failed timer is retried.
-_FAILED_TIMER_S = 1
-#: A deadline before all others.
-_DUE = -1
-
 M = TypeVar("M", bound=Machine)
 Command = Callable[[M, Ticket], Effects]
-Refuse = Callable[[KafkaError], Response]
-
-
-class _Waiting(NamedTuple):
-    """Who waits for a reply, and how to make one from an error."""
-
-    future: Future[Any]
-    refuse: Refuse | None
-    shard_index: int
-
-
-class _Timer(NamedTuple):
-    """The next timer of a shard, with its deadline: uvloop's handles do not know theirs."""
-
-    deadline_ms: int
-    handle: TimerHandle
 
 
 class CoordinatorRuntime(Generic[M]):
@@ -92,25 +73,24 @@ class CoordinatorRuntime(Generic[M]):
         self.topic = topic
         self._loop = loop
         self._broker = broker
-        self._kind = kind
         self._make_machine = make_machine
-        self._read_bytes = read_bytes
         self._timeout_ms = timeout_ms
         self._codec = codec
         self._act = act
         self._shards: dict[int, Shard[M]] = {}
         self._topic_id: Uuid | None = None
         self._partition_count = 0
-        self._tickets = count(1)
-        self._waiting: dict[Ticket, _Waiting] = {}
-        self._timers: dict[int, _Timer] = {}
+        self._replies = Replies(loop)
+        self._timers = MachineTimers(
+            loop, broker.clock, broker.turns, self._carry_out, self._write_soon
+        )
         self._commit_timers: dict[int, TimerHandle] = {}
-        self._loads: dict[Task[None], None] = {}
-        # Logs are loaded one at a time: each takes a buffer, and a slice of every turn of the loop.
-        self._load_turn = Lock()
+        self._loader: Loader[M] = Loader(
+            broker.turns, kind, read_bytes, self._activate, self._give_up_loading
+        )
         self._is_write_due = False
         self._driver = ShardDriver(
-            broker.note_unwritten, self._reschedule, self._begin_anew, broker.commits
+            broker.note_unwritten, self._timers.reschedule, self._begin_anew, broker.commits
         )
 
     # Who coordinates what
@@ -155,14 +135,14 @@ class CoordinatorRuntime(Generic[M]):
             return refuse(error)
         replies = effects.replies
         if len(replies) == 1 and replies[0].ticket == ticket and not effects.actions:
-            if effects.records:
+            if effects.has_records:
                 if effects.undo is None:
                     return self._answer_late(shard, effects, refuse)
             elif shard.is_settled:
-                self._reschedule(shard)
+                self._timers.reschedule(shard)
                 answer = replies[0].answer
                 return refuse(answer) if isinstance(answer, KafkaError) else answer
-        future = self._wait(ticket, shard, refuse)
+        future = self._replies.wait(ticket, shard.index, refuse)
         self._carry_out(shard, effects)
         return future
 
@@ -172,7 +152,7 @@ class CoordinatorRuntime(Generic[M]):
         except KafkaError as error:
             self._log_refusal(shard, error)
             return refuse(error)
-        self._reschedule(shard)
+        self._timers.reschedule(shard)
         ((ticket, answer),) = effects.replies
         end_offset = shard.partition.log.log_end_offset
 
@@ -183,7 +163,7 @@ class CoordinatorRuntime(Generic[M]):
             if shard.is_committed(end_offset):
                 response: Response = refuse(answer) if isinstance(answer, KafkaError) else answer
                 return response
-            future = self._wait(ticket, shard, refuse)
+            future = self._replies.wait(ticket, shard.index, refuse)
             shard.keep(effects.replies, ())
             self._expire_replies_later(shard)
             return future
@@ -200,7 +180,7 @@ class CoordinatorRuntime(Generic[M]):
         """Run a command on the partition of a key, or on a given partition; return its reply."""
         index = where if isinstance(where, int) else self.partition_of(where)
         shard, ticket, effects = self._run(index, command)
-        future = self._wait(ticket, shard, None)
+        future = self._replies.wait(ticket, shard.index, None)
         self._carry_out(shard, effects, guard)
         self._write_soon()
         return await future
@@ -225,7 +205,7 @@ class CoordinatorRuntime(Generic[M]):
 
     def _run(self, index: int | None, command: Command[M]) -> tuple[Shard[M], Ticket, Effects]:
         shard = self.shard(index)
-        ticket = Ticket(next(self._tickets))
+        ticket = self._replies.new_ticket()
         try:
             return shard, ticket, command(shard.machine, ticket)
         except KafkaError:
@@ -268,15 +248,10 @@ class CoordinatorRuntime(Generic[M]):
         self._is_write_due = False
         self._broker.write_appends()
 
-    def _wait(self, ticket: Ticket, shard: Shard[M], refuse: Refuse | None) -> Future[Any]:
-        future: Future[Any] = self._loop.create_future()
-        self._waiting[ticket] = _Waiting(future, refuse, shard.index)
-        return future
-
     def _carry_out(
         self, shard: Shard[M], effects: Effects, guard: VerificationGuard = NO_VERIFICATION
     ) -> None:
-        if effects.records:
+        if effects.has_records:
             try:
                 self._append_records(shard, effects, guard)
             except KafkaError as error:
@@ -286,21 +261,18 @@ class CoordinatorRuntime(Generic[M]):
             shard.keep(effects.replies, effects.actions)
             if shard.partition.log.high_watermark >= shard.partition.log.log_end_offset:
                 self._deliver(shard)
-            elif not effects.records:
+            elif not effects.has_records:
                 # There may be no write to come that would look at the deadlines again.
                 self._expire_replies_later(shard)
-        self._reschedule(shard)
+        self._timers.reschedule(shard)
 
     def _append_records(
         self, shard: Shard[M], effects: Effects, guard: VerificationGuard = NO_VERIFICATION
     ) -> None:
-        shard.append(
-            effects.records,
-            effects.producer,
-            guard,
-            is_atomic=effects.is_atomic,
-            encoded=effects.encoded,
-        )
+        for prepared in effects.prepared:
+            shard.append_prepared(prepared, effects.producer, guard)
+        if effects.records:
+            shard.append(effects.records, effects.producer, guard, is_atomic=effects.is_atomic)
 
     def _log_refusal(self, shard: Shard[M], error: KafkaError) -> None:
         logger.warning(
@@ -316,19 +288,14 @@ class CoordinatorRuntime(Generic[M]):
             self._carry_out(shard, effects.undo(error))
             return
         for ticket, _ in effects.replies:
-            self._refuse(ticket, error)
-        self._reschedule(shard)
+            self._replies.refuse(ticket, error)
+        self._timers.reschedule(shard)
 
     def _deliver(self, shard: Shard[M]) -> None:
         """Send the replies that have become due, and carry out the actions."""
         for due in shard.take_committed():
             for ticket, answer in due.replies:
-                if isinstance(answer, KafkaError):
-                    self._refuse(ticket, answer)
-                    continue
-                waiting = self._waiting.pop(ticket, None)
-                if waiting is not None and not waiting.future.done():
-                    waiting.future.set_result(answer)
+                self._replies.answer(ticket, answer)
             for action in due.actions:
                 try:
                     if self._act is not None:
@@ -341,65 +308,6 @@ class CoordinatorRuntime(Generic[M]):
                         self.topic,
                         shard.index,
                     )
-
-    def _refuse(self, ticket: Ticket, error: KafkaError) -> None:
-        waiting = self._waiting.pop(ticket, None)
-        if waiting is None or waiting.future.done():
-            return
-        if waiting.refuse is None:
-            waiting.future.set_exception(error)
-        else:
-            waiting.future.set_result(waiting.refuse(error))
-
-    # Timers
-
-    def _reschedule(self, shard: Shard[M]) -> None:
-        if shard.state is not ShardState.ACTIVE:
-            return
-        deadline_ms = shard.machine.next_deadline_ms()
-        if deadline_ms is None:
-            return
-        timer = self._timers.get(shard.index)
-        if timer is not None:
-            # Nearly every heartbeat returns here: it only moves a deadline further away.
-            if timer.deadline_ms <= deadline_ms:
-                return
-            timer.handle.cancel()
-        delay_s = max(0, deadline_ms - self._broker.clock.monotonic_ms()) / 1000
-        handle = self._loop.call_later(delay_s, self._expire, shard)
-        self._timers[shard.index] = _Timer(deadline_ms, handle)
-
-    def _expire(self, shard: Shard[M]) -> None:
-        self._timers.pop(shard.index, None)
-        if shard.state is not ShardState.ACTIVE:
-            return
-        slice_end = self._loop.time() + SLICE_S
-        try:
-            while (effects := shard.machine.expire()) is not None:
-                self._carry_out(shard, effects)
-                if self._loop.time() >= slice_end:
-                    break
-        except Exception:
-            logger.exception(
-                "%s-%d: a timer of the coordinator failed, and is retried in %d s."
-                " Please report this.",
-                self.topic,
-                shard.index,
-                _FAILED_TIMER_S,
-            )
-            self._pause_timers(shard)
-        self._write_soon()
-        self._reschedule(shard)
-
-    def _pause_timers(self, shard: Shard[M]) -> None:
-        """Wait before the next attempt, whatever is due: it would only fail again at once."""
-        if shard.state is not ShardState.ACTIVE:
-            return
-        timer = self._timers.get(shard.index)
-        if timer is not None:
-            timer.handle.cancel()
-        handle = self._loop.call_later(_FAILED_TIMER_S, self._expire, shard)
-        self._timers[shard.index] = _Timer(_DUE, handle)
 
     # Coming and going
 
@@ -429,45 +337,23 @@ class CoordinatorRuntime(Generic[M]):
         self._shards[index] = shard
         log = partition.log
         if log.log_end_offset == log.log_start_offset:
-            self._activate(shard, 0)
+            self._activate(shard, 0, finish(shard.machine.on_loaded()))
             return
-        task = self._loop.create_task(self._load(shard))
-        self._loads[task] = None
-        task.add_done_callback(self._loads.pop)
+        self._loader.load(shard)
 
-    async def _load(self, shard: Shard[M]) -> None:
-        try:
-            async with self._load_turn:
-                records = await load(
-                    self._loop,
-                    self._kind,
-                    shard.partition.log,
-                    shard.machine,
-                    read_bytes=self._read_bytes,
-                    is_wanted=lambda: shard.state is ShardState.LOADING,
-                )
-            if shard.state is ShardState.LOADING:
-                self._activate(shard, records)
-        except Exception:
-            # Its clients are told NOT_COORDINATOR; only this line says why.
-            logger.exception(
-                "%s-%d could not be loaded: its groups or transactions have no coordinator until"
-                " this broker is restarted or elected again",
-                self.topic,
-                shard.index,
-            )
-            if self._shards.get(shard.index) is shard:
-                self.resign(shard.index)
-
-    def _activate(self, shard: Shard[M], records: int) -> None:
+    def _activate(self, shard: Shard[M], records: int, effects: Effects) -> None:
         shard.state = ShardState.ACTIVE
         shard.partition.on_progress = lambda: self._on_progress(shard)
         # If a write fails, the machine has replayed records that are not on disk: it must go.
         shard.partition.on_failed = lambda: self.resign(shard.index)
         if records:
             logger.info("%s-%d: loaded %d records", self.topic, shard.index, records)
-        self._carry_out(shard, shard.machine.on_loaded())
+        self._carry_out(shard, effects)
         self._write_soon()
+
+    def _give_up_loading(self, shard: Shard[M]) -> None:
+        if self._shards.get(shard.index) is shard:
+            self.resign(shard.index)
 
     def _on_progress(self, shard: Shard[M]) -> None:
         """Take in that more was written or committed."""
@@ -488,7 +374,7 @@ class CoordinatorRuntime(Generic[M]):
         del self._commit_timers[shard.index]
         error = not_committed(ErrorCode.REQUEST_TIMED_OUT)
         for ticket, _ in shard.take_overdue(self._broker.clock.monotonic_ms()):
-            self._refuse(ticket, error)
+            self._replies.refuse(ticket, error)
         self._expire_replies_later(shard)
 
     def resign(self, index: int) -> None:
@@ -498,17 +384,12 @@ class CoordinatorRuntime(Generic[M]):
             return
         shard.state = ShardState.CLOSED
         shard.partition.on_progress = shard.partition.on_failed = None
-        timer = self._timers.pop(index, None)
-        if timer is not None:
-            timer.handle.cancel()
+        self._timers.cancel(index)
         commit_timer = self._commit_timers.pop(index, None)
         if commit_timer is not None:
             commit_timer.cancel()
         shard.take_all()
-        error = gone()
-        for ticket, waiting in list(self._waiting.items()):
-            if waiting.shard_index == index:
-                self._refuse(ticket, error)
+        self._replies.refuse_all(index, gone())
 
     def _begin_anew(self, shard: Shard[M]) -> None:
         """Discard a machine, and have a new one load the log."""
@@ -520,5 +401,4 @@ class CoordinatorRuntime(Generic[M]):
         """Close all shards."""
         for index in list(self._shards):
             self.resign(index)
-        for task in self._loads:
-            task.cancel()
+        self._loader.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from dohle.core.config.static import BrokerConfig
@@ -52,7 +52,7 @@ class ImageTopics:
         brokers = [] if found is None else [image.broker(replica) for replica in found.replicas]
         return [broker.rack for broker in brokers if broker and broker.rack is not None]
 
-    def names(self) -> Iterable[TopicName]:
+    def names(self) -> Collection[TopicName]:
         """Return the names of all topics."""
         return self._broker.image.topics.keys()
 
@@ -69,7 +69,7 @@ class Coordinators:
         self._broker = broker
         config = broker.config
         self.internal_topics = InternalTopics(broker.loop, config, broker.images, broker.channel)
-        self._group_settings = _group_settings(broker)
+        self.group_settings = _group_settings(broker)
         self._transaction_settings: TransactionSettings | None = None
         self._topics = ImageTopics(broker)
         self._turns = Turns()
@@ -105,7 +105,7 @@ class Coordinators:
             GroupContext(
                 broker.clock,
                 broker.rng,
-                lambda: self._group_settings,
+                lambda: self.group_settings,
                 self._topics,
                 lambda group_id: broker.image.group_config(group_id),
                 turns=self._turns,

@@ -13,7 +13,13 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from dohle.coordination.effects import EncodedRecord, Machine, Reply, TransactionalProducer
+from dohle.coordination.effects import (
+    EncodedRecord,
+    Machine,
+    PreparedBatch,
+    Reply,
+    TransactionalProducer,
+)
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.seams import Clock
 from dohle.protocol.errors import UnencodableMessage
@@ -144,13 +150,23 @@ class Shard(Generic[M]):
         guard: VerificationGuard = NO_VERIFICATION,
         *,
         is_atomic: bool = True,
-        encoded: Sequence[EncodedRecord] | None = None,
     ) -> None:
-        """Append records and replay them; if the log refuses them, nothing has changed.
+        """Append records and replay them; if the log refuses them, nothing has changed."""
+        self._guarded(lambda: self._append(records, producer, guard, is_atomic))
 
-        ``encoded`` are the same records in encoded form, if the caller has it.
-        """
-        self._guarded(lambda: self._append(records, producer, guard, is_atomic, encoded))
+    def append_prepared(
+        self,
+        prepared: PreparedBatch,
+        producer: TransactionalProducer | None,
+        guard: VerificationGuard = NO_VERIFICATION,
+    ) -> None:
+        """Do the same with records that are encoded already."""
+
+        def append() -> None:
+            self._append_records(prepared.builder, producer, guard)
+            prepared.take_in()
+
+        self._guarded(append)
 
     def _append(
         self,
@@ -158,31 +174,36 @@ class Shard(Generic[M]):
         producer: TransactionalProducer | None,
         guard: VerificationGuard,
         is_atomic: bool,
-        encoded: Sequence[EncodedRecord] | None,
     ) -> None:
         if not is_atomic:
             limit = min(_BATCH_BYTES, self.partition.log.config.max_message_bytes) - HEADER_SIZE
             for part in _parts(records, limit):
-                self._append(part, producer, guard, True, None)
+                self._append(part, producer, guard, True)
             return
-        builder = BatchBuilder(codec=self._codec)
+        builder = BatchBuilder()
+        builder.append_all(self._clock.now_ms(), [_encoded(record) for record in records])
+        self._append_records(builder, producer, guard)
+        for record in records:
+            self.machine.replay(record, producer)
+
+    def _append_records(
+        self,
+        builder: BatchBuilder,
+        producer: TransactionalProducer | None,
+        guard: VerificationGuard,
+    ) -> None:
+        builder.codec = self._codec
         if producer is not None:
             builder.producer_id, builder.producer_epoch = producer
             # A coordinator's batches are not numbered: in Kafka too, each has base sequence 0.
             builder.base_sequence = 0
             builder.is_transactional = True
-        now_ms = self._clock.now_ms()
-        if encoded is None:
-            encoded = [_encoded(record) for record in records]
-        elif len(encoded) != len(records):
-            raise ValueError(f"got {len(records)} records, but {len(encoded)} encoded ones")
-        builder.append_all(now_ms, encoded)
         batch = builder.build()
         self._check_leads()
-        if producer is not None or not self._append_fast_checked(batch, len(records), now_ms):
+        if producer is not None or not self._append_fast_checked(
+            batch, builder.record_count, builder.max_timestamp
+        ):
             self._append_batch(batch, guard=guard)
-        for record in records:
-            self.machine.replay(record, producer)
 
     def append_built(
         self, batch: bytearray, count: int, now_ms: int, take_in: Callable[[], None]

@@ -1,8 +1,9 @@
 """ApiVersions (18), v0-4.
 
-- Lists exactly the APIs that have a handler, with the versions they serve.
+- Lists exactly the APIs that have a handler on the client's listener, with the versions they serve:
+  controllers serve others than brokers.
 - The response header is always v0. An unknown version gets a v0 answer with error 35 that has this
-  API's own range (``unsupported_api_versions``).
+  API's own range.
 - v3+: the client's software name and version must match Kafka's pattern, else 42.
 - v3+: supported and finalized features; below v4 those whose minimum is 0 are left out, since old
   Java clients fail on them (KAFKA-17492).
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode
 from dohle.metadata.features import SUPPORTED_FEATURES
+from dohle.metadata.metadata_version import KRAFT_VERSION
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.api_versions import (
     ApiVersion,
@@ -24,18 +26,39 @@ from dohle.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from dohle.server.net.handler import Handler, serves
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import Handler, RequestContext
+    from dohle.server.net.handler import RequestContext
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle_api_versions(
-    broker: BrokerServer, context: RequestContext, request: ApiVersionsRequest
+def with_api_versions(handlers: Mapping[ApiKey, Handler]) -> dict[ApiKey, Handler]:
+    """Add a handler that tells of these handlers and itself."""
+    found = dict(handlers)
+
+    def handle(
+        broker: BrokerServer, context: RequestContext, request: ApiVersionsRequest
+    ) -> ApiVersionsResponse:
+        return _api_versions(broker, context, request, found)
+
+    def unsupported(broker: BrokerServer) -> ApiVersionsResponse:
+        own = _range(ApiKey.API_VERSIONS, found[ApiKey.API_VERSIONS])
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(own,))
+
+    key, handler = serves(ApiKey.API_VERSIONS, handle, unsupported=unsupported)
+    found[key] = handler
+    return found
+
+
+def _api_versions(
+    broker: BrokerServer,
+    context: RequestContext,
+    request: ApiVersionsRequest,
+    handlers: Mapping[ApiKey, Handler],
 ) -> ApiVersionsResponse:
-    """List the APIs and features that this broker serves."""
     if context.version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
@@ -46,14 +69,15 @@ def handle_api_versions(
         if context.version >= 4 or levels.lowest > 0
     )
     image = broker.image
+    levels = {**image.features, KRAFT_VERSION: broker.images.kraft_version}
     finalized = tuple(
         FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-        for name, level in sorted(image.features.items())
-        # A log that Kafka wrote may have finalized what does not work here yet.
-        if name in SUPPORTED_FEATURES
+        for name, level in sorted(levels.items())
+        # A log may have finalized what does not work here yet.
+        if level > 0 and name in SUPPORTED_FEATURES
     )
     return ApiVersionsResponse(
-        api_keys=_served(broker.handlers),
+        api_keys=_served(handlers),
         supported_features=supported,
         finalized_features_epoch=image.offset,
         finalized_features=finalized,
@@ -67,9 +91,3 @@ def _served(handlers: Mapping[ApiKey, Handler]) -> tuple[ApiVersion, ...]:
 def _range(key: ApiKey, handler: Handler) -> ApiVersion:
     lowest = handler.lowest if handler.advertised_lowest is None else handler.advertised_lowest
     return ApiVersion(api_key=key, min_version=lowest, max_version=handler.highest)
-
-
-def unsupported_api_versions(broker: BrokerServer) -> ApiVersionsResponse:
-    """Answer an unknown version: in v0, with this API's own range."""
-    own = _range(ApiKey.API_VERSIONS, broker.handlers[ApiKey.API_VERSIONS])
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(own,))

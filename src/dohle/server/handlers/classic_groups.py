@@ -12,11 +12,14 @@ How a group handles them is in :mod:`dohle.groups.classic.commands`; here they a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.steps import PlainSteps
 from dohle.groups.classic.leave import leave_response, members_leaving
+from dohle.groups.classic.protocols import offer_of
+from dohle.groups.classic.sync import assignments_given
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from dohle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -28,17 +31,22 @@ from dohle.protocol.messages.leave_group import (
 from dohle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.net.callers import caller_of
-from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.handler import Handler, serves
+from dohle.server.net.slices import Slices
 
 if TYPE_CHECKING:
+    from dohle.coordination.effects import Effects, Ticket
+    from dohle.groups.coordinator import GroupCoordinator
     from dohle.protocol.schema import Response
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
     from dohle.server.net.outcome import Answer
 
 #: The first JoinGroup answered without a protocol, and the first SyncGroup that needs one.
 _NULL_PROTOCOL_VERSION = 7
 _PROTOCOL_VERSION = 5
+#: So many members leave in one step.
+_LEAVING_AT_ONCE = 500
 
 _NO_GROUP_ID = KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
 _NO_PROTOCOL = KafkaError(
@@ -48,7 +56,7 @@ _NO_PROTOCOL = KafkaError(
 
 def handle_join_group(
     broker: BrokerServer, context: RequestContext, request: JoinGroupRequest
-) -> Answer | Coroutine[Any, Any, JoinGroupResponse]:
+) -> PlainSteps[Answer | Coroutine[Any, Any, JoinGroupResponse]]:
     """Let a member join a group; the answer comes when the rebalance is complete."""
 
     def refuse(error: KafkaError) -> JoinGroupResponse:
@@ -61,9 +69,10 @@ def handle_join_group(
     if not request.group_id:
         answer = refuse(_NO_GROUP_ID)
     else:
+        offered = yield from offer_of((each.name, each.metadata) for each in request.protocols)
         answer = broker.groups.submit(
             request.group_id,
-            lambda machine, ticket: machine.classic.join_group(request, ticket, caller),
+            lambda machine, ticket: machine.classic.join_group(request, offered, ticket, caller),
             refuse,
         )
     if context.version < _NULL_PROTOCOL_VERSION:
@@ -91,7 +100,7 @@ async def _unnamed_later(answer: Awaitable[Any]) -> JoinGroupResponse:
 
 def handle_sync_group(
     broker: BrokerServer, context: RequestContext, request: SyncGroupRequest
-) -> Answer:
+) -> PlainSteps[Answer]:
     """Return a member's assignment; the answer comes when the group's leader has sent it."""
     if context.version >= _PROTOCOL_VERSION and None in (
         request.protocol_type,
@@ -100,9 +109,10 @@ def handle_sync_group(
         return _refuse_sync(_NO_PROTOCOL)
     if not request.group_id:
         return _refuse_sync(_NO_GROUP_ID)
+    given = yield from assignments_given(request)
     return broker.groups.submit(
         request.group_id,
-        lambda machine, ticket: machine.classic.sync_group(request, ticket),
+        lambda machine, ticket: machine.classic.sync_group(request, given, ticket),
         _refuse_sync,
     )
 
@@ -131,30 +141,61 @@ def _refuse_heartbeat(error: KafkaError) -> HeartbeatResponse:
 
 def handle_leave_group(
     broker: BrokerServer, context: RequestContext, request: LeaveGroupRequest
-) -> Answer:
+) -> Answer | Coroutine[Any, Any, LeaveGroupResponse]:
     """Let members leave a group."""
-
-    def refuse(error: KafkaError) -> LeaveGroupResponse:
-        if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
-            return LeaveGroupResponse(error_code=coordinator_error_code(error))
-        answers = tuple(
-            MemberResponse(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                error_code=error.code,
-            )
-            for member in members_leaving(request, context.version).members
-        )
-        return leave_response(LeaveGroupResponse(members=answers), context.version)
-
     if not request.group_id:
-        return refuse(_NO_GROUP_ID)
-    caller = caller_of(context)
+        return LeaveGroupResponse(error_code=_NO_GROUP_ID.code)
+    if len(request.members) > _LEAVING_AT_ONCE:
+        return _leave_in_parts(broker, context, request)
     return broker.groups.submit(
         request.group_id,
-        lambda machine, ticket: machine.classic.leave_group(request, ticket, caller),
-        refuse,
+        _leave(context, request),
+        lambda error: _refuse_leave(context, request, error),
     )
+
+
+async def _leave_in_parts(
+    broker: BrokerServer, context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse:
+    """Let members leave as if they had been named in several requests."""
+    answers: list[MemberResponse] = []
+    slices = Slices(broker.turns)
+    for start in range(0, len(request.members), _LEAVING_AT_ONCE):
+        members = request.members[start : start + _LEAVING_AT_ONCE]
+        part = request.replace(members=members)
+        response: LeaveGroupResponse
+        try:
+            response = await broker.groups.call(request.group_id, _leave(context, part))
+        except KafkaError as error:
+            response = _refuse_leave(context, part, error)
+        if response.error_code:
+            return response
+        answers += response.members
+        await slices.give_way()
+    return LeaveGroupResponse(members=tuple(answers))
+
+
+def _leave(
+    context: RequestContext, request: LeaveGroupRequest
+) -> Callable[[GroupCoordinator, Ticket], Effects]:
+    caller = caller_of(context)
+    return lambda machine, ticket: machine.classic.leave_group(request, ticket, caller)
+
+
+def _refuse_leave(
+    context: RequestContext, request: LeaveGroupRequest, error: KafkaError
+) -> LeaveGroupResponse:
+    if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+        return LeaveGroupResponse(error_code=coordinator_error_code(error))
+    answers = tuple(
+        MemberResponse(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            error_code=error.code,
+        )
+        for member in members_leaving(request, context.version).members
+    )
+    return leave_response(LeaveGroupResponse(members=answers), context.version)
 
 
 HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (

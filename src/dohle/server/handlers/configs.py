@@ -16,7 +16,7 @@ Versions 1-4, 0-2, 0-1 and 0-1.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -52,12 +52,12 @@ from dohle.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from dohle.server.broker_loggers import alter_loggers, describe_loggers
-from dohle.server.net.dispatch import Handler, serves
-from dohle.server.net.turns import Slices
+from dohle.server.net.handler import Handler, serves
+from dohle.server.net.slices import Slices
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 _DESCRIBABLE = frozenset(ResourceType) - {ResourceType.UNKNOWN}
 _ID_DIGITS_MAX = 10
@@ -82,24 +82,30 @@ def handle_describe_configs(
             refused = yield from mapped(partial(_not_described, error=error), request.resources)
             return DescribeConfigsResponse(results=refused)
         yield
+    known: _KnownConfigs = {}
     results = yield from mapped_steps(
-        lambda resource: _result(broker, request, resource), request.resources
+        lambda resource: _result(broker, request, resource, known), request.resources
     )
     return DescribeConfigsResponse(results=results)
 
 
+#: What was described already in an answer, by what it depends on: topics have the same configs,
+#: but for the few that have been changed. (It is encoded once, too.)
+_KnownConfigs = dict[Hashable, tuple[DescribeConfigsResourceResult, ...]]
+
+
 def _result(
-    broker: BrokerServer, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    broker: BrokerServer,
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
+    known: _KnownConfigs,
 ) -> PlainSteps[DescribeConfigsResult]:
     names = yield from _asked_keys(resource)
     try:
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             configs = _logger_configs(broker, resource, names)
         else:
-            configs = tuple(
-                _entry(config, request.include_synonyms, request.include_documentation)
-                for config in _described(broker, resource, names)
-            )
+            configs = _configs(broker, request, resource, names, known)
     except KafkaError as error:
         return _not_described(resource, error)
     return DescribeConfigsResult(
@@ -110,7 +116,43 @@ def _result(
     )
 
 
-def _asked_keys(resource: DescribeConfigsResource) -> PlainSteps[Collection[str] | None]:
+def _configs(
+    broker: BrokerServer,
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
+    names: frozenset[str] | None,
+    known: _KnownConfigs,
+) -> tuple[DescribeConfigsResourceResult, ...]:
+    overrides = _overrides(broker, resource)
+    told_apart = resource.resource_name if overrides is None else frozenset(overrides.items())
+    key = resource.resource_type, told_apart, names
+    configs = known.get(key)
+    if configs is None:
+        configs = known[key] = tuple(
+            _entry(config, request.include_synonyms, request.include_documentation)
+            for config in _described(broker, resource, overrides or {}, names)
+        )
+    return configs
+
+
+def _overrides(broker: BrokerServer, resource: DescribeConfigsResource) -> Mapping[str, str] | None:
+    """Return what was set for a resource; None for brokers, which differ in more than that."""
+    image, name = broker.image, resource.resource_name
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            _check_topic(broker, TopicName(name))
+            return image.topic_config(TopicName(name))
+        case ResourceType.BROKER:
+            return None
+        case _ if not name:
+            raise _invalid("the name of the resource must not be empty")
+        case ResourceType.GROUP:
+            return image.group_config(name)
+        case _:
+            return image.client_metrics_config(name)
+
+
+def _asked_keys(resource: DescribeConfigsResource) -> PlainSteps[frozenset[str] | None]:
     """Return the keys that are asked for, in a form in which each is found at once."""
     if resource.configuration_keys is None:
         return None
@@ -118,7 +160,7 @@ def _asked_keys(resource: DescribeConfigsResource) -> PlainSteps[Collection[str]
     for key in resource.configuration_keys:
         keys.add(key)
         yield
-    return keys
+    return frozenset(keys)
 
 
 def _not_described(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConfigsResult:
@@ -132,28 +174,24 @@ def _not_described(resource: DescribeConfigsResource, error: KafkaError) -> Desc
 
 
 def _described(
-    broker: BrokerServer, resource: DescribeConfigsResource, names: Collection[str] | None
+    broker: BrokerServer,
+    resource: DescribeConfigsResource,
+    overrides: Mapping[str, str],
+    names: Collection[str] | None,
 ) -> list[DescribedConfig]:
     image = broker.image
     dynamic_broker, dynamic_default = image.broker_config(broker.node_id), image.cluster_config()
     match resource.resource_type:
         case ResourceType.TOPIC:
-            name = TopicName(resource.resource_name)
-            _check_topic(broker, name)
-            return describe_topic(
-                image.topic_config(name), broker.config, dynamic_broker, dynamic_default, names
-            )
+            return describe_topic(overrides, broker.config, dynamic_broker, dynamic_default, names)
         case ResourceType.BROKER if not resource.resource_name:
             return describe_cluster_default(dynamic_default, names)
         case ResourceType.BROKER:
             _check_broker(broker, resource.resource_name)
             return describe_broker(broker.config, dynamic_broker, dynamic_default, names)
-        case _ if not resource.resource_name:
-            raise _invalid("the name of the resource must not be empty")
         case ResourceType.GROUP:
-            return describe_group(image.group_config(resource.resource_name), broker.config, names)
+            return describe_group(overrides, broker.config, names)
         case _:
-            overrides = image.client_metrics_config(resource.resource_name)
             return describe_client_metrics(overrides, names)
 
 

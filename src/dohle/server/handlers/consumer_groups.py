@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING
 from dohle.coordination.effects import Effects
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import GroupId
+from dohle.core.steps import PlainSteps
 from dohle.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
+from dohle.groups.consumer.report import report_of
 from dohle.metadata.metadata_version import GROUP_VERSION
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.consumer_group_describe import (
@@ -34,12 +36,12 @@ from dohle.protocol.messages.consumer_group_heartbeat import (
 from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.handlers.group_admin import GROUP_OPERATIONS
 from dohle.server.net.callers import caller_of
-from dohle.server.net.dispatch import Handler, serves
-from dohle.server.net.turns import Slices
+from dohle.server.net.handler import Handler, serves
+from dohle.server.net.slices import Slices
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
     from dohle.server.net.outcome import Answer
 
 _MEMBER_ID_REQUIRED_VERSION = 1
@@ -48,7 +50,7 @@ _NO_TIMEOUT = -1
 
 def handle_consumer_group_heartbeat(
     broker: BrokerServer, context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> Answer:
+) -> PlainSteps[Answer]:
     """Let a member join, stay or leave."""
     try:
         _check_enabled(broker)
@@ -56,9 +58,10 @@ def handle_consumer_group_heartbeat(
     except KafkaError as error:
         return _refuse(error)
     caller = caller_of(context)
+    report = yield from report_of(request)
     return broker.groups.submit(
         request.group_id,
-        lambda machine, ticket: machine.consumer.heartbeat(request, ticket, caller),
+        lambda machine, ticket: machine.consumer.heartbeat(request, report, ticket, caller),
         _refuse,
     )
 

@@ -25,15 +25,15 @@ from dohle.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from dohle.server.net.dispatch import Handler, serves
-from dohle.server.net.turns import Slices
+from dohle.server.net.handler import Handler, serves
+from dohle.server.net.slices import Slices
 from dohle.server.partitions.commits import gathered
 from dohle.server.partitions.lookup import NEEDS_LEADER, find_partition
 from dohle.server.partitions.partitions import Partition
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 _NO_LOW_WATERMARK = -1
 

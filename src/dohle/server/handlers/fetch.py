@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from dohle.core.errors import ErrorCode
 from dohle.core.steps import Steps
 from dohle.protocol.messages.fetch import FetchRequest, FetchResponse
-from dohle.server.net.waited_work import in_slices, result_of, work_for
+from dohle.server.net.outcome import LongAnswer
+from dohle.server.net.slices import Slices, in_slices, result_of, work_for
 from dohle.server.partitions.delayed_fetch import DelayedFetch
 from dohle.server.partitions.fetch_pacing import Pace
 from dohle.server.partitions.fetch_reader import FetchReader, fetching_replica
@@ -25,7 +26,7 @@ from dohle.server.partitions.old_fetches import UNCONVERTED, converted
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 
 def fetch_kind(request: FetchRequest) -> str:
@@ -35,18 +36,22 @@ def fetch_kind(request: FetchRequest) -> str:
 
 def handle_fetch(
     broker: BrokerServer, context: RequestContext, request: FetchRequest
-) -> FetchResponse | Future[FetchResponse]:
+) -> FetchResponse | Future[FetchResponse] | LongAnswer:
     """Read, or wait for something to read."""
-    answer = _read(broker, context, request)
-    return answer if context.version >= UNCONVERTED else converted(broker, answer)
+    session_size = broker.fetch_sessions.size_of(request.session_id) if request.session_id else 0
+    pace = broker.fetch_pacing.of(context.connection, request, session_size)
+    answer = _read(broker, context, request, pace)
+    if context.version < UNCONVERTED:
+        answer = converted(broker, answer)
+    if pace is not None and isinstance(answer, Future):
+        return LongAnswer(answer)
+    return answer
 
 
 def _read(
-    broker: BrokerServer, context: RequestContext, request: FetchRequest
+    broker: BrokerServer, context: RequestContext, request: FetchRequest, pace: Pace | None
 ) -> FetchResponse | Future[FetchResponse]:
     loop, now_ms = broker.loop, broker.clock.monotonic_ms()
-    session_size = broker.fetch_sessions.size_of(request.session_id) if request.session_id else 0
-    pace = broker.fetch_pacing.of(context.connection, request, session_size)
     steps = _serve(broker, context.version, request, pace, now_ms)
     if pace is not None:
         steps = pace.timed(steps)
@@ -54,7 +59,7 @@ def _read(
             future: Future[FetchResponse] = loop.create_future()
             work_for(loop, future, _serve_later(broker, pace.next_at, steps))
             return future
-    return in_slices(loop, broker.long_work, steps)
+    return in_slices(broker.turns, steps)
 
 
 async def _serve_later(
@@ -67,7 +72,7 @@ async def _serve_later(
         await wake_up
     finally:
         timer.cancel()
-    return await result_of(await broker.long_work.run(steps))
+    return await result_of(await Slices(broker.turns).run(steps))
 
 
 def _serve(
@@ -77,9 +82,12 @@ def _serve(
     if session.error is not ErrorCode.NONE:
         return FetchResponse(error_code=session.error)
     reader = FetchReader(broker, request, version, session)
-    yield from reader.read()
-    if reader.is_enough or request.max_wait_ms <= 0:
-        return (yield from reader.response())
+    may_wait = request.max_wait_ms > 0
+    # Of very many partitions the sizes are looked at first: there may be nothing to read yet.
+    if pace is None or not may_wait or not (yield from reader.may_wait_unread()):
+        yield from reader.read()
+        if reader.is_enough or not may_wait:
+            return (yield from reader.response())
     delayed = DelayedFetch(broker, reader, now_ms + request.max_wait_ms, pace)
     yield from delayed.look_at_all()
     return delayed.future

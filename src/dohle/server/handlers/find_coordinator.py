@@ -27,12 +27,12 @@ from dohle.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from dohle.server.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from dohle.server.net.dispatch import Handler, serves
-from dohle.server.net.turns import Slices
+from dohle.server.net.handler import Handler, serves
+from dohle.server.net.slices import Slices
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 logger = logging.getLogger("dohle.server")
 

@@ -29,12 +29,12 @@ from dohle.protocol.messages.describe_groups import (
 )
 from dohle.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from dohle.server.coordinators.errors import coordinator_error_code
-from dohle.server.net.dispatch import Handler, serves
-from dohle.server.net.turns import Slices
+from dohle.server.net.handler import Handler, serves
+from dohle.server.net.slices import Slices
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 #: Read, delete, describe, describe configs and alter configs: one bit each, at its code.
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
@@ -93,16 +93,17 @@ async def handle_delete_groups(
     for group_id in request.groups_names:
         await slices.give_way()
         if group_id not in results:
-            code = await _delete(broker, group_id)
+            code = await _delete(broker, group_id, slices)
             results[group_id] = DeletableGroupResult(group_id=group_id, error_code=code)
     return DeleteGroupsResponse(results=tuple(results.values()))
 
 
-async def _delete(broker: BrokerServer, group_id: GroupId) -> ErrorCode:
+async def _delete(broker: BrokerServer, group_id: GroupId, slices: Slices) -> ErrorCode:
+    groups = broker.groups
     try:
-        await broker.groups.call(
-            group_id, lambda machine, ticket: machine.delete_group(group_id, ticket)
-        )
+        machine = groups.shard(groups.partition_of(group_id)).machine
+        prepared = await slices.run(machine.prepare_deletion(group_id))
+        await groups.call(group_id, lambda machine, ticket: machine.delete_group(prepared, ticket))
     except KafkaError as error:
         return coordinator_error_code(error)
     return ErrorCode.NONE

@@ -40,7 +40,7 @@ from dohle.storage.segment.reader import TimestampedOffset
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 LATEST = -1
 EARLIEST = -2

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dohle.coordination.effects import Effects, Ticket
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.groups.offsets.commands import FetchedTopic, TopicAsked
-from dohle.metadata.image import ClusterImage
+from dohle.core.steps import PlainSteps, finish, mapped, mapped_steps
+from dohle.groups.offsets.reading import FetchedPartition, FetchedTopic, TopicAsked
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -35,14 +35,14 @@ from dohle.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from dohle.server.coordinators.errors import coordinator_error_code
-from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.handler import Handler, serves
 from dohle.server.net.outcome import Answer
-from dohle.server.net.turns import Slices
+from dohle.server.net.slices import Slices
 
 if TYPE_CHECKING:
     from dohle.groups.coordinator import GroupCoordinator
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 _GROUP_ERROR = 2
 _BATCHED = 8
@@ -60,15 +60,21 @@ _NO_MEMBER_EPOCH = -1
 
 def handle_offset_fetch(
     broker: BrokerServer, context: RequestContext, request: OffsetFetchRequest
-) -> Answer | Coroutine[Any, Any, OffsetFetchResponse]:
+) -> Answer | Coroutine[Any, Any, OffsetFetchResponse] | PlainSteps[Answer]:
     """Return the committed offsets of groups."""
     version = context.version
     if version < _BATCHED:
+        if request.topics is None:
+            return _fetch_all_of_one(broker, version, request)
         if _is_long(request.topics):
             return _fetch_one_in_parts(broker, version, request)
         return _fetch_one(broker, version, request)
     if len(request.groups) == 1 and not _is_long(request.groups[0].topics):
         (group,) = request.groups
+        if group.topics is None:
+            return _fetch_all_of_group(
+                broker, version, group, require_stable=request.require_stable
+            )
         return _fetch_group(broker, version, group, require_stable=request.require_stable)
     return _fetch_groups(broker, version, request)
 
@@ -97,7 +103,10 @@ async def _fetch_groups(
     groups: list[OffsetFetchResponseGroup] = []
     slices = Slices(broker.turns)
     for group in request.groups:
-        if _is_long(group.topics):
+        if group.topics is None:
+            steps = _fetch_all_of_group(broker, version, group, require_stable=stable)
+            groups += (await _answered(await slices.run(steps))).groups
+        elif _is_long(group.topics):
             groups.append(
                 await _fetch_group_in_parts(broker, version, group, slices, require_stable=stable)
             )
@@ -175,13 +184,13 @@ def _command(
     group_id: str,
     member_id: str | None,
     member_epoch: int,
-    topics: Sequence[TopicAsked] | None,
+    topics: Sequence[TopicAsked],
     answer: Callable[[list[FetchedTopic]], OffsetFetchResponse],
     *,
     require_stable: bool,
 ) -> Callable[[GroupCoordinator, Ticket], Effects]:
     def fetch(machine: GroupCoordinator, ticket: Ticket) -> Effects:
-        found = machine.offsets.fetch(
+        found = machine.offsets.reader.fetch(
             group_id, member_id, member_epoch, topics, require_stable=require_stable
         )
         return Effects().reply(ticket, answer(found))
@@ -193,9 +202,8 @@ def _command(
 
 
 def _fetch_one(broker: BrokerServer, version: int, request: OffsetFetchRequest) -> Answer:
-    topics = None
-    if request.topics is not None:
-        topics = [TopicAsked(topic.name, topic.partition_indexes) for topic in request.topics]
+    asked = request.topics or ()
+    topics = [TopicAsked(topic.name, topic.partition_indexes) for topic in asked]
     command = _command(
         request.group_id,
         None,
@@ -209,24 +217,43 @@ def _fetch_one(broker: BrokerServer, version: int, request: OffsetFetchRequest) 
     )
 
 
-def _one_group(found: list[FetchedTopic]) -> OffsetFetchResponse:
-    return OffsetFetchResponse(
-        topics=tuple(
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=tuple(
-                    OffsetFetchResponsePartition(
-                        partition_index=index,
-                        committed_offset=offset.offset,
-                        committed_leader_epoch=offset.leader_epoch,
-                        metadata=offset.metadata,
-                        error_code=code,
-                    )
-                    for index, offset, code in topic.partitions
-                ),
-            )
-            for topic in found
+def _fetch_all_of_one(
+    broker: BrokerServer, version: int, request: OffsetFetchRequest
+) -> PlainSteps[Answer]:
+    """Fetch the offsets of all topics, of which there may be any number."""
+    group_id = request.group_id
+    try:
+        machine = broker.groups.shard(broker.groups.partition_of(group_id)).machine
+        found = yield from machine.offsets.reader.fetch_all(
+            group_id, None, _NO_MEMBER_EPOCH, require_stable=request.require_stable
         )
+    except KafkaError as error:
+        return _one_refused(version, request, error)
+    response = OffsetFetchResponse(topics=(yield from mapped_steps(_one_topic, found)))
+    return broker.groups.submit(
+        group_id,
+        lambda _, ticket: Effects().reply(ticket, response),
+        lambda error: _one_refused(version, request, error),
+    )
+
+
+def _one_group(found: list[FetchedTopic]) -> OffsetFetchResponse:
+    return OffsetFetchResponse(topics=finish(mapped_steps(_one_topic, found)))
+
+
+def _one_topic(topic: FetchedTopic) -> PlainSteps[OffsetFetchResponseTopic]:
+    partitions = yield from mapped(_one_partition, topic.partitions)
+    return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
+
+
+def _one_partition(found: FetchedPartition) -> OffsetFetchResponsePartition:
+    index, offset, code = found
+    return OffsetFetchResponsePartition(
+        partition_index=index,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        error_code=code,
     )
 
 
@@ -258,34 +285,20 @@ def _one_refused(
 def _fetch_group(
     broker: BrokerServer, version: int, group: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> Answer:
-    image = broker.image
-    asked: list[TopicAsked] | None = None
+    asked: list[TopicAsked] = []
     unknown: list[OffsetFetchResponseTopics] = []
-    if group.topics is not None:
-        asked = []
-        for topic in group.topics:
-            name = topic.name
-            if version >= _TOPIC_IDS:
-                found = image.topic_by_id(topic.topic_id)
-                if found is None:
-                    unknown.append(_unknown_id(topic))
-                    continue
-                name = found.name
-            asked.append(TopicAsked(name, topic.partition_indexes, topic.topic_id))
+    for topic in group.topics or ():
+        name = topic.name
+        if version >= _TOPIC_IDS:
+            found = broker.image.topic_by_id(topic.topic_id)
+            if found is None:
+                unknown.append(_unknown_id(topic))
+                continue
+            name = found.name
+        asked.append(TopicAsked(name, topic.partition_indexes, topic.topic_id))
 
     def answer(found: list[FetchedTopic]) -> OffsetFetchResponse:
-        if asked is None and version >= _TOPIC_IDS:
-            found = _with_ids(image, found)
-        topics = (*map(_group_topic, found), *unknown)
-        return OffsetFetchResponse(
-            groups=(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics),)
-        )
-
-    def refuse(error: KafkaError) -> OffsetFetchResponse:
-        code = coordinator_error_code(error)
-        return OffsetFetchResponse(
-            groups=(OffsetFetchResponseGroup(group_id=group.group_id, error_code=code),)
-        )
+        return _of_group(group, (*finish(mapped_steps(_group_topic, found)), *unknown))
 
     command = _command(
         group.group_id,
@@ -295,32 +308,68 @@ def _fetch_group(
         answer,
         require_stable=require_stable,
     )
-    return broker.groups.submit(group.group_id, command, refuse)
+    return broker.groups.submit(group.group_id, command, lambda error: _group_refused(group, error))
 
 
-def _group_topic(topic: FetchedTopic) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=tuple(
-            OffsetFetchResponsePartitions(
-                partition_index=index,
-                committed_offset=offset.offset,
-                committed_leader_epoch=offset.leader_epoch,
-                metadata=offset.metadata,
-                error_code=code,
-            )
-            for index, offset, code in topic.partitions
-        ),
+def _fetch_all_of_group(
+    broker: BrokerServer, version: int, group: OffsetFetchRequestGroup, *, require_stable: bool
+) -> PlainSteps[Answer]:
+    """Fetch the offsets of all topics, of which there may be any number."""
+    image, group_id = broker.image, group.group_id
+    topics = []
+    try:
+        machine = broker.groups.shard(broker.groups.partition_of(group_id)).machine
+        found = yield from machine.offsets.reader.fetch_all(
+            group_id, group.member_id, group.member_epoch, require_stable=require_stable
+        )
+    except KafkaError as error:
+        return _group_refused(group, error)
+    for topic in found:
+        if version >= _TOPIC_IDS:
+            known = image.topic(topic.name)
+            if known is None:
+                continue
+            topic = topic._replace(topic_id=known.id)
+        topics.append((yield from _group_topic(topic)))
+    response = _of_group(group, tuple(topics))
+    return broker.groups.submit(
+        group_id,
+        lambda _, ticket: Effects().reply(ticket, response),
+        lambda error: _group_refused(group, error),
     )
 
 
-def _with_ids(image: ClusterImage, found: list[FetchedTopic]) -> list[FetchedTopic]:
-    return [
-        topic._replace(topic_id=known.id)
-        for topic in found
-        if (known := image.topic(topic.name)) is not None
-    ]
+def _of_group(
+    group: OffsetFetchRequestGroup, topics: tuple[OffsetFetchResponseTopics, ...]
+) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        groups=(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics),)
+    )
+
+
+def _group_refused(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponse:
+    code = coordinator_error_code(error)
+    return OffsetFetchResponse(
+        groups=(OffsetFetchResponseGroup(group_id=group.group_id, error_code=code),)
+    )
+
+
+def _group_topic(topic: FetchedTopic) -> PlainSteps[OffsetFetchResponseTopics]:
+    partitions = yield from mapped(_group_partition, topic.partitions)
+    return OffsetFetchResponseTopics(
+        name=topic.name, topic_id=topic.topic_id, partitions=partitions
+    )
+
+
+def _group_partition(found: FetchedPartition) -> OffsetFetchResponsePartitions:
+    index, offset, code = found
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        error_code=code,
+    )
 
 
 def _unknown_id(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:

@@ -12,12 +12,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.core.uuid import ZERO_UUID
+from dohle.groups.offsets.prepared import (
+    PreparedCommit,
+    PreparedDeletion,
+    PreparedTxnCommit,
+    prepare_commit,
+    prepare_txn_commit,
+)
 from dohle.metadata.image import TopicImage
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.offset_commit import (
@@ -43,16 +51,20 @@ from dohle.protocol.messages.txn_offset_commit import (
 )
 from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.coordinators.offset_commit_answers import commit_refused
-from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.handler import Handler, serves
 from dohle.server.net.outcome import Answer
-from dohle.server.net.turns import Slices
+from dohle.server.net.slices import Slices
 
 if TYPE_CHECKING:
+    from dohle.coordination.effects import Effects, Ticket
+    from dohle.groups.coordinator import GroupCoordinator
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 _TOPIC_IDS = 10
 _KNOWS_LOADING = 2
+#: What refuses more than this is built in steps.
+_COMMITTED_AT_ONCE = 500
 
 Asked = TypeVar(
     "Asked", OffsetCommitRequestTopic, TxnOffsetCommitRequestTopic, OffsetDeleteRequestTopic
@@ -85,27 +97,34 @@ def handle_offset_commit(
             lambda topic: image.topic_by_id(topic.topic_id),
             ErrorCode.UNKNOWN_TOPIC_ID,
         )
-        topics = []
+        named = []
         for topic in known:
             found = image.topic_by_id(topic.topic_id)
             assert found is not None, "it was found a moment ago, in the same image"
-            topics.append(topic.replace(name=found.name))
+            named.append(topic.replace(name=found.name))
             yield
-        request = request.replace(topics=tuple(topics))
+        request = request.replace(topics=tuple(named))
     else:
         known, unknown = yield from _look_up(request.topics, lambda topic: image.topic(topic.name))
         if unknown:
             request = request.replace(topics=tuple(known))
-    if not unknown:
-        return broker.groups.submit(
-            request.group_id,
-            lambda machine, ticket: machine.offsets.commit(request, ticket, version),
-            lambda error: commit_refused(request, error),
-        )
     refused = yield from mapped_steps(_refused_commit, unknown)
-    if not known:
+    if unknown and not known:
         return OffsetCommitResponse(topics=(yield from _joined(refused, ())))
-    return _commit_known(broker, version, request, refused)
+    length_max = broker.coordinators.group_settings.offset_metadata_max_bytes
+    try:
+        prepared = yield from prepare_commit(request, broker.clock.now_ms(), length_max)
+    except KafkaError as error:
+        topics = yield from mapped_steps(_refused_commit, _all(request.topics, error.code))
+        return OffsetCommitResponse(topics=(yield from _joined(refused, topics)))
+    entries = len(request.topics) + prepared.records.builder.record_count
+    if unknown or entries > _COMMITTED_AT_ONCE:
+        return _commit_known(broker, version, prepared, refused)
+    return broker.groups.submit(
+        request.group_id,
+        lambda machine, ticket: machine.offsets.commit(prepared, ticket, version),
+        lambda error: commit_refused(request, error),
+    )
 
 
 def _refused_commit(unknown: _Unknown) -> PlainSteps[OffsetCommitResponseTopic]:
@@ -121,18 +140,21 @@ def _refused_commit(unknown: _Unknown) -> PlainSteps[OffsetCommitResponseTopic]:
 async def _commit_known(
     broker: BrokerServer,
     version: int,
-    request: OffsetCommitRequest,
+    prepared: PreparedCommit,
     refused: Sequence[OffsetCommitResponseTopic],
 ) -> OffsetCommitResponse:
+    request = prepared.request
+    slices = Slices(broker.turns)
     try:
         response: OffsetCommitResponse = await broker.groups.call(
             request.group_id,
-            lambda machine, ticket: machine.offsets.commit(request, ticket, version),
+            lambda machine, ticket: machine.offsets.commit(prepared, ticket, version),
         )
+        topics = response.topics
     except KafkaError as error:
-        response = commit_refused(request, error)
-    topics = await Slices(broker.turns).run(_joined(refused, response.topics))
-    return OffsetCommitResponse(topics=topics)
+        all_refused = _all(request.topics, coordinator_error_code(error))
+        topics = await slices.run(mapped_steps(_refused_commit, all_refused))
+    return OffsetCommitResponse(topics=await slices.run(_joined(refused, topics)))
 
 
 # TxnOffsetCommit
@@ -153,23 +175,23 @@ async def handle_txn_offset_commit(
         return TxnOffsetCommitResponse(topics=await slices.run(_joined(refused, ())))
     if unknown:
         request = request.replace(topics=tuple(known))
+    length_max = broker.coordinators.group_settings.offset_metadata_max_bytes
     try:
-        topics = (await _commit_in_transaction(broker, version, request)).topics
+        prepared = await slices.run(prepare_txn_commit(request, broker.clock.now_ms(), length_max))
+        topics = (await _commit_in_transaction(broker, version, prepared)).topics
     except KafkaError as error:
         code = coordinator_error_code(error)
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _KNOWS_LOADING:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        all_refused = (
-            _Unknown(topic, [each.partition_index for each in topic.partitions], code)
-            for topic in request.topics
-        )
+        all_refused = _all(request.topics, code)
         topics = await slices.run(mapped_steps(_refused_in_transaction, all_refused))
     return TxnOffsetCommitResponse(topics=await slices.run(_joined(refused, topics)))
 
 
 async def _commit_in_transaction(
-    broker: BrokerServer, version: int, request: TxnOffsetCommitRequest
+    broker: BrokerServer, version: int, prepared: PreparedTxnCommit
 ) -> TxnOffsetCommitResponse:
+    request = prepared.request
     _ensure_group_id(request.group_id)
     index = broker.groups.partition_of(request.group_id)
     if index is None:
@@ -181,7 +203,7 @@ async def _commit_in_transaction(
     )
     response: TxnOffsetCommitResponse = await broker.groups.call(
         request.group_id,
-        lambda machine, ticket: machine.offsets.commit_in_transaction(request, ticket, version),
+        lambda machine, ticket: machine.offsets.commit_in_transaction(prepared, ticket, version),
         guard=guard,
     )
     return response
@@ -211,14 +233,29 @@ async def handle_offset_delete(
     known_request = request.replace(topics=tuple(known))
     try:
         _ensure_group_id(request.group_id)
-        response: OffsetDeleteResponse = await broker.groups.call(
-            request.group_id,
-            lambda machine, ticket: machine.offsets.delete(known_request, ticket),
-        )
+        response = await _delete_known(broker, known_request, slices)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=coordinator_error_code(error))
     refused = await slices.run(mapped_steps(_refused_deletion, unknown))
     return OffsetDeleteResponse(topics=await slices.run(_joined(refused, response.topics)))
+
+
+async def _delete_known(
+    broker: BrokerServer, request: OffsetDeleteRequest, slices: Slices
+) -> OffsetDeleteResponse:
+    while True:
+        offsets = broker.groups.shard(broker.groups.partition_of(request.group_id)).machine.offsets
+        prepared = await slices.run(offsets.prepare_deletion(request))
+        response: OffsetDeleteResponse | None = await broker.groups.call(
+            request.group_id, partial(_delete, prepared)
+        )
+        if response is not None:
+            return response
+        # A topic has got a subscriber between two steps.
+
+
+def _delete(prepared: PreparedDeletion, machine: GroupCoordinator, ticket: Ticket) -> Effects:
+    return machine.offsets.delete(prepared, ticket)
 
 
 def _refused_deletion(unknown: _Unknown) -> PlainSteps[OffsetDeleteResponseTopic]:
@@ -235,6 +272,12 @@ def _refused_deletion(unknown: _Unknown) -> PlainSteps[OffsetDeleteResponseTopic
 def _ensure_group_id(group_id: str) -> None:
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+
+
+def _all(topics: Iterable[Asked], code: ErrorCode) -> Iterator[_Unknown]:
+    """Have all partitions refused."""
+    for topic in topics:
+        yield _Unknown(topic, [each.partition_index for each in topic.partitions], code)
 
 
 def _look_up(

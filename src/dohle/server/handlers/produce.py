@@ -21,13 +21,12 @@
 
 from __future__ import annotations
 
-from asyncio import iscoroutine
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
-from dohle.core.steps import Steps
+from dohle.core.steps import PlainSteps, Steps, finish
 from dohle.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -37,8 +36,8 @@ from dohle.protocol.messages.produce import (
 )
 from dohle.records.batch import ATTRIBUTES_AT, TRANSACTIONAL_FLAG
 from dohle.records.checking.validation import produced_batch
-from dohle.server.net.long_work import Begun
 from dohle.server.net.outcome import CloseConnection
+from dohle.server.net.slices import Begun, Slices, begin
 from dohle.server.partitions.appends import (
     BATCHES,
     Appended,
@@ -63,7 +62,7 @@ from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 #: The lower byte of a batch's attributes.
 _FLAGS_AT = ATTRIBUTES_AT + 1
@@ -144,23 +143,25 @@ async def _append_when_verified(
     # A partition that was missing when the coordinator was asked may be here now, unverified.
     verified = verified._replace(errors={**missing, **verified.errors})
     steps = _appending_all(broker, context, request, verified)
-    return await _answer_later(broker, request, await broker.long_work.run(steps))
+    return await _answer_later(broker, request, await Slices(broker.turns).run(steps))
 
 
 async def _finish(
     broker: BrokerServer, request: ProduceRequest, begun: Begun[Results]
 ) -> ProduceResponse | None:
-    return await _answer_later(broker, request, await broker.long_work.finish(begun))
+    return await _answer_later(broker, request, await begun.finish())
 
 
 async def _answer_later(
     broker: BrokerServer, request: ProduceRequest, results: Results
 ) -> ProduceResponse | None:
     """Write what was appended, and answer: the requests of the same read event are answered."""
-    answer = _late(broker, request, results)
     broker.write_appends()
-    made = answer()
-    return await made if iscoroutine(made) else made
+    slices = Slices(broker.turns)
+    codes = {}
+    if waiting := await slices.run(_uncommitted(request, results)):
+        codes = await slices.wait_for(_commit_codes(broker, request, waiting))
+    return _unless_unwanted(request, await slices.run(_responding(results, codes)))
 
 
 def _transactional_appends(
@@ -198,47 +199,71 @@ def _late(broker: BrokerServer, request: ProduceRequest, results: Results) -> La
     """Return a function that makes the answer when everything is written."""
 
     def answer() -> ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None:
-        if request.acks == _ALL and any(
-            is_uncommitted(outcome) for _, outcomes in results for _, outcome in outcomes
-        ):
-            return _answer_when_committed(broker, request, results)
-        response = _response(results, {})
-        if request.acks == 0:
-            _close_on_error(response.responses)
-            return None
-        return response
+        if waiting := finish(_uncommitted(request, results)):
+            return _answer_when_committed(broker, request, results, waiting)
+        return _unless_unwanted(request, finish(_responding(results, {})))
 
     return answer
 
 
 async def _answer_when_committed(
-    broker: BrokerServer, request: ProduceRequest, results: Results
+    broker: BrokerServer, request: ProduceRequest, results: Results, waiting: list[Appended]
 ) -> ProduceResponse:
-    outcomes = [outcome for _, found in results for _, outcome in found]
-    waiting = [one for one in outcomes if not isinstance(one, KafkaError) and is_uncommitted(one)]
+    codes = await _commit_codes(broker, request, waiting)
+    return finish(_responding(results, codes))
+
+
+async def _commit_codes(
+    broker: BrokerServer, request: ProduceRequest, waiting: list[Appended]
+) -> dict[int, ErrorCode]:
+    """Wait until what was appended is committed; return how that ended, by ``id()``."""
     codes = await broker.commits.wait_for_all(
         [(partition, info.last_offset + 1) for partition, info in waiting], request.timeout_ms
     )
-    return _response(results, {id(one): code for one, code in zip(waiting, codes, strict=True)})
+    return {id(one): code for one, code in zip(waiting, codes, strict=True)}
 
 
-def _response(results: Results, commit_errors: Mapping[int, ErrorCode]) -> ProduceResponse:
+def _uncommitted(request: ProduceRequest, results: Results) -> PlainSteps[list[Appended]]:
+    """Return the appends whose commit the client waits for."""
+    waiting: list[Appended] = []
+    if request.acks == _ALL:
+        for _, outcomes in results:
+            for number, (_, outcome) in enumerate(outcomes, 1):
+                if not isinstance(outcome, KafkaError) and is_uncommitted(outcome):
+                    waiting.append(outcome)
+                if number % _PARTITIONS_PER_STEP == 0:
+                    yield
+            yield
+    return waiting
+
+
+def _unless_unwanted(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:
+    """Return the response, unless the client wants none: it is told an error by the closing."""
+    if request.acks == 0:
+        _close_on_error(response.responses)
+        return None
+    return response
+
+
+def _responding(
+    results: Results, commit_errors: Mapping[int, ErrorCode]
+) -> PlainSteps[ProduceResponse]:
     """Make the response; the keys of ``commit_errors`` are the ``id()`` of outcomes."""
-    return ProduceResponse(
-        responses=tuple(
+    topics = []
+    for topic, outcomes in results:
+        partitions = []
+        for number, (data, outcome) in enumerate(outcomes, 1):
+            code = commit_errors.get(id(outcome), ErrorCode.NONE)
+            partitions.append(partition_response(data.index, outcome, code))
+            if number % _PARTITIONS_PER_STEP == 0:
+                yield
+        topics.append(
             TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=tuple(
-                    partition_response(
-                        data.index, outcome, commit_errors.get(id(outcome), ErrorCode.NONE)
-                    )
-                    for data, outcome in outcomes
-                ),
+                name=topic.name, topic_id=topic.topic_id, partition_responses=tuple(partitions)
             )
-            for topic, outcomes in results
         )
-    )
+        yield
+    return ProduceResponse(responses=tuple(topics))
 
 
 def _append_all(
@@ -248,7 +273,7 @@ def _append_all(
     verified: Verified | None,
 ) -> Late | Coroutine[Any, Any, ProduceResponse | None]:
     """Append to all partitions; if that takes long, in the connection's later turns."""
-    begun = broker.long_work.begin(_appending_all(broker, context, request, verified))
+    begun = begin(broker.turns, _appending_all(broker, context, request, verified))
     if isinstance(begun, Begun):
         return _finish(broker, request, begun)
     return _late(broker, request, begun)
@@ -262,6 +287,7 @@ def _appending_all(
 ) -> Steps[Results]:
     now_ms = broker.clock.now_ms()
     results: Results = []
+    errors: dict[tuple[type, ErrorCode, str], KafkaError] = {}
     number = listed = 0
     for topic in request.topic_data:
         outcomes: list[tuple[PartitionProduceData, Appended | KafkaError]] = []
@@ -272,9 +298,16 @@ def _appending_all(
             number += 1
             if number % _PARTITIONS_PER_STEP == 0:
                 yield None
-            if isinstance(outcome, RefusedByLog) and outcome.record_errors:
-                outcome.list_at_most(max(1, _RECORD_ERRORS_MAX - listed))
-                listed += len(outcome.record_errors)
+            if isinstance(outcome, KafkaError):
+                # It takes a kilobyte, and very many may be refused.
+                outcome.__traceback__ = None
+            if isinstance(outcome, RefusedByLog):
+                if outcome.record_errors:
+                    outcome.list_at_most(max(1, _RECORD_ERRORS_MAX - listed))
+                    listed += len(outcome.record_errors)
+            elif isinstance(outcome, KafkaError):
+                # Most of them for the same reason.
+                outcome = errors.setdefault((type(outcome), outcome.code, str(outcome)), outcome)
             outcomes.append((data, outcome))
         results.append((topic, outcomes))
     return results

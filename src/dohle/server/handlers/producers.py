@@ -21,13 +21,13 @@ from dohle.protocol.messages.describe_producers import (
     TopicRequest,
     TopicResponse,
 )
-from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.handler import Handler, serves
 from dohle.server.partitions.lookup import ANY_REPLICA, find_partition
 from dohle.storage.producers.entry import ProducerEntry
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 
 def handle_describe_producers(

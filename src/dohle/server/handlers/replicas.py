@@ -28,11 +28,11 @@ from dohle.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
-from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.handler import Handler, serves
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 
 async def handle_elect_leaders(

@@ -59,11 +59,11 @@ from dohle.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from dohle.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.handler import Handler, serves
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 _NO_AUTHORIZER = "No Authorizer is configured."
 _NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED

@@ -23,11 +23,11 @@ from dohle.protocol.messages.create_partitions import (
 )
 from dohle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from dohle.server.net.dispatch import Handler, serves
+from dohle.server.net.handler import Handler, serves
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 
 async def handle_create_topics(

@@ -29,15 +29,15 @@ from dohle.protocol.messages.list_transactions import (
 )
 from dohle.protocol.messages.list_transactions import TransactionState as ListedTransaction
 from dohle.server.coordinators.errors import coordinator_error_code
-from dohle.server.net.dispatch import Handler, serves
-from dohle.server.net.turns import Slices
+from dohle.server.net.handler import Handler, serves
+from dohle.server.net.slices import Slices
 from dohle.txn.listing import TransactionFilters
 from dohle.txn.state import STATES_BY_NAME, TransactionState
 from dohle.txn.transaction import Transaction
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 
 async def handle_describe_transactions(

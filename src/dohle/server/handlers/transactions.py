@@ -50,15 +50,15 @@ from dohle.protocol.schema import Response
 from dohle.records.batch import NO_PRODUCER_EPOCH
 from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.internal_topics import CONSUMER_OFFSETS
-from dohle.server.net.dispatch import Handler, serves
-from dohle.server.net.turns import Slices
+from dohle.server.net.handler import Handler, serves
+from dohle.server.net.slices import Slices
 from dohle.txn.coordinator import TransactionCoordinator
 from dohle.txn.errors import ProducerIdNeeded
 from dohle.txn.transaction import TV_2, Incarnation, ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
     from dohle.server.net.outcome import Answer
 
 #: So many transactions of a request are seen to at the same time.

@@ -29,15 +29,15 @@ from dohle.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from dohle.server.net.dispatch import Handler, serves
-from dohle.server.net.turns import Slices
+from dohle.server.net.handler import Handler, serves
+from dohle.server.net.slices import Slices
 from dohle.server.partitions.lookup import local_partition
 from dohle.server.partitions.partitions import Partition
 from dohle.server.transactions.markers import Marker
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 _Codes = dict[ProducerId, dict[TopicPartition, ErrorCode]]
 #: A marker's producer, its partition, and the end of the log after the append.

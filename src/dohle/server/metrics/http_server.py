@@ -38,7 +38,8 @@ from dohle.server.metrics.collect import collect
 from dohle.server.metrics.health import problems
 from dohle.server.metrics.log_counts import LogCounts
 from dohle.server.metrics.sources import Sources
-from dohle.server.net.turns import Slices, Turns
+from dohle.server.net.slices import Slices
+from dohle.server.net.turns import Turns
 from dohle.storage.backup import cut_lines
 
 logger = logging.getLogger("dohle.server")
@@ -167,7 +168,7 @@ class MetricsServer:
     async def _send_pieces(self, sock: StreamSocket, pieces: Iterator[str]) -> None:
         """Send text that is made while it is sent, in slices."""
         broker = self._sources.broker
-        slices = Slices(Turns(self._loop) if broker is None else broker.turns)
+        slices = Slices(Turns(self._loop, self._host) if broker is None else broker.turns)
         unsent: list[str] = []
         size = 0
         for piece in pieces:

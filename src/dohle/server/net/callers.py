@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dohle.groups.group import Caller
 
 if TYPE_CHECKING:
-    from dohle.server.net.dispatch import RequestContext
+    from dohle.server.net.handler import RequestContext
 
 
 def caller_of(context: RequestContext) -> Caller:

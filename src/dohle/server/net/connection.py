@@ -25,18 +25,18 @@ from __future__ import annotations
 import logging
 import socket
 from asyncio import AbstractEventLoop, CancelledError, Future
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dohle.core.host import StreamSocket
 from dohle.protocol.errors import MalformedMessage
-from dohle.server.net.outcome import Chunk, CloseConnection, Frame, LateFrame
+from dohle.server.net.outcome import CloseConnection
 from dohle.server.net.receive_buffer import ReceiveBuffer
 from dohle.server.net.reply_queue import ReplyQueue, frame_size, memory_size
 from dohle.server.net.request_memory import RequestMemory
-from dohle.server.net.sending import joined, send_chunks
+from dohle.server.net.sending import Sender
+from dohle.server.net.service import Service
 from dohle.server.net.timing import ConnectionTimes
 from dohle.server.net.turns import SLICE_S, Turns, Usage
 
@@ -52,31 +52,6 @@ FRAMES_PER_EVENT = 256
 #: them keeps no more of it.
 REPLY_BYTES_PER_EVENT = 8 * 1024 * 1024
 REPLY_MEMORY_PER_EVENT = 256 * 1024
-
-
-class Service(Protocol):
-    """What a connection needs from the broker."""
-
-    def handle(
-        self, frame: memoryview, connection: Connection
-    ) -> Frame | LateFrame | Future[Any] | None:
-        """Handle one request.
-
-        A callable that is returned must be called after ``settle``. None means that the request
-        cannot be handled until those before it are answered: it is handed over again then.
-        """
-
-    def settle(self) -> None:
-        """Write what the requests handled so far have appended."""
-
-    def may_settle_later(self, connection: Connection) -> bool:
-        """Tell whether a connection must wait for others; its ``settle`` is called then."""
-
-    def complete(self, answered: Future[Any]) -> Frame:
-        """Encode the answer that a future has returned."""
-
-    def forget(self, future: Future[Any]) -> None:
-        """Give up waiting for the answer to a request whose client has gone."""
 
 
 class State(Enum):
@@ -131,8 +106,8 @@ class Connection:
         self.peer = peer
         #: The shortcuts that the dispatcher has learnt from the last requests, by API key.
         self.shortcuts: dict[int, Shortcut] = {}
-        #: What was received, and what was sent or is about to be.
-        self.bytes_in = self.bytes_out = 0
+        #: What was received.
+        self.bytes_in = 0
         self._now = now or loop.time
         self.times = ConnectionTimes(self._now)
         self.last_active = self._now()
@@ -152,19 +127,20 @@ class Connection:
         #: The state that comes after UNSETTLED.
         self._following = _READY
         self._awaited: Future[Any] | None = None
-        self._out: deque[Chunk] = deque()
-        #: Whether the socket's send buffer is full, and the loop watches for room in it.
-        self._is_blocked = False
+        self._sender = Sender(loop, sock, turns, self._usage, self._sent_more, self._fail)
         #: Whether the loop watches for something to read.
         self._is_reading = False
         #: Whether the client has closed its side: it sends no more.
         self._has_ended = False
         self._is_send_due = False
-        #: Whether it waits for its turn to send on.
-        self._is_send_in_queue = False
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._read_more()
+
+    @property
+    def bytes_out(self) -> int:
+        """What was sent, or is about to be."""
+        return self._sender.bytes_out
 
     @property
     def is_closed(self) -> bool:
@@ -191,11 +167,9 @@ class Connection:
             self._read_no_more()
             self._turns.call_when_not_full(self._read_more)
             return
-        if self._memory is not None and not self._may_receive(self._memory):
-            return
         buffer = self._buffer
-        room = buffer.room(in_use=state is _AWAITING, may_grow=not self._is_blocked)
-        if room is None:
+        room = buffer.empty_room() if state is _READY else None
+        if room is None and (room := self._room_behind()) is None:
             self._read_no_more()
             return
         try:
@@ -211,18 +185,22 @@ class Connection:
         buffer.received(count)
         self.bytes_in += count
         self.last_active = self._now()
-        if state is _READY and not self._is_blocked:
+        if state is _READY and not self._sender.is_blocked:
             self._process_in_turn()
 
-    def _may_receive(self, memory: RequestMemory) -> bool:
-        """Reserve memory for a large request before it is received, or read no more."""
-        size = 0 if self._reserved else self._buffer.large_frame_size
-        if size:
-            if not memory.take(size, self._read_more):
-                self._read_no_more()
-                return False
-            self._reserved = size
-        return True
+    def _room_behind(self) -> memoryview | None:
+        """Return where to put what follows what has arrived; None to read no more for now.
+
+        Memory for a large request is reserved before it is received.
+        """
+        if self._memory is not None and not self._reserved:
+            size = self._buffer.large_frame_size
+            if size:
+                if not self._memory.take(size, self._read_more):
+                    return None
+                self._reserved = size
+        is_in_use = self._state is _AWAITING
+        return self._buffer.room(in_use=is_in_use, may_grow=not self._sender.is_blocked)
 
     def _release(self) -> None:
         """Give back the memory of a large request that was handled."""
@@ -246,7 +224,7 @@ class Connection:
 
     def _close_if_done(self) -> None:
         """Close if the client sends no more and nothing is left to handle or to send."""
-        if self._is_blocked or self.replies.is_waiting:
+        if self._sender.is_blocked or self.replies.is_waiting:
             return
         if self._state is _READY or (self._state is _AWAITING and not self._buffer):
             self.close()
@@ -260,7 +238,7 @@ class Connection:
             self._process()
 
     def _wait_for_turn(self) -> None:
-        self._turns.wait(self._usage.used_s, self._resume)
+        self._turns.wait(self._usage.of_late(self._turns.time()), self._resume)
 
     def _process(self) -> None:
         """Handle the frames that have arrived, until one has to wait or others must be served."""
@@ -268,17 +246,17 @@ class Connection:
         next_frame, handle, time = self._buffer.next_frame, service.handle, self._turns.time
         handled = reply_bytes = reply_memory = 0
         following, has_late = _RESUMING, False
-        if replies.is_full:
+        if replies.is_open and replies.is_full:
             self._state = _FULL
             return
         begun = now = time()
         end = begun + SLICE_S
         counts: dict[int, int] | None = None
-        times, buffered = self.times, len(self._buffer)
+        times, buffered = self.times, 0
         if times.untimed_events:
             times.untimed_events -= 1
         else:
-            counts = times.begin_event()
+            counts, buffered = times.begin_event(), len(self._buffer)
         try:
             while (
                 now < end
@@ -325,7 +303,8 @@ class Connection:
         else:
             self._conclude(following)
             now = time()
-        self._note_use(begun, now)
+        if now > begun:
+            self._note_use(begun, now)
 
     def _note_use(self, begun: float, now: float) -> None:
         """Take note that this connection has had the loop."""
@@ -360,7 +339,8 @@ class Connection:
         except Exception:
             logger.exception(_REQUEST_FAILED, self.peer)
             self.replies.fail("a request failed")
-        self.times.answered()
+        if self.times.shared:
+            self.times.answered()
         if self.replies.is_ended:
             self._handle_no_more()
         elif following is _AWAITING and self._awaited is not None:
@@ -368,7 +348,8 @@ class Connection:
         elif following is _RESUMING:
             self._wait_for_turn()
         self._send_replies()
-        self._buffer.shrink()
+        if self._buffer.is_large:
+            self._buffer.shrink()
         if self._reserved and following is not _AWAITING:
             self._release()
 
@@ -411,7 +392,7 @@ class Connection:
 
     def _go_on(self, *, in_turn: bool = False) -> None:
         """Handle what waits in the buffer, and read on."""
-        if self._state is not _READY or self._is_blocked:
+        if self._state is not _READY or self._sender.is_blocked:
             return
         if self._buffer:
             self._process() if in_turn else self._process_in_turn()
@@ -441,12 +422,8 @@ class Connection:
         """Send the replies that are ready, and go on with frames that had to wait for that."""
         replies = self.replies
         if frames := replies.take():
-            for piece in joined(frames):
-                self.bytes_out += len(piece)
-                self._out.append(piece)
-            if self._out and not self._is_blocked:
-                self._send()
-        if not self._out:
+            self._sender.send(frames)
+        if (self.times.timed or self.times.shared) and not self._sender:
             self.times.sent()
         if self._state is _CLOSED:
             return
@@ -461,43 +438,14 @@ class Connection:
 
     def _close_if_ended(self) -> None:
         """Close a connection that is ending, once the last reply is sent."""
-        if not self._is_blocked and (reason := self.replies.end_reason) is not None:
+        if not self._sender.is_blocked and (reason := self.replies.end_reason) is not None:
             self._fail(reason)
 
-    def _send(self) -> None:
-        """Send as much as the socket takes; the rest follows when it has room."""
-        try:
-            is_full = send_chunks(self._socket, self._out)
-        except (OSError, CloseConnection) as error:
-            self._fail(str(error))
-            return
-        if is_full != self._is_blocked:
-            self._is_blocked = is_full
-            if is_full:
-                self._loop.add_writer(self._fd, self._on_writable)
-            else:
-                self._loop.remove_writer(self._fd)
-
-    def _on_writable(self) -> None:
-        if self._turns.is_crowded:
-            if not self._is_send_in_queue:
-                self._is_send_in_queue = True
-                self._turns.wait(self._usage.used_s, self._send_in_turn)
-            return
-        self._send_on()
-
-    def _send_in_turn(self) -> None:
-        self._is_send_in_queue = False
-        if self._is_blocked and self._state is not _CLOSED:
-            self._send_on()
-
-    def _send_on(self) -> None:
-        """Send more of what the socket did not take before, and go on."""
+    def _sent_more(self, begun: float, now: float) -> None:
+        """Go on, when more was sent of what the socket did not take before."""
         self.last_active = self._now()
-        begun = self._loop.time()
-        self._send()
-        self._note_use(begun, self._loop.time())
-        if not self._out:
+        self._note_use(begun, now)
+        if not self._sender:
             self.times.sent()
         if self._state is _ENDING:
             self._close_if_ended()
@@ -516,11 +464,10 @@ class Connection:
         if self._state is _CLOSED:
             return
         self._state = _CLOSED
-        if self._is_blocked:
-            self._loop.remove_writer(self._fd)
+        self._sender.close()
         self._handle_no_more()
         self.replies.drop()
-        self._out.clear()
+        self._buffer.drop()
         self._socket.close()
         if self._memory is not None:
             self._memory.give(self._reserved)

@@ -13,8 +13,9 @@ from contextlib import suppress
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.listeners import Listener
 from dohle.core.host import Descriptor, Host, StreamSocket
-from dohle.server.net.connection import Connection, Service
+from dohle.server.net.connection import Connection
 from dohle.server.net.request_memory import RequestMemory
+from dohle.server.net.service import Service
 from dohle.server.net.turns import Turns
 
 logger = logging.getLogger("dohle.server")
@@ -68,7 +69,6 @@ class ListeningSocket:
         loop: AbstractEventLoop,
         host: Host,
         listener: Listener,
-        service: Service,
         turns: Turns,
         memory: RequestMemory | None,
         limits: ConnectionLimits,
@@ -83,7 +83,6 @@ class ListeningSocket:
         self._loop = loop
         self._host = host
         self._spare: Descriptor | None = None
-        self._service = service
         self._turns = turns
         self._memory = memory
         self._limits = limits
@@ -100,8 +99,9 @@ class ListeningSocket:
         self._socket = host.listen(listener.host or "0.0.0.0", listener.port, backlog)
         self.host, self.port = self._socket.getsockname()[:2]
 
-    def start(self) -> None:
-        """Start accepting."""
+    def start(self, service: Service) -> None:
+        """Start accepting, for who serves its connections."""
+        self._service = service
         self._take_spare()
         self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
         self._sweep_later()

@@ -12,6 +12,8 @@ from dohle.protocol.schema import Response
 from dohle.storage.files import File
 from dohle.storage.segment.segment_file import LogSlice
 
+SEGMENT_ENDED = "a segment ended while it was being sent"
+
 
 class FileRecords(RecordsElsewhere):
     """Record batches that stay in their file until ``sendfile`` takes them to the socket.
@@ -27,6 +29,13 @@ class FileRecords(RecordsElsewhere):
 
     def __len__(self) -> int:
         return self.size
+
+    def read(self) -> bytes:
+        """Copy them out."""
+        data = self.file.read_at(self.position, self.size)
+        if len(data) < self.size:
+            raise CloseConnection(SEGMENT_ENDED)
+        return data
 
     def advance(self, count: int) -> None:
         """Note that ``count`` bytes were sent."""
@@ -105,6 +114,12 @@ Late = Callable[[], Response | Future[Any] | Coroutine[Any, Any, Response | None
 
 #: What a handler returns: the response, a later one, or one that waits for something to happen.
 Answer = Response | Late | Future[Any] | None
+
+
+class LongAnswer(NamedTuple):
+    """A response that waits for something to happen, and may take long to be encoded."""
+
+    future: Future[Any]
 
 
 class CloseConnection(Exception):

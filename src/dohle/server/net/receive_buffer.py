@@ -25,6 +25,8 @@ _ROOM_BYTES_MIN = 64 * 1024
 # For frames above this size, the buffer should hold this many of them, if it may be that large.
 _LARGE_FRAME_BYTES = 64 * 1024
 _LARGE_FRAMES = 4
+# A large frame is given so much more memory at a time.
+_GROWTH_BYTES = 4 * 1024 * 1024
 _SIZE = struct.Struct(">i")
 _unpack_size = _SIZE.unpack_from
 
@@ -32,13 +34,16 @@ _unpack_size = _SIZE.unpack_from
 class ReceiveBuffer:
     """What was received and not taken yet: the bytes from ``_start`` to ``_end``."""
 
-    __slots__ = ("_end", "_frame_bytes_max", "_start", "_view")
+    __slots__ = ("_bytes", "_end", "_frame_bytes_max", "_start", "_view", "is_large")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
-        self._view = memoryview(bytearray(BUFFER_BYTES_AT_FIRST))
+        self._bytes = bytearray(BUFFER_BYTES_AT_FIRST)
+        self._view = memoryview(self._bytes)
         self._start = 0
         self._end = 0
+        #: Whether it is larger than what is kept.
+        self.is_large = False
 
     def __len__(self) -> int:
         return self._end - self._start
@@ -47,6 +52,16 @@ class ReceiveBuffer:
     def capacity(self) -> int:
         """How many bytes it has reserved."""
         return len(self._view)
+
+    def empty_room(self) -> memoryview | None:
+        """Return where to put what is received next if nothing is held; None if something is.
+
+        Frames that were taken must not be in use any more.
+        """
+        if self._start != self._end:
+            return None
+        self._start = self._end = 0
+        return self._view
 
     def room(self, *, in_use: bool, may_grow: bool = True) -> memoryview | None:
         """Return where to put what is received next; None if the client has to wait.
@@ -102,8 +117,14 @@ class ReceiveBuffer:
 
     def shrink(self) -> None:
         """Release the memory of large frames, if nothing is left to be handled."""
-        if self._start == self._end and len(self._view) > BUFFER_BYTES_KEPT:
+        if self._start == self._end and self.is_large:
             self._take_buffer(BUFFER_BYTES)
+
+    def drop(self) -> None:
+        """Forget everything, since nothing more is received."""
+        self._bytes = bytearray()
+        self._view, self._start, self._end = memoryview(self._bytes), 0, 0
+        self.is_large = False
 
     def _make_room(self, *, in_use: bool, may_grow: bool) -> bool:
         """Make room behind what has arrived: move it to the front, or to a larger buffer."""
@@ -113,7 +134,8 @@ class ReceiveBuffer:
                 return False
             self._take_buffer(max(BUFFER_BYTES, held + _ROOM_BYTES_MIN))
         elif may_grow and (size := self._larger_size()):
-            self._take_buffer(size)
+            if held < BUFFER_BYTES_KEPT or not self._grow(size):
+                self._take_buffer(size)
         elif self._start == 0:
             return False
         else:
@@ -130,13 +152,30 @@ class ReceiveBuffer:
         if need <= held or need <= min(length, _LARGE_FRAME_BYTES):
             return 0
         wanted = max(need, min(_LARGE_FRAMES * need, BUFFER_BYTES_KEPT))
-        size = min(wanted, max(2 * length, BUFFER_BYTES_KEPT))
+        size = min(wanted, max(length + min(length, _GROWTH_BYTES), BUFFER_BYTES_KEPT))
         # A producer's frames differ a little in size: the next should fit as well.
         size = -(-size // BUFFER_BYTES) * BUFFER_BYTES
         return size if size > length else 0
 
     def _take_buffer(self, size: int) -> None:
         held = self._end - self._start
-        view = memoryview(bytearray(size))
+        self._bytes = bytearray(size)
+        view = memoryview(self._bytes)
         view[:held] = self._view[self._start : self._end]
         self._view, self._start, self._end = view, 0, held
+        self.is_large = size > BUFFER_BYTES_KEPT
+
+    def _grow(self, size: int) -> bool:
+        """Make a large buffer larger without copying it: its pages move, not what is in them."""
+        if self._start:
+            return False
+        self._view.release()
+        try:
+            self._bytes += bytes(size - len(self._bytes))
+        except BufferError:
+            # Somebody still reads a frame that was taken before.
+            return False
+        finally:
+            self._view = memoryview(self._bytes)
+        self.is_large = True
+        return True

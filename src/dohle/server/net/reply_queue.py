@@ -201,6 +201,12 @@ class ReplyQueue:
         self._ready.clear()
         self._bytes = 0
         self.is_open = False
+        # Whom to tell holds this queue: neither would be freed before the next full collection.
+        self._on_ready = _tell_nobody
+
+
+def _tell_nobody() -> None:
+    """Nobody waits for a reply any more."""
 
 
 def frame_size(frame: Frame) -> int:

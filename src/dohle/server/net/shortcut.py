@@ -17,6 +17,7 @@ from asyncio import Future
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
+from dohle.metrics.requests import RequestMetrics, ShortcutUsage
 from dohle.server.net.outcome import Frame, LateFrame
 from dohle.server.net.timing import request_log
 
@@ -97,3 +98,34 @@ def may_take_shortcuts(connection: Connection) -> bool:
     level of the request log can change at any time.
     """
     return not _is_logged(_DEBUG)
+
+
+def learn_shortcut(
+    broker: BrokerServer,
+    learn: Learn,
+    connection: Connection,
+    api_key: int,
+    served: Served,
+    metrics: RequestMetrics,
+    *,
+    fits_shortcut: bool,
+) -> None:
+    """Learn a shortcut from a request, unless the last one learnt was of no use."""
+    shortcuts = connection.shortcuts
+    previous = shortcuts.get(api_key)
+    if isinstance(previous, Rest) and previous.left:
+        previous.left -= 1
+        return
+    in_vain = previous is not None and not previous.served and not fits_shortcut
+    usages = connection.times.usages
+    if (usage := usages.pop(api_key, None)) is not None:
+        usage.count()
+    if in_vain and not isinstance(previous, Rest):
+        shortcuts[api_key] = Rest()
+        return
+    learnt = learn(broker, served)
+    if learnt is not None:
+        shortcuts[api_key] = learnt
+        usages[api_key] = ShortcutUsage(metrics, served.version, learnt)
+    else:
+        shortcuts.pop(api_key, None)

@@ -100,7 +100,7 @@ class SharedEvent(NamedTuple):
 class ConnectionTimes:
     """What is being timed of one connection; mostly nothing."""
 
-    __slots__ = ("_answered", "_now", "_shared", "timed", "untimed_events", "usages")
+    __slots__ = ("_answered", "_now", "shared", "timed", "untimed_events", "usages")
 
     def __init__(self, now: Callable[[], float]) -> None:
         #: How much use was made of the connection's shortcuts, by API key.
@@ -110,7 +110,8 @@ class ConnectionTimes:
         #: So many read events to go before one is timed.
         self.untimed_events = 0
         self._now = now
-        self._shared: list[SharedEvent] = []
+        #: What shortcuts have served in the event that is being timed.
+        self.shared: list[SharedEvent] = []
         self._answered = 0.0
 
     def begin_event(self) -> dict[int, int]:
@@ -120,7 +121,7 @@ class ConnectionTimes:
 
     def end_event(self, before: Mapping[int, int], arrived: float, count: int, size: int) -> None:
         """Take note of what shortcuts have served in an event of so many requests and bytes."""
-        self._shared = [
+        self.shared = [
             SharedEvent(usage.metrics, served, count, arrived, size // count)
             for key, usage in self.usages.items()
             if key in before and (served := usage.shortcut.served - before[key]) > 0
@@ -128,17 +129,16 @@ class ConnectionTimes:
 
     def answered(self) -> None:
         """Take note that the requests of the event are answered."""
-        if self._shared:
-            self._answered = self._now()
+        self._answered = self._now()
 
     def sent(self) -> None:
         """Write down how long the requests took, now that their answers are sent."""
-        if not (self.timed or self._shared):
+        if not (self.timed or self.shared):
             return
         now = self._now()
         timed, self.timed = self.timed, []
         for request in timed:
             request.sent(now)
-        shared, self._shared = self._shared, []
+        shared, self.shared = self.shared, []
         for event in shared:
             event.sent(self._answered, now)

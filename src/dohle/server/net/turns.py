@@ -3,34 +3,35 @@
 The loop serves everybody. A request that is short is handled as it arrives. What takes longer, be
 it one large request or many small ones in a row, is done in slices of a few milliseconds; between
 two of them the loop turns, and others are served. If the requests of one turn of the loop together
-take too long, those that are left wait in a queue (the turn is crowded). Work leaves the queue in
-the order in which it came, except that whoever has used the loop a lot must stand back: so a client
-that asks for little waits for one or two slices of others, however many want more.
-
-The collector of garbage knows no slices: a full collection looks at every object that there is, and
-long work makes hundreds of thousands. While it is under way there are no full collections; what it
-has made is free when it is done, as it has no cycles.
+take too long, those that are left wait in a queue (the turn is crowded), and long work waits in
+another. Each turn of the loop serves requests first, for some milliseconds, then one slice. Who
+waits leaves the queue in the order in which they came, except that whoever has used the loop a lot
+must stand back: so a client that asks for little waits for one or two slices of others, however
+many want more.
 
 Time is that of the loop. In the simulator it stands still while code runs, and nothing ever waits.
 """
 
 from __future__ import annotations
 
-import gc
 import logging
 from asyncio import AbstractEventLoop, Future
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from typing import TypeVar
+from sys import maxsize
 
-from dohle.core.steps import PlainSteps
+from dohle.core.host import Host
+from dohle.server.net.step_needs import StepNeeds
 
 logger = logging.getLogger("dohle.server")
 
 #: For how long one piece of work may keep the loop to itself.
 SLICE_S = 0.003
+#: For how long work that has just come may keep it while other requests wait: all of them have a
+#: beginning before any goes on, so that one that asks for little is answered soon.
+SHORT_SLICE_S = 0.0003
 #: From then on in a turn of the loop, work is put into the queue.
 TURN_S = 0.005
 #: The share of the loop that a client may have without standing back for others.
@@ -41,55 +42,31 @@ NEW_USED_S = 0.025
 STAND_BACK = 20
 STAND_BACK_S_MAX = 1.0
 
-# As a threshold of the collector.
-_NEVER = 1 << 30
-
-R = TypeVar("R")
-
-
-class Collector:
-    """The collector of garbage, which all loops of a process share."""
-
-    def __init__(self) -> None:
-        self._holders = 0
-        self._thresholds = gc.get_threshold()
-
-    def hold(self) -> None:
-        """Let there be no full collections of garbage."""
-        if not self._holders:
-            self._thresholds = young, middle, _ = gc.get_threshold()
-            gc.set_threshold(young, middle, _NEVER)
-        self._holders += 1
-
-    def release(self) -> None:
-        """Let there be full collections again, unless others hold them up."""
-        self._holders -= 1
-        if not self._holders:
-            gc.set_threshold(*self._thresholds)
-
-
-_collector = Collector()
-
 
 class Turns:
     """The queue of work that waits for its next slice."""
 
-    def __init__(self, loop: AbstractEventLoop, queued_max: int | None = None) -> None:
+    def __init__(self, loop: AbstractEventLoop, host: Host, queued_max: int | None = None) -> None:
         """Make a queue; from ``queued_max`` waiting in it on, it is full."""
+        self.loop = loop
         self.time = loop.time
+        #: What work needs besides time.
+        self.needs = StepNeeds(loop, host)
         #: Whether this turn of the loop has been long enough: further work is to ``wait``.
         self.is_crowded = False
-        self._loop = loop
         self._spent_s = 0.0
-        # When it is due, a number that keeps the order, and whom to tell.
-        self._queue: list[tuple[float, int, Callable[[], None] | Future[None]]] = []
+        # When they are due, a number that keeps the order, and whom to tell.
+        self._requests: list[tuple[float, int, Callable[[], None]]] = []
+        self._slices: list[tuple[float, int, Future[None]]] = []
         self._numbers = count()
-        self._queued_max = queued_max
+        self._queued_max = maxsize if queued_max is None else queued_max
+        #: Whether no more requests should be received, since so many wait already.
+        self.is_full = False
         self._on_room: deque[Callable[[], None]] = deque()
         self._is_run_due = False
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._requests) + len(self._slices)
 
     def spend(self, seconds: float) -> None:
         """Take note that the loop was held for so long."""
@@ -97,7 +74,7 @@ class Turns:
             return
         if not self._spent_s:
             # Runs in the next turn, before anything that arrives until then.
-            self._loop.call_soon(self._begin_turn)
+            self.loop.call_soon(self._begin_turn)
         self._spent_s += seconds
         if self._spent_s >= TURN_S:
             self.is_crowded = True
@@ -107,144 +84,83 @@ class Turns:
         self.is_crowded = False
 
     @property
-    def is_full(self) -> bool:
-        """Tell whether no more requests should be received, since so many wait already."""
-        return self._queued_max is not None and len(self._queue) >= self._queued_max
+    def first_slice_s(self) -> float:
+        """For how long work that has just come may keep the loop."""
+        return SHORT_SLICE_S if self._requests else SLICE_S
 
     def call_when_not_full(self, go_on: Callable[[], None]) -> None:
         """Call this when there is room in the queue again."""
         self._on_room.append(go_on)
 
     def wait(self, used_s: float, go_on: Callable[[], None]) -> None:
-        """Call ``go_on`` when it is the turn of one that has used the loop for so long."""
-        self._put(used_s, go_on)
-
-    def turn(self, used_s: float) -> Future[None]:
-        """Return what is done when it is the turn of one that has used the loop for so long."""
-        future: Future[None] = self._loop.create_future()
-        self._put(used_s, future)
-        return future
-
-    def _put(self, used_s: float, who: Callable[[], None] | Future[None]) -> None:
-        due = self.time() + min(STAND_BACK * used_s, STAND_BACK_S_MAX)
-        heappush(self._queue, (due, next(self._numbers), who))
+        """Call ``go_on`` when it is the turn of a client that has used the loop for so long."""
+        heappush(self._requests, (self._due(used_s), next(self._numbers), go_on))
         self._run_soon()
 
+    def turn(self, used_s: float) -> Future[None]:
+        """Return what is done when it is the turn of work that has used the loop for so long."""
+        future: Future[None] = self.loop.create_future()
+        heappush(self._slices, (self._due(used_s), next(self._numbers), future))
+        self._run_soon()
+        return future
+
+    def _due(self, used_s: float) -> float:
+        return self.time() + min(STAND_BACK * used_s, STAND_BACK_S_MAX)
+
     def _run_soon(self) -> None:
+        self.is_full = len(self) >= self._queued_max
         if not self._is_run_due:
             self._is_run_due = True
-            self._loop.call_soon(self._run)
+            self.loop.call_soon(self._run)
 
     def _run(self) -> None:
-        """Let those whose turn it is go on, until this turn of the loop has been long enough."""
+        """Let those go on whose turn it is."""
         self._is_run_due = False
-        queue, time = self._queue, self.time
-        end = time() + TURN_S
-        # Those that are queued meanwhile wait for the next turn of the loop.
-        for _ in range(len(queue)):
-            _, _, who = heappop(queue)
-            if isinstance(who, Future):
-                if not who.done():
-                    who.set_result(None)
-                    # It goes on in the next turn of the loop, for as long as a slice.
-                    break
-                continue
-            try:
-                who()
-            except Exception:
-                logger.exception("work that had waited for its turn failed; the rest goes on")
-            if time() >= end:
+        self._run_requests()
+        while self._slices:
+            _, _, slice_begins = heappop(self._slices)
+            if not slice_begins.done():
+                # It goes on in the next turn of the loop.
+                slice_begins.set_result(None)
                 break
-        if queue:
+        self.is_full = False
+        if len(self):
             self._run_soon()
         for _ in range(len(self._on_room)):
             if self.is_full:
                 break
             self._on_room.popleft()()
 
+    def _run_requests(self) -> None:
+        """Serve requests, until this turn of the loop has been long enough."""
+        requests, time = self._requests, self.time
+        end = time() + TURN_S
+        # Those that are queued meanwhile wait for the next turn of the loop.
+        for _ in range(len(requests)):
+            _, _, go_on = heappop(requests)
+            try:
+                go_on()
+            except Exception:
+                logger.exception("work that had waited for its turn failed; the rest goes on")
+            if time() >= end:
+                break
+
 
 class Usage:
     """How long somebody has had the loop of late."""
 
-    __slots__ = ("_as_of", "used_s")
+    __slots__ = ("_as_of", "_used_s")
 
     def __init__(self, now: float) -> None:
-        self.used_s = NEW_USED_S
+        self._used_s = NEW_USED_S
         self._as_of = now
+
+    def of_late(self, now: float) -> float:
+        """Return for how long, less the share that is free."""
+        left = self._used_s - FREE_SHARE * (now - self._as_of)
+        return left if left > 0 else 0.0
 
     def add(self, begun: float, now: float) -> None:
         """Take note that they had it from ``begun`` until ``now``."""
-        left = self.used_s - FREE_SHARE * (begun - self._as_of)
-        self.used_s = (left if left > 0 else 0.0) + (now - begun)
+        self._used_s = self.of_late(begun) + now - begun
         self._as_of = now
-
-
-class Slices:
-    """One piece of work, in slices. The first begins here and now."""
-
-    __slots__ = ("_begun", "_has_waited", "_turns", "_used_s")
-
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
-        self._begun = turns.time()
-        self._used_s = 0.0
-        self._has_waited = False
-
-    def __del__(self) -> None:
-        self._release_collector()
-
-    def _release_collector(self) -> None:
-        if self._has_waited:
-            self._has_waited = False
-            _collector.release()
-
-    @property
-    def is_over(self) -> bool:
-        """Tell whether the slice has come to its end."""
-        return self._turns.time() - self._begun >= SLICE_S or self._turns.is_crowded
-
-    async def give_way(self) -> None:
-        """Let others have their turn if the slice has come to its end."""
-        turns = self._turns
-        if turns.time() - self._begun >= SLICE_S or turns.is_crowded:
-            await self.wait()
-
-    async def wait(self) -> None:
-        """Let others have their turn in any case."""
-        turns = self._turns
-        if not self._has_waited:
-            self._has_waited = True
-            _collector.hold()
-        took = turns.time() - self._begun
-        self._used_s += took
-        turns.spend(took)
-        await turns.turn(self._used_s)
-        self._begun = turns.time()
-
-    async def wait_for(self, future: Awaitable[R]) -> R:
-        """Wait for something else than a turn: meanwhile the work uses and holds up nothing."""
-        took = self._turns.time() - self._begun
-        self._used_s += took
-        self._turns.spend(took)
-        self._release_collector()
-        try:
-            return await future
-        finally:
-            self._begun = self._turns.time()
-
-    def advance(self, steps: PlainSteps[R]) -> tuple[R] | None:
-        """Do what fits into the slice; return the result, in a tuple, if that was all of it."""
-        time, end = self._turns.time, self._begun + SLICE_S
-        try:
-            next(steps)
-            while time() < end:
-                next(steps)
-        except StopIteration as stop:
-            return (stop.value,)
-        return None
-
-    async def run(self, steps: PlainSteps[R]) -> R:
-        """Do the work to its end."""
-        while (result := self.advance(steps)) is None:
-            await self.wait()
-        return result[0]

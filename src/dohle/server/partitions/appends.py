@@ -130,7 +130,7 @@ def _appending(
         if not is_checked:
             with _told_by_log(partition):
                 _check_isr(partition, acks)
-                batch = yield from validating(batch, partition.rules, now_ms)
+                batch = yield from validating(batch, partition.rules, now_ms, partition.key)
             # That may have taken long.
             _check_leader(partition)
         with _told_by_log(partition):

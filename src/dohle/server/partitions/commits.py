@@ -58,8 +58,10 @@ class Commits:
         # records are used again after this.
         for partition, effects in written:
             if effects is not None:
-                self._tell(partition, effects)
-                _call(partition.on_progress)
+                if effects.woken:
+                    self._tell(partition, effects)
+                if partition.on_progress is not None:
+                    _call(partition.on_progress)
                 self._recheck(partition.key)
             else:
                 self.fail(partition, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -14,7 +14,7 @@ from dohle.core.ids import TopicPartition
 from dohle.core.steps import Steps
 from dohle.protocol.messages.fetch import FetchResponse
 from dohle.replication.fetch_sessions import PARTITIONS_PER_STEP
-from dohle.server.net.waited_work import in_slices, result_of, work_for
+from dohle.server.net.slices import Slices, in_slices, result_of, work_for
 from dohle.server.partitions.fetch_pacing import Pace
 from dohle.server.partitions.fetch_reader import FetchReader
 
@@ -84,7 +84,7 @@ class DelayedFetch:
             work_for(self._broker.loop, self.future, self._answer_later(self._pace))
             return
         try:
-            found = in_slices(self._broker.loop, self._broker.long_work, self._read())
+            found = in_slices(self._broker.turns, self._read())
         except Exception as error:
             self.future.set_exception(error)
             return
@@ -96,7 +96,7 @@ class DelayedFetch:
     async def _answer_later(self, pace: Pace) -> FetchResponse:
         """Answer in a turn of its own, and not in that of its waker: it takes a while."""
         await self._broker.turns.turn(0.0)
-        return await self._broker.long_work.run(pace.timed(self._read()))
+        return await Slices(self._broker.turns).run(pace.timed(self._read()))
 
     def _read(self) -> Steps[FetchResponse]:
         yield from self._reader.read()

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dohle.core.ids import BrokerId
 from dohle.protocol.messages.fetch import PartitionData
 from dohle.replication.fetch_sessions import SessionPartition
+from dohle.server.partitions.old_fetches import Unconverted
 from dohle.server.partitions.partitions import Partitions
-
-#: Below this version records are converted to an older format.
-_BATCHES = 4
 
 
 def count_fetched(
@@ -16,13 +14,16 @@ def count_fetched(
     part: SessionPartition,
     data: PartitionData,
     follower: BrokerId | None,
-    version: int,
 ) -> None:
-    """Count what one answer has of a partition. One that is not here has no counts."""
+    """Count what one answer has of a partition. One that is not here has no counts.
+
+    The bytes of records that are converted for an old consumer are counted when they are known.
+    """
     partition = None if part.topic is None else partitions.get(part.topic, part.partition)
     if partition is None:
         return
-    traffic, size = partition.traffic, len(data.records or b"")
+    traffic, records = partition.traffic, data.records
+    size = len(records) if records and not isinstance(records, Unconverted) else 0
     traffic.fetch_requests += 1
     if data.error_code:
         traffic.failed_fetch_requests += 1
@@ -30,4 +31,3 @@ def count_fetched(
         traffic.replication_bytes_out += size
     else:
         traffic.bytes_out += size
-        traffic.fetch_conversions += version < _BATCHES and size > 0

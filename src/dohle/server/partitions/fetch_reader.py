@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, ProducerId, TopicPartition
-from dohle.core.steps import Steps
+from dohle.core.steps import Steps, let_go
 from dohle.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -33,6 +33,7 @@ from dohle.replication.fetch_sessions import (
     group_by_topic,
 )
 from dohle.server.net.outcome import FileRecords
+from dohle.server.net.sending import SENDFILE_BYTES_MIN
 from dohle.server.partitions.fetch_counts import count_fetched
 from dohle.server.partitions.lookup import ANY_EPOCH, check_asker, fetching, find_partition
 from dohle.server.partitions.old_fetches import UNCONVERTED, unconverted
@@ -43,10 +44,11 @@ from dohle.storage.segment.segment_file import LogSlice
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
 
-#: Below this, copying is cheaper than another system call.
-SENDFILE_BYTES_MIN = 16 * 1024
-#: But an answer has no more than this in memory: a client may not read it.
-COPIED_BYTES_MAX = 512 * 1024
+#: Short pieces of this much together are copied at once; further ones when they are sent.
+COPIED_BYTES_AT_ONCE = 64 * 1024
+#: An answer has no more than about this in memory, since its client may not read it. Pieces that
+#: cannot stay in their files are left for the next answer then.
+COPIED_BYTES_MAX = 1024 * 1024
 
 _READ_COMMITTED = 1
 _NO_LOG = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -82,7 +84,7 @@ class FetchReader:
         self._broker = broker
         self._version = version
         self._context = context
-        self._partitions: Sequence[SessionPartition] = list(context.partitions)
+        self._partitions = context.partitions
         self._max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self._max_bytes)
         self._isolation = isolation_of(request)
@@ -97,7 +99,8 @@ class FetchReader:
         self._bytes = self._copied = 0
         self._at_once = self._has_read = False
         self._not_at_end: list[SessionPartition] = []
-        self._change_count = 0
+        self._change_count = -1
+        self._nothing = FetchData(aborted_transactions=[] if self._reads_committed else None)
 
     @property
     def is_enough(self) -> bool:
@@ -105,25 +108,22 @@ class FetchReader:
         return self._at_once or not self._partitions or self._bytes >= self.min_bytes
 
     def response(self) -> Steps[FetchResponse]:
-        """Return the answer with what was read."""
+        """Return the answer with what was read. It can be had once."""
         results, self._results = self._results, []
-        nothing = FetchData(aborted_transactions=[] if self._reads_committed else None)
-        found: list[Result] = []
-        for number, (part, result) in enumerate(results, 1):
-            if not number % PARTITIONS_PER_STEP:
+        for index, (part, result) in enumerate(results):
+            if not (index + 1) % PARTITIONS_PER_STEP:
                 yield None
             if isinstance(result, Partition):
-                result = self._data(result, part, nothing, _NO_EPOCH)
-            count_fetched(
-                self._broker.partitions, part, result, self._asker.follower, self._version
-            )
-            found.append((part, result))
-        reply = yield from self._context.finish(found, self._broker.clock.monotonic_ms())
-        return FetchResponse(
-            error_code=reply.error,
-            session_id=reply.session_id,
-            responses=(yield from group_by_topic(reply.results)) if reply.results else (),
-        )
+                result = self._data(result, part, self._nothing, _NO_EPOCH)
+                results[index] = part, result
+            count_fetched(self._broker.partitions, part, result, self._asker.follower)
+        now_ms = self._broker.clock.monotonic_ms()
+        reply = yield from self._context.finish(cast("list[Result]", results), now_ms)
+        topics = (yield from group_by_topic(reply.results)) if reply.results else ()
+        if len(self._partitions) > PARTITIONS_PER_STEP:
+            self._not_at_end = []
+            yield from let_go(self._partitions)
+        return FetchResponse(error_code=reply.error, session_id=reply.session_id, responses=topics)
 
     def read(self) -> Steps[None]:
         """Read every partition as far as the limits allow; unknown partitions come last."""
@@ -166,6 +166,23 @@ class FetchReader:
         self._has_read = True
 
     # Waiting
+
+    def may_wait_unread(self) -> Steps[bool]:
+        """Look all partitions up, and tell whether their sizes alone decide when to answer.
+
+        They do not if one is unknown, or no bytes are enough. A follower's are read at once, to
+        take in how far it is.
+        """
+        if self._is_follower or self.min_bytes <= 0:
+            return False
+        for number, part in enumerate(self._partitions, 1):
+            if not number % PARTITIONS_PER_STEP:
+                yield None
+            if part.local is None or part.local.is_gone:
+                part.local = self._look_up(part)
+                if part.local is None:
+                    return False
+        return True
 
     def wait(self) -> dict[TopicPartition, SessionPartition]:
         """Forget what was read, and return the partitions, all of which were found."""
@@ -266,7 +283,9 @@ class FetchReader:
         limit = max(0, min(asked.partition_max_bytes, left))
         is_first = self._bytes == 0 and self._version > 2
         found = log.read(asked.fetch_offset, limit, self._isolation, min_one_batch=is_first)
-        if found.first_batch_incomplete and self._version > 2:
+        if (found.first_batch_incomplete and self._version > 2) or (
+            self._copied >= COPIED_BYTES_MAX and not self._may_stay(partition, found)
+        ):
             found = found._replace(slice=None)
         answer: PartitionData | None = None
         if found.slice is not None or not self._context.may_omit(
@@ -344,13 +363,19 @@ class FetchReader:
             return unconverted(partition, piece, self._version, fetch_offset)
         if self._version < 10 and partition.rules.codec is Codec.ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs fetch version 10")
-        is_cheap = piece.size < SENDFILE_BYTES_MIN and self._copied + piece.size <= COPIED_BYTES_MAX
-        # The encoder takes what is in a file only if it is long enough to be a chunk of its own.
-        if is_cheap or piece.size < CHUNK_BYTES_MIN or not partition.log.may_hold_file:
+        is_cheap = piece.size < SENDFILE_BYTES_MIN and self._copied < COPIED_BYTES_AT_ONCE
+        if is_cheap or not self._may_stay(partition, found):
             self._copied += piece.size
             return _read(partition, piece)
         # It has a length, as bytes have, and the connection knows how to send it.
         return cast("Records", FileRecords(piece))
+
+    def _may_stay(self, partition: Partition, found: FetchData) -> bool:
+        """Tell whether records may stay in their file until they are sent.
+
+        The encoder takes them only if they are long enough to be a chunk of their own.
+        """
+        return found.size >= CHUNK_BYTES_MIN and partition.log.may_hold_file
 
     def _failed(self, part: SessionPartition, code: ErrorCode) -> PartitionData:
         return PartitionData(

@@ -14,7 +14,7 @@ from dohle.core.steps import Steps
 from dohle.protocol.messages.fetch import FetchResponse, PartitionData
 from dohle.protocol.schema import Records
 from dohle.records.down_conversion import converting_down
-from dohle.server.net.waited_work import in_slices, work_for
+from dohle.server.net.slices import Slices, in_slices, work_for
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.segment.segment_file import LogSlice
 
@@ -47,14 +47,14 @@ def converted(
 ) -> FetchResponse | Future[FetchResponse]:
     """Convert the records of an answer, or of one that is waited for."""
     if isinstance(answer, FetchResponse):
-        return in_slices(broker.loop, broker.long_work, _converting(answer))
+        return in_slices(broker.turns, _converting(answer))
     future: Future[FetchResponse] = broker.loop.create_future()
     work_for(broker.loop, future, _convert_later(broker, answer))
     return future
 
 
 async def _convert_later(broker: BrokerServer, answer: Future[FetchResponse]) -> FetchResponse:
-    return await broker.long_work.run(_converting(await answer))
+    return await Slices(broker.turns).run(_converting(await answer))
 
 
 def _converting(answer: FetchResponse) -> Steps[FetchResponse]:
@@ -81,6 +81,7 @@ def _converting_partition(data: PartitionData, found: Unconverted) -> Steps[Part
             stored, found.to_magic, first_offset=found.first_offset, max_bytes=_BYTES_MAX
         )
     except KafkaError as error:
+        found.partition.traffic.failed_fetch_requests += 1
         return PartitionData(
             partition_index=data.partition_index,
             error_code=error.code,
@@ -88,4 +89,6 @@ def _converting_partition(data: PartitionData, found: Unconverted) -> Steps[Part
             aborted_transactions=None,
             records=b"",
         )
+    found.partition.traffic.fetch_conversions += 1
+    found.partition.traffic.bytes_out += len(records)
     return data.replace(records=records)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
-from dohle.core.config.definition import ConfigValues
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
 from dohle.core.steps import PlainSteps
@@ -20,66 +19,17 @@ from dohle.metadata.topic_names import INTERNAL_TOPICS
 from dohle.metrics.traffic import Traffic
 from dohle.records.checking.fast_check import allows_fast_check
 from dohle.records.checking.validation import ValidationRules
-from dohle.records.compression.codecs import Codec
 from dohle.replication.partition import PartitionReplication
 from dohle.server.net.outcome import Gate
 from dohle.server.partitions.commits import Commits, CommitWaiter
-from dohle.storage.config import LogConfig
+from dohle.server.partitions.topic_settings import TopicSettings
 from dohle.storage.directory.manager import LogManager
 from dohle.storage.log import Log
 
 logger = logging.getLogger("dohle.server")
 
-
-def log_config(values: ConfigValues) -> LogConfig:
-    """Turn a topic's effective settings into those of its logs."""
-    return LogConfig(
-        cleanup_policy=frozenset(values.get_list("cleanup.policy")),
-        file_delete_delay_ms=values.get_int("file.delete.delay.ms"),
-        flush_messages=values.get_int("flush.messages"),
-        flush_ms=values.get_int("flush.ms"),
-        index_interval_bytes=values.get_int("index.interval.bytes"),
-        max_message_bytes=values.get_int("max.message.bytes"),
-        message_timestamp_type_log_append=_is_log_append_time(values),
-        preallocate=values.get_bool("preallocate"),
-        retention_bytes=values.get_int("retention.bytes"),
-        retention_ms=values.get_int("retention.ms"),
-        segment_bytes=_segment_bytes(values),
-        segment_index_bytes=values.get_int("segment.index.bytes"),
-        segment_jitter_ms=values.get_int("segment.jitter.ms"),
-        segment_ms=values.get_int("segment.ms"),
-    )
-
-
-def _segment_bytes(values: ConfigValues) -> int:
-    of_tests = values["internal.segment.bytes"]
-    return of_tests if isinstance(of_tests, int) else values.get_int("segment.bytes")
-
-
-def _is_log_append_time(values: ConfigValues) -> bool:
-    return values.get_str("message.timestamp.type") == "LogAppendTime"
-
-
-def validation_rules(values: ConfigValues) -> ValidationRules:
-    """Turn a topic's effective settings into rules for a producer's batches."""
-    compression = values.get_str("compression.type")
-    codec: Codec | None = None
-    level: int | None = None
-    if compression == "uncompressed":
-        codec = Codec.NONE
-    elif compression != "producer":
-        codec = Codec[compression.upper()]
-        if codec is not Codec.SNAPPY:
-            level = values.get_int(f"compression.{compression}.level")
-    return ValidationRules(
-        compacted="compact" in values.get_list("cleanup.policy"),
-        log_append_time=_is_log_append_time(values),
-        timestamp_before_max_ms=values.get_int("message.timestamp.before.max.ms"),
-        timestamp_after_max_ms=values.get_int("message.timestamp.after.max.ms"),
-        codec=codec,
-        level=level,
-        max_message_bytes=values.get_int("max.message.bytes"),
-    )
+#: Until it is configured.
+_NO_RULES = ValidationRules()
 
 
 class Partition:
@@ -116,7 +66,7 @@ class Partition:
         self.topic_id = topic_id
         self.image = image
         self.log = log
-        self.rules = ValidationRules()
+        self.rules = _NO_RULES
         self.traffic = Traffic()
         self._node_id = node_id
         self._commits = commits
@@ -146,11 +96,11 @@ class Partition:
         """The epoch of the leader that the image names."""
         return self.image.leader_epoch
 
-    def configure(self, values: ConfigValues) -> None:
+    def configure(self, settings: TopicSettings) -> None:
         """Let new settings take effect."""
-        self.log.update_config(log_config(values))
-        self.rules = validation_rules(values)
-        self._commits.min_isr_changed(self, values.get_int("min.insync.replicas"))
+        self.log.update_config(settings.log)
+        self.rules = settings.rules
+        self._commits.min_isr_changed(self, settings.min_isr)
         self._note_fast_check()
 
     @property
@@ -236,7 +186,7 @@ class Partitions:
         key: TopicPartition,
         topic_id: Uuid,
         image: PartitionImage,
-        values: ConfigValues,
+        settings: TopicSettings,
         *,
         is_new: bool,
     ) -> None:
@@ -245,11 +195,11 @@ class Partitions:
         if known is not None and known.topic_id == topic_id:
             known.follow(image)
         else:
-            log = self._logs.get_or_create(key, topic_id, log_config(values), is_new=is_new)
+            log = self._logs.get_or_create(key, topic_id, settings.log, is_new=is_new)
             if known is not None:
                 self._let_go(known)
             known = Partition(key, topic_id, image, log, self._node_id, self._commits)
-            known.configure(values)
+            known.configure(settings)
             known.follow(image)
             self._by_name.setdefault(key.topic, {})[key.partition] = known
             self._by_id.setdefault(topic_id, {})[key.partition] = known

@@ -68,6 +68,8 @@ class Turn:
     version: int
     #: The offset that the next record will get.
     next_offset: int
+    #: The level of the quorum.
+    kraft_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,13 @@ def _incremental_alter_configs(
 def _update_features(
     turn: Turn, request: UpdateFeaturesRequest
 ) -> Decision[UpdateFeaturesResponse]:
-    return controller.update_features(turn.image, request, turn.context, version=turn.version)
+    return controller.update_features(
+        turn.image,
+        request,
+        turn.context,
+        version=turn.version,
+        kraft_version=turn.kraft_version,
+    )
 
 
 def _register_broker(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, Lock, shield, sleep, timeout
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.metadata.bootstrap import activation_records
@@ -22,7 +22,8 @@ from dohle.metadata.image import ClusterImage
 from dohle.protocol.messages.describe_quorum import DescribeQuorumRequest
 from dohle.protocol.schema import Request, Response
 from dohle.server.channel import ImageSource
-from dohle.server.net.turns import Slices, Turns
+from dohle.server.net.slices import Slices
+from dohle.server.net.turns import Turns
 from dohle.server.quorum.commands import COMMANDS, Command, Turn
 from dohle.server.quorum.describe import describe_quorum
 from dohle.server.quorum.metadata_log import UnrecordableChange
@@ -92,16 +93,23 @@ class Controller:
             async with self._in_turn(command.timeout_ms(request)):
                 self._ensure_usable()
                 turn = Turn(
-                    self.image, self.context, self._heartbeats, version, self.quorum.next_offset
+                    self.image,
+                    self.context,
+                    self._heartbeats,
+                    version,
+                    self.quorum.next_offset,
+                    self._images.kraft_version,
                 )
                 decision = command.decide(turn, request)
                 if not isinstance(decision, Decision):
                     # Others have their turn in between, but no other command.
                     decision = await Slices(self._turns).run(decision)
+                if decision.kraft_version is not None:
+                    await self._commit(self.quorum.upgrade_kraft_version(decision.kraft_version))
                 if decision.records:
                     # Deciding about many partitions takes long, and so does writing the records.
                     await sleep(0)
-                    await self._commit(decision.records)
+                    await self._commit(self.quorum.append(decision.records))
                 if decision.reason is not None:
                     logger.warning("%s was refused: %s", type(request).__name__, decision.reason)
                 response: Response = decision.reply
@@ -117,7 +125,7 @@ class Controller:
         async with self._in_turn(None):
             self._ensure_usable()
             if records:
-                await self._commit(records)
+                await self._commit(self.quorum.append(records))
 
     @asynccontextmanager
     async def _in_turn(self, timeout_ms: int | None) -> AsyncIterator[None]:
@@ -158,9 +166,9 @@ class Controller:
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
 
-    async def _commit(self, records: Sequence[VersionedRecord]) -> None:
+    async def _commit(self, append: Coroutine[Any, Any, None]) -> None:
         try:
-            await self.quorum.append(records)
+            await append
         except UnrecordableChange:
             raise
         except Exception as error:

@@ -1,15 +1,14 @@
 """DescribeQuorum as the leader of the quorum answers it.
 
 If any partition other than the metadata log's is asked for, every partition of the request gets
-UNKNOWN_TOPIC_OR_PARTITION. From v2 on the response has the voters' endpoints. No controller listens
-for others yet, so there are none to return, whatever ``listeners`` says.
+UNKNOWN_TOPIC_OR_PARTITION. From v2 on the response has the voters' directories and endpoints: those
+at which they listen for others, so none of a node without a controller listener.
 """
 
 from __future__ import annotations
 
 from dohle.core.errors import ErrorCode
 from dohle.core.steps import PlainSteps, mapped, mapped_steps
-from dohle.core.uuid import ZERO_UUID
 from dohle.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartitionData,
@@ -17,6 +16,7 @@ from dohle.protocol.messages.describe_quorum import (
     DescribeQuorumResponse,
     DescribeQuorumResponsePartitionData,
     DescribeQuorumResponseTopicData,
+    Listener,
     Node,
     ReplicaState,
 )
@@ -46,20 +46,25 @@ def describe_quorum(
         high_watermark=progress.high_watermark,
         current_voters=tuple(
             ReplicaState(
-                replica_id=voter.id,
-                # At kraft.version 0 voters are identified by their ids alone.
-                replica_directory_id=ZERO_UUID,
-                log_end_offset=voter.log_end_offset,
-                last_fetch_timestamp=voter.last_fetch_ms,
-                last_caught_up_timestamp=voter.last_caught_up_ms,
+                replica_id=each.voter.id,
+                replica_directory_id=each.voter.directory_id,
+                log_end_offset=each.log_end_offset,
+                last_fetch_timestamp=each.last_fetch_ms,
+                last_caught_up_timestamp=each.last_caught_up_ms,
             )
-            for voter in progress.voters
+            for each in progress.voters
         ),
     )
     topic = DescribeQuorumResponseTopicData(
         topic_name=METADATA_PARTITION.topic, partitions=(partition,)
     )
-    nodes = tuple(Node(node_id=voter.id) for voter in progress.voters)
+    nodes = tuple(
+        Node(
+            node_id=each.voter.id,
+            listeners=tuple(Listener(name=n, host=h, port=p) for n, h, p in each.voter.endpoints),
+        )
+        for each in progress.voters
+    )
     return DescribeQuorumResponse(
         error_message="", topics=(topic,), nodes=nodes if version >= _TELLS_NODES else ()
     )

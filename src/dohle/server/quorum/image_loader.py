@@ -10,11 +10,19 @@ from __future__ import annotations
 from dohle.metadata.image import EMPTY_IMAGE, ClusterImage
 from dohle.metadata.replay import apply, apply_in_steps
 from dohle.protocol.schema import MetadataRecord
+from dohle.raft.membership import MembershipHistory
 from dohle.records.batch import CorruptBatch
 from dohle.server.channel import ImageListener
-from dohle.server.net.turns import Slices, Turns
+from dohle.server.net.slices import Slices
+from dohle.server.net.turns import Turns
 from dohle.server.quorum.metadata_log import CorruptMetadataLog, MetadataBatch, MetadataLog
-from dohle.server.quorum.snapshots import SnapshotId, list_snapshots, read_batches, snapshot_path
+from dohle.server.quorum.snapshots import (
+    SnapshotId,
+    list_snapshots,
+    read_batches,
+    read_control_records,
+    snapshot_path,
+)
 from dohle.storage.files import FileSystem
 
 
@@ -27,8 +35,15 @@ class ImageLoader:
         self._log = log
         self._listeners: list[ImageListener] = []
         self.image: ClusterImage = EMPTY_IMAGE
+        #: What the control records that were read say of the quorum.
+        self.memberships = MembershipHistory()
         #: The size of all batches read from the log, without those of snapshots.
         self.bytes_read = 0
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of the quorum, which no metadata record tells."""
+        return self.memberships.latest.kraft_version
 
     def subscribe(self, listener: ImageListener) -> None:
         """Call the listener with every change from now on."""
@@ -49,12 +64,14 @@ class ImageLoader:
                 "into this directory"
             )
         for batch in self._log.batches(offset):
-            self._replay(batch)
+            self._note(batch)
+            self.image, _ = apply(self.image, batch.records, batch.last_offset, batch.epoch)
             await slices.give_way()
 
     async def _load_snapshot(self, snapshot: SnapshotId, slices: Slices) -> None:
         path = snapshot_path(self._log.folder, snapshot)
         try:
+            self.memberships.note(snapshot.end_offset - 1, read_control_records(self._fs, path))
             for versioned in read_batches(self._fs, path):
                 records: list[MetadataRecord] = [record for record, _ in versioned]
                 last_offset = snapshot.end_offset - 1
@@ -71,10 +88,10 @@ class ImageLoader:
         steps = apply_in_steps(self.image, batch.records, batch.last_offset, batch.epoch)
         image, delta = await Slices(self._turns).run(steps)
         self.image = image
-        self.bytes_read += batch.size
+        self._note(batch)
         for listener in self._listeners:
             await listener(image, delta)
 
-    def _replay(self, batch: MetadataBatch) -> None:
-        self.image, _ = apply(self.image, batch.records, batch.last_offset, batch.epoch)
+    def _note(self, batch: MetadataBatch) -> None:
         self.bytes_read += batch.size
+        self.memberships.note(batch.last_offset, batch.control)

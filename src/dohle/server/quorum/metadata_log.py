@@ -25,9 +25,11 @@ from dohle.protocol.messages.records.control import (
 )
 from dohle.protocol.record_framing import decode_metadata_record, encode_metadata_record
 from dohle.protocol.schema import MetadataRecord
+from dohle.raft.membership import ControlRecord, Membership
+from dohle.records.batch import Batch
 from dohle.records.builder import BatchBuilder
 from dohle.records.control import ControlRecordType, build_control_batch
-from dohle.server.quorum.snapshots import list_snapshots
+from dohle.server.quorum.snapshots import control_records, list_snapshots
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.directory import LogDirectory
 from dohle.storage.directory.partition_dirs import CLUSTER_METADATA_TOPIC
@@ -55,11 +57,25 @@ class CorruptMetadataLog(Exception):
 class MetadataBatch(NamedTuple):
     """A batch of the log, as it is replayed into an image."""
 
-    #: Empty for a control batch: its records are for the quorum itself.
+    #: Empty for a control batch.
     records: Sequence[MetadataRecord]
     last_offset: int
     epoch: int
     size: int
+    #: What a control batch says to the quorum itself.
+    control: Sequence[ControlRecord] = ()
+
+
+def metadata_batch(batch: Batch) -> MetadataBatch:
+    """Decode a batch of the log."""
+    records: list[MetadataRecord] = []
+    control: list[ControlRecord] = []
+    if batch.is_control:
+        control = control_records(batch)
+    else:
+        records = [decode_metadata_record(record.value or b"") for record in batch]
+    epoch = batch.partition_leader_epoch
+    return MetadataBatch(records, batch.last_offset, epoch, batch.size, control)
 
 
 class MetadataLog:
@@ -114,17 +130,30 @@ class MetadataLog:
         return self._append(builder.build(), epoch, [record for record, _ in records])
 
     def append_leader_change(
-        self, epoch: int, leader_id: BrokerId, voter_ids: Sequence[BrokerId]
+        self,
+        epoch: int,
+        leader_id: BrokerId,
+        voter_ids: Sequence[BrokerId],
+        membership: Membership | None,
     ) -> MetadataBatch:
-        """Append the record that begins an epoch, with the voters that elected the leader."""
+        """Append the record that begins an epoch, with the voters that elected the leader.
+
+        Behind it, in the same batch, comes what the log is to say of the quorum.
+        """
         voters = tuple(LeaderChangeMessageVoter(voter_id=voter) for voter in voter_ids)
         message = LeaderChangeMessage(leader_id=leader_id, voters=voters, granting_voters=voters)
-        batch = build_control_batch(
-            [(ControlRecordType.LEADER_CHANGE, message.encode(0))],
-            self._clock.now_ms(),
-            leader_epoch=epoch,
-        )
-        return self._append(batch, epoch, ())
+        control = [(ControlRecordType.LEADER_CHANGE, message.encode(0))]
+        if membership is not None:
+            control += membership.control_records()
+        return self._append_control(control, epoch)
+
+    def append_membership(self, epoch: int, membership: Membership) -> MetadataBatch:
+        """Append what the quorum is from now on."""
+        return self._append_control(membership.control_records(), epoch)
+
+    def _append_control(self, control: Sequence[ControlRecord], epoch: int) -> MetadataBatch:
+        batch = build_control_batch(control, self._clock.now_ms(), leader_epoch=epoch)
+        return self._append(batch, epoch, ())._replace(control=control)
 
     def _append(
         self, batch: bytearray, epoch: int, records: Sequence[MetadataRecord]
@@ -152,12 +181,7 @@ class MetadataLog:
             for _, batch in segment.reader.batches():
                 if batch.last_offset < offset:
                     continue
-                records: list[MetadataRecord] = []
-                if not batch.is_control:
-                    records = [decode_metadata_record(r.value or b"") for r in batch]
-                yield MetadataBatch(
-                    records, batch.last_offset, batch.partition_leader_epoch, batch.size
-                )
+                yield metadata_batch(batch)
 
     # Removing
 

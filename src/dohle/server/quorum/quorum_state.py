@@ -1,6 +1,7 @@
 """``quorum-state``: the last epoch that a voter has seen, on disk before the voter acts on it.
 
-The format is Kafka's (version 0: voters without directory ids).
+The format is Kafka's. Version 0 lists the voters, which the node's configuration names. Version 1
+is for ``kraft.version`` 1: the log has the voters, and a vote is for a node with one directory.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from dohle.core.ids import BrokerId
+from dohle.core.ids import BrokerId, Uuid
+from dohle.core.uuid import ZERO_UUID, uuid_from_text, uuid_to_text
 from dohle.server.quorum.metadata_log import CorruptMetadataLog
 from dohle.storage.files import FileSystem, join, write_atomically
 
 QUORUM_STATE = "quorum-state"
 _NOBODY = BrokerId(-1)
+_NO_DIRECTORY = uuid_to_text(ZERO_UUID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,9 @@ class QuorumState:
     leader_epoch: int
     leader_id: BrokerId = _NOBODY
     voted_id: BrokerId = _NOBODY
+    #: Only in version 1.
+    voted_directory_id: Uuid = ZERO_UUID
+    #: Only in version 0.
     voter_ids: tuple[BrokerId, ...] = ()
 
 
@@ -37,6 +43,7 @@ def read_quorum_state(fs: FileSystem, folder: str) -> QuorumState | None:
             leader_epoch=int(found["leaderEpoch"]),
             leader_id=BrokerId(int(found.get("leaderId", _NOBODY))),
             voted_id=BrokerId(int(found.get("votedId", _NOBODY))),
+            voted_directory_id=uuid_from_text(found.get("votedDirectoryId") or _NO_DIRECTORY),
             voter_ids=tuple(
                 BrokerId(int(voter["voterId"])) for voter in found.get("currentVoters") or ()
             ),
@@ -45,16 +52,21 @@ def read_quorum_state(fs: FileSystem, folder: str) -> QuorumState | None:
         raise CorruptMetadataLog(f"{path} is damaged: {error}") from error
 
 
-def write_quorum_state(fs: FileSystem, folder: str, state: QuorumState) -> None:
+def write_quorum_state(
+    fs: FileSystem, folder: str, state: QuorumState, *, kraft_version: int
+) -> None:
     """Write the state atomically, and return once it is on the disk."""
-    content = {
-        "clusterId": "",
+    content: dict[str, object] = {
         "leaderId": state.leader_id,
         "leaderEpoch": state.leader_epoch,
         "votedId": state.voted_id,
-        "appliedOffset": 0,
-        "currentVoters": [{"voterId": voter} for voter in state.voter_ids],
-        "data_version": 0,
     }
+    if kraft_version >= 1:
+        content["votedDirectoryId"] = uuid_to_text(state.voted_directory_id)
+        content["data_version"] = 1
+    else:
+        content = {"clusterId": "", **content, "appliedOffset": 0}
+        content["currentVoters"] = [{"voterId": voter} for voter in state.voter_ids]
+        content["data_version"] = 0
     text = json.dumps(content, separators=(",", ":"))
     write_atomically(fs, join(folder, QUORUM_STATE), text.encode())

@@ -15,7 +15,13 @@ from dataclasses import dataclass, field
 from dohle.core.config.static import BrokerConfig
 from dohle.core.ids import BrokerId, Uuid
 from dohle.core.seams import Rng
-from dohle.core.uuid import METADATA_TOPIC_ID, is_reserved, random_uuid, uuid_to_text
+from dohle.core.uuid import (
+    METADATA_TOPIC_ID,
+    ZERO_UUID,
+    is_reserved,
+    random_uuid,
+    uuid_to_text,
+)
 from dohle.metadata.bootstrap import default_bootstrap_records
 from dohle.metadata.image import ClusterImage
 from dohle.metadata.partition import DIRECTORY_UNASSIGNED
@@ -27,6 +33,7 @@ from dohle.metadata.recovery import (
 )
 from dohle.metadata.replay import apply
 from dohle.metadata.snapshot import snapshot_records
+from dohle.raft.membership import Membership, Voter
 from dohle.records.batch import BATCH_HEADER, HEADER_SIZE, LOG_OVERHEAD, CorruptBatch
 from dohle.server.internal_topics import (
     CONSUMER_OFFSETS,
@@ -88,6 +95,8 @@ class RecoveryPlan:
     #: Records of the old metadata log that could not be read or applied.
     skipped: int
     snapshot: SnapshotId
+    #: The quorum is this node with its directory of today, at the level that it had.
+    membership: Membership
     log_dirs: Sequence[str] = field(default_factory=list)
 
     def apply(self, fs: FileSystem, rng: Rng, now_ms: int) -> None:
@@ -113,9 +122,10 @@ class RecoveryPlan:
         make_empty(fs, join(new, segment_file_name(self.snapshot.end_offset, LOG_SUFFIX)))
         records = snapshot_records(self.metadata.image)
         path = snapshot_path(new, self.snapshot)
-        write_snapshot(fs, path, records, epoch=self.snapshot.epoch, timestamp=now_ms)
-        state = QuorumState(self.snapshot.epoch, voter_ids=(self.node_id,))
-        write_quorum_state(fs, new, state)
+        epoch, membership = self.snapshot.epoch, self.membership
+        write_snapshot(fs, path, records, membership, epoch=epoch, timestamp=now_ms)
+        state = QuorumState(epoch, voter_ids=(self.node_id,))
+        write_quorum_state(fs, new, state, kraft_version=membership.kraft_version)
         live = join(self.metadata_path, partition_dir_name(METADATA_PARTITION))
         if fs.exists(live):
             stray = stray_dir_name(METADATA_PARTITION, random_uuid(rng))
@@ -145,6 +155,9 @@ def plan_recovery(
     image = _bootstrapped(fs, metadata_path, surviving.image)
     node_id = _first(node_id, ensemble.node_id, _only_broker(image), _NODE_ID_DEFAULT)
     unidentified = _directory_ids(fs, rng, ensemble, image, node_id)
+    voters = surviving.membership.voters
+    if metadata_path in unidentified and len(voters) == 1 and voters[0].id == node_id:
+        unidentified[metadata_path] = voters[0].directory_id
     folders = list(live_folders(fs, log_dirs))
     producer_ids = [-1]
     logs = list(_found_logs(fs, folders, ensemble, unidentified, producer_ids))
@@ -169,8 +182,25 @@ def plan_recovery(
         recover_metadata(image, logs, context),
         surviving.skipped,
         SnapshotId(end_offset, max(_quorum_epoch(fs, folder), image.epoch, 1)),
+        _own_membership(surviving, node_id, _directory_id(ensemble, unidentified, metadata_path)),
         list(dict.fromkeys([*log_dirs, metadata_path])),
     )
+
+
+def _directory_id(
+    ensemble: MetaPropertiesEnsemble, unidentified: dict[str, Uuid], path: str
+) -> Uuid:
+    known = ensemble.properties.get(path)
+    directory_id = None if known is None else known.directory_id
+    return directory_id or unidentified.get(path, ZERO_UUID)
+
+
+def _own_membership(surviving: Surviving, node_id: BrokerId, directory_id: Uuid) -> Membership:
+    left = surviving.membership
+    if left.kraft_version < 1:
+        return Membership()
+    endpoints = next((each.endpoints for each in left.voters if each.id == node_id), ())
+    return Membership(left.kraft_version, (Voter(node_id, directory_id, endpoints),))
 
 
 def _first(*values: BrokerId | None) -> BrokerId:

@@ -7,13 +7,14 @@ its quorum, and the controller completes the log (``Controller.activate``) befor
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.seams import Clock
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.decision import VersionedRecord
 from dohle.metadata.features import unsupported_features
+from dohle.raft.membership import Voter, VoterEndpoint
 from dohle.records.batch import CorruptBatch
 from dohle.server.net.turns import Turns
 from dohle.server.quorum.controller import Controller
@@ -43,6 +44,7 @@ class ControllerServer:
     ) -> None:
         self._fs = fs
         self._directory = directory
+        self._node_id = context.node_id
         self.log = MetadataLog(fs, directory, context.config, clock)
         self.images = ImageLoader(turns, fs, self.log)
         self.snapshotter = Snapshotter(
@@ -51,7 +53,7 @@ class ControllerServer:
         self._quorum = QuorumOfOne(
             fs,
             self.log,
-            context.node_id,
+            self.images.memberships,
             clock,
             turns=turns,
             run_in_thread=run_in_thread,
@@ -68,9 +70,10 @@ class ControllerServer:
         if problems:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "; ".join(problems))
 
-    async def lead(self) -> None:
-        """Lead the quorum and activate the controller."""
-        await self._quorum.lead(self.images.image.epoch)
+    async def lead(self, endpoints: Sequence[VoterEndpoint]) -> None:
+        """Lead the quorum and activate the controller, which others reach at these addresses."""
+        own = Voter(self._node_id, self._directory.directory_id, tuple(endpoints))
+        await self._quorum.lead(self.images.image.epoch, own)
         await self.controller.activate(self._bootstrap_records())
         self.images.subscribe(self.snapshotter.on_image)
 

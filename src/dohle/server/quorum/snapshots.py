@@ -2,9 +2,9 @@
 
 ``<end offset, 20 digits>-<epoch, 10 digits>.checkpoint``, where the end offset is the first that
 the snapshot does not contain. The file is made of record batches with offsets counted from 0: a
-control batch with the header, batches of metadata records, a control batch with the footer. It is
-written as ``….checkpoint.part`` and renamed when it is on the disk; a file without a footer is
-incomplete and not used. ``bootstrap.checkpoint`` has the same format.
+control batch with the header and what the quorum is, batches of metadata records, a control batch
+with the footer. It is written as ``….checkpoint.part`` and renamed when it is on the disk; a file
+without a footer is incomplete and not used. ``bootstrap.checkpoint`` has the same format.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from dohle.protocol.record_framing import (
     encode_metadata_record,
     metadata_record_head,
 )
-from dohle.records.batch import CorruptBatch
+from dohle.raft.membership import ControlRecord, Membership
+from dohle.records.batch import Batch, CorruptBatch
 from dohle.records.builder import BatchBuilder
 from dohle.records.control import ControlRecordType, build_control_batch, parse_control
 from dohle.storage.files import FileSystem, join, parent
@@ -30,6 +31,7 @@ BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _RECORDS_PER_BATCH = 1_000
+_NO_MEMBERSHIP = Membership()
 
 
 class SnapshotId(NamedTuple):
@@ -51,12 +53,19 @@ def list_snapshots(fs: FileSystem, folder: str) -> list[SnapshotId]:
 
 
 def write_snapshot(
-    fs: FileSystem, path: str, records: Sequence[VersionedRecord], *, epoch: int, timestamp: int
+    fs: FileSystem,
+    path: str,
+    records: Sequence[VersionedRecord],
+    membership: Membership = _NO_MEMBERSHIP,
+    *,
+    epoch: int,
+    timestamp: int,
 ) -> None:
     """Write a snapshot atomically: its file is complete, or there is none."""
     header = SnapshotHeaderRecord(last_contained_log_timestamp=timestamp).encode(0)
-    batches = [_control(ControlRecordType.SNAPSHOT_HEADER, header, 0, epoch, timestamp)]
-    offset = 1
+    head = [(ControlRecordType.SNAPSHOT_HEADER, header), *membership.control_records()]
+    batches = [build_control_batch(head, timestamp, 0, epoch)]
+    offset = len(head)
     for start in range(0, len(records), _RECORDS_PER_BATCH):
         group = records[start : start + _RECORDS_PER_BATCH]
         builder = BatchBuilder(base_offset=offset, partition_leader_epoch=epoch)
@@ -64,8 +73,8 @@ def write_snapshot(
             builder.append(timestamp, None, encode_metadata_record(record, version))
         batches.append(builder.build())
         offset += len(group)
-    footer = SnapshotFooterRecord().encode(0)
-    batches.append(_control(ControlRecordType.SNAPSHOT_FOOTER, footer, offset, epoch, timestamp))
+    tail = [(ControlRecordType.SNAPSHOT_FOOTER, SnapshotFooterRecord().encode(0))]
+    batches.append(build_control_batch(tail, timestamp, offset, epoch))
     part = path + ".part"
     file = fs.open(part, write=True, create=True)
     try:
@@ -78,10 +87,22 @@ def write_snapshot(
     fs.sync_dir(parent(path))
 
 
-def _control(
-    type: ControlRecordType, value: bytes, offset: int, epoch: int, timestamp: int
-) -> bytearray:
-    return build_control_batch([(type, value)], timestamp, offset, epoch)
+def control_records(batch: Batch) -> list[ControlRecord]:
+    """Return types and values of a control batch."""
+    parsed = map(parse_control, batch)
+    return [(type, value or b"") for type, value in parsed]
+
+
+def read_control_records(fs: FileSystem, path: str) -> list[ControlRecord]:
+    """Read what a snapshot says of the quorum: its first batch; CorruptBatch if it is damaged."""
+    file = fs.open(path)
+    try:
+        for _, batch in scan_batches(file, 0, file.size()):
+            batch.ensure_valid()
+            return control_records(batch) if batch.is_control else []
+    finally:
+        file.close()
+    return []
 
 
 def read_batches(fs: FileSystem, path: str) -> Iterator[list[VersionedRecord]]:

@@ -84,12 +84,16 @@ class Snapshotter:
         )
         snapshot = SnapshotId(image.offset + 1, image.epoch)
         path = snapshot_path(self._log.folder, snapshot)
+        membership = self._images.memberships.at(image.offset)
 
         def write() -> None:
             records = snapshot_records(image)
-            write_snapshot(self._fs, path, records, epoch=snapshot.epoch, timestamp=now_ms)
+            write_snapshot(
+                self._fs, path, records, membership, epoch=snapshot.epoch, timestamp=now_ms
+            )
 
         await self._run_in_thread(write)
+        self._images.memberships.forget_before(image.offset)
         self._bytes_covered, self._last_ms = bytes_read, now_ms
         self._remove_superfluous(now_ms)
 

@@ -16,11 +16,16 @@ from dohle.core.ids import TopicName, Uuid
 from dohle.metadata.image import EMPTY_IMAGE, ClusterImage
 from dohle.metadata.replay import apply
 from dohle.protocol.messages.records.cluster_metadata import RemoveTopicRecord, TopicRecord
-from dohle.protocol.record_framing import decode_metadata_record
 from dohle.protocol.schema import MetadataRecord
+from dohle.raft.membership import Membership
 from dohle.records.batch import BATCH_HEADER, HEADER_SIZE, LOG_OVERHEAD, CorruptBatch, RecordBatch
-from dohle.server.quorum.metadata_log import MetadataBatch
-from dohle.server.quorum.snapshots import list_snapshots, read_batches, snapshot_path
+from dohle.server.quorum.metadata_log import MetadataBatch, metadata_batch
+from dohle.server.quorum.snapshots import (
+    list_snapshots,
+    read_batches,
+    read_control_records,
+    snapshot_path,
+)
 from dohle.storage.files import File, FileSystem, join
 from dohle.storage.segment.batch_scan import scan_batches, scan_checked
 from dohle.storage.segment.file_names import LOG_SUFFIX
@@ -75,6 +80,7 @@ class Surviving:
     removed: RemovedTopics
     #: Records that could not be read or applied.
     skipped: int
+    membership: Membership = field(default_factory=Membership)
 
 
 @dataclass(slots=True)
@@ -117,7 +123,8 @@ def survey(fs: FileSystem, folder: str) -> Survey:
     if walk.problems:
         found.problem = walk.problems[0]
         found.state = LogState.TORN if walk.is_torn else LogState.DAMAGED
-    elif found.pieces or snapshots:
+    elif found.pieces or found.snapshot_end:
+        # A snapshot that ends at 0 was left by ``storage format``: it says who votes, no more.
         found.state = LogState.WHOLE
     return found
 
@@ -208,9 +215,11 @@ def read_surviving(fs: FileSystem, found: Survey) -> Surviving:
     for snapshot in reversed(snapshots):
         image = EMPTY_IMAGE
         try:
-            for versioned in read_batches(fs, snapshot_path(found.folder, snapshot)):
+            path = snapshot_path(found.folder, snapshot)
+            for versioned in read_batches(fs, path):
                 records = [record for record, _ in versioned]
                 image, _ = apply(image, records, snapshot.end_offset - 1, snapshot.epoch)
+            surviving.membership = Membership().after(read_control_records(fs, path))
         except (CorruptBatch, ValueError):
             surviving.skipped += 1
             continue
@@ -219,6 +228,7 @@ def read_surviving(fs: FileSystem, found: Survey) -> Surviving:
     for batch in read_pieces(fs, found):
         surviving.removed.note(iter(batch.records))
         if batch.last_offset >= offset:
+            surviving.membership = surviving.membership.after(batch.control)
             _replay(surviving, batch)
     surviving.image = replace(surviving.image, transaction=None)
     return surviving
@@ -230,11 +240,7 @@ def read_pieces(fs: FileSystem, found: Survey) -> Iterator[MetadataBatch]:
         file = fs.open(piece.path)
         try:
             for _, batch in scan_batches(file, piece.start, piece.end):
-                records: list[MetadataRecord] = []
-                if not batch.is_control:
-                    records = [decode_metadata_record(r.value or b"") for r in batch]
-                epoch = batch.partition_leader_epoch
-                yield MetadataBatch(records, batch.last_offset, epoch, batch.size)
+                yield metadata_batch(batch)
         finally:
             file.close()
 

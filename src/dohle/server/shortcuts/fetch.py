@@ -23,8 +23,9 @@ from dohle.protocol.messages.fetch import (
 )
 from dohle.protocol.schema import CHUNK_BYTES_MIN, Records
 from dohle.server.net.outcome import FileRecords, Frame
+from dohle.server.net.sending import SENDFILE_BYTES_MIN
 from dohle.server.net.shortcut import Served
-from dohle.server.partitions.fetch_reader import SENDFILE_BYTES_MIN, fetching_replica, isolation_of
+from dohle.server.partitions.fetch_reader import fetching_replica, isolation_of
 from dohle.server.partitions.lookup import ANY_EPOCH, fetching
 from dohle.storage.log_values import Isolation
 

@@ -24,9 +24,9 @@ from dohle.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from dohle.server.net.long_work import Begun
 from dohle.server.net.outcome import Frame, Gate, LateFrame
 from dohle.server.net.shortcut import Served
+from dohle.server.net.slices import Begun, begin
 from dohle.server.partitions.appends import Appended, append, partition_response
 from dohle.server.transactions.verification import is_open
 from dohle.storage.producers.append import NO_VERIFICATION
@@ -168,7 +168,7 @@ class ProduceShortcut:
             broker, partition, records, self._acks, self._version, self._client_id, now_ms, guard
         )
         if not isinstance(outcome, tuple | KafkaError):
-            begun = broker.long_work.begin(outcome)
+            begun = begin(broker.turns, outcome)
             if isinstance(begun, Begun):
                 finishing = self._finish(broker, correlation_id, index, begun)
                 return broker.loop.create_task(finishing)
@@ -184,7 +184,7 @@ class ProduceShortcut:
         begun: Begun[Appended | KafkaError],
     ) -> Frame:
         """Append what takes long, in turns, and make the answer."""
-        outcome = await broker.long_work.finish(begun)
+        outcome = await begun.finish()
         broker.write_appends()
         reply = self._reply(broker, correlation_id, index, outcome, None)
         if isinstance(reply, Gate):

@@ -114,8 +114,13 @@ def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
 
 def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace the file by one with these offsets."""
-    entries = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    entries = [offset_entry(partition, offset) for partition, offset in offsets.items()]
     write_atomically(fs, path, format_entries(entries))
+
+
+def offset_entry(partition: TopicPartition, offset: int) -> str:
+    """Return the line of one partition."""
+    return f"{partition.topic} {partition.partition} {offset}"
 
 
 def _shown(text: bytes) -> str:

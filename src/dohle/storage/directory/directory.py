@@ -29,6 +29,7 @@ from dohle.storage.directory.disk_space import DiskSpace
 from dohle.storage.directory.disk_status import DiskStatus
 from dohle.storage.directory.folders import PartitionFolders
 from dohle.storage.directory.future_replicas import FutureReplicas
+from dohle.storage.directory.load_progress import LoadProgress
 from dohle.storage.directory.loader import LoadOptions, load_log
 from dohle.storage.directory.partition_dirs import (
     CLUSTER_METADATA_TOPIC,
@@ -70,6 +71,7 @@ class LogDirectory:
         producer_config: ProducerStateConfig,
         index_memory: IndexMemory,
         open_files: OpenFiles,
+        holds_records: bool = True,
         on_failed: Callable[[LogDirectory], None] = lambda _: None,
         on_flushed: Callable[[float], None] = lambda _: None,
     ) -> None:
@@ -82,7 +84,7 @@ class LogDirectory:
         self.disk = DiskStatus(path, lambda: on_failed(self))
         self.folders = PartitionFolders(fs, path, self.disk, rng)
         self.checkpoints = DirectoryCheckpoints(fs, path, self.logs)
-        self.space = DiskSpace(fs, path, self.disk, self.logs)
+        self.space = DiskSpace(fs, path, self.disk, self.logs, holds_records=holds_records)
         self.deletions = DelayedDeletions(fs, clock)
         self.futures = FutureReplicas(fs, self.disk, self.folders, self.checkpoints, self.deletions)
         self._flushes: FlushSchedule[Log] = FlushSchedule()
@@ -100,6 +102,7 @@ class LogDirectory:
             on_flushed,
         )
         self._fs = fs
+        self._clock = clock
         self._lock: Lock | None = None
 
     # Recurring work. All times are those of the monotonic clock.
@@ -126,8 +129,8 @@ class LogDirectory:
                 " directory"
             ) from None
 
-    def load(self, config_for: Callable[[TopicPartition], LogConfig]) -> None:
-        """Open every partition in the directory."""
+    def load(self, config_for: Callable[[TopicPartition], LogConfig]) -> PlainSteps[None]:
+        """Open every partition in the directory, one in each step."""
         self.had_clean_shutdown = has_clean_shutdown(self._fs, self.path)
         # Removed before the first log is opened: a crash while loading is an unclean stop. This
         # also syncs the names of the logs' folders, which a killed process may have left unsynced:
@@ -136,17 +139,18 @@ class LogDirectory:
         known = self.checkpoints.read()
         names = self.folders.names()
         found = [partition for name in names if (partition := self._live_partition(name))]
-        if found and not self.had_clean_shutdown:
-            logger.info("%s was not closed cleanly: its logs are checked", self.path)
+        progress = LoadProgress(self._clock, self.path, len(found), self.had_clean_shutdown)
         promoted = self.futures.promoted
-        for partition in found:
+        for number, partition in enumerate(found):
+            progress.tell(number)
             try:
-                read_partition_metadata(self._fs, self.folders.live_path(partition))
+                topic_id = read_partition_metadata(self._fs, self.folders.live_path(partition))
             except CorruptPartitionMetadata as error:
                 self._set_unusable(partition, str(error), known)
                 continue
             log = self._load_log(
                 partition,
+                topic_id,
                 config_for(partition),
                 LoadOptions(
                     log_start_offset=known.log_starts.get(partition, 0),
@@ -158,6 +162,8 @@ class LogDirectory:
                 ),
             )
             log.update_high_watermark(known.high_watermarks.get(partition, 0))
+            yield
+        progress.done()
         self.checkpoints.replace_stale(known)
 
     def _set_unusable(self, partition: TopicPartition, reason: str, known: KnownOffsets) -> None:
@@ -203,10 +209,16 @@ class LogDirectory:
                     return found.topic_partition
         return None
 
-    def _load_log(self, partition: TopicPartition, config: LogConfig, options: LoadOptions) -> Log:
+    def _load_log(
+        self,
+        partition: TopicPartition,
+        topic_id: Uuid | None,
+        config: LogConfig,
+        options: LoadOptions,
+    ) -> Log:
         folder = self.folders.live_path(partition)
         log = load_log(self.context, folder, partition, config, options)
-        log.topic_id = read_partition_metadata(self._fs, folder)
+        log.topic_id = topic_id
         self.logs[partition] = log
         return log
 
@@ -239,7 +251,7 @@ class LogDirectory:
             folder = self.folders.live_path(partition)
             self._fs.make_dirs(folder)
             write_partition_metadata(self._fs, folder, topic_id, sync=False)
-            log = self._load_log(partition, config, LoadOptions(had_clean_shutdown=True))
+            log = self._load_log(partition, topic_id, config, LoadOptions(had_clean_shutdown=True))
             log.files.is_new = True
             return log
 
@@ -291,10 +303,11 @@ class LogDirectory:
 
     # Closing
 
-    def prepare_close(self) -> list[PendingFlush]:
+    def prepare_close(self) -> PlainSteps[list[PendingFlush]]:
         """Write what a clean stop leaves in each log; return the flushes that must come first."""
         closing = []
-        for log in self.logs.values():
+        for log in tuple(self.logs.values()):
+            yield
             try:
                 job = log.prepare_close()
             except KafkaError:

@@ -42,11 +42,15 @@ class DiskSpace:
         path: str,
         disk: DiskStatus,
         logs: Mapping[TopicPartition, Log],
+        *,
+        holds_records: bool = True,
     ) -> None:
+        """``holds_records`` is False for a directory that has nothing but the metadata log."""
         self._fs = fs
         self._path = path
         self._disk = disk
         self._logs = logs
+        self._holds_records = holds_records
         self._warned_percent = 0
         disk.on_budget_spent = self._look_again
 
@@ -66,6 +70,12 @@ class DiskSpace:
             return
         used_percent = 100 * (total - usable) // total
         self._warn(used_percent, usable)
+        if self._holds_records:
+            self._refuse_or_take(total, usable)
+        if used_percent >= _WARN_PERCENT[0] and self._disk.full is None:
+            self._reserve(total, usable)
+
+    def _refuse_or_take(self, total: int, usable: int) -> None:
         if self._disk.full is None and usable < _full_below(total):
             self._disk.full = f"the disk of {self._path} is full, {usable:,} bytes are free"
             logger.error(
@@ -80,8 +90,6 @@ class DiskSpace:
                 f"{usable:,}",
                 self._path,
             )
-        if used_percent >= _WARN_PERCENT[0] and self._disk.full is None:
-            self._reserve(total, usable)
 
     def _look_again(self) -> None:
         try:
@@ -104,6 +112,8 @@ class DiskSpace:
             self._warned_percent = passed
 
     def _what_may_be_freed(self) -> str:
+        if not self._holds_records:
+            return "It has the metadata log, without which the broker stops: make room on the disk."
         sizes: Counter[str] = Counter()
         for key, log in self._logs.items():
             sizes[key.topic] += log.size

@@ -77,6 +77,12 @@ class DiskStatus:
 class LogStatus:
     """Whether a log can be used: its directory is online, and its files are there."""
 
+    __slots__ = (
+        "_directory",
+        "_partition",
+        "lost",
+    )
+
     def __init__(self, directory: DiskStatus, partition: TopicPartition) -> None:
         self._directory = directory
         self._partition = partition

@@ -43,6 +43,7 @@ from dohle.storage.segment.file_names import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
+    has_base_offset,
     segment_file_name,
 )
 from dohle.storage.segment.index import CorruptIndex
@@ -140,6 +141,7 @@ class _Loader:
         self._options = options
         self._has_gaps = False
         self._recovered_state: ProducerState | None = None
+        self._epochs_were_corrupt = False
         self.repaired = False
         self.segments = Segments()
         self.leader_epochs = self._load_leader_epochs()
@@ -157,13 +159,15 @@ class _Loader:
             )
             epochs = LeaderEpochs(self._fs, self._directory)
             epochs.clear()
+            self._epochs_were_corrupt = True
             return epochs
 
     # Steps 1 and 2
 
     def finish_interrupted_work(self) -> set[str]:
         """Remove or complete temporary files; return the names that are left."""
-        names = {entry.name for entry in self._fs.list_dir(self._directory) if not entry.is_dir}
+        found = [entry.name for entry in self._fs.list_dir(self._directory) if not entry.is_dir]
+        names = {name for name in found if self._is_ours(name)}
         if not any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
             return names
         for name in sorted(names):
@@ -183,6 +187,22 @@ class _Loader:
             self._complete_swap(names, swaps)
         self._fs.sync_dir(self._directory)
         return names
+
+    def _is_ours(self, name: str) -> bool:
+        """Tell whether a file is one that a broker may have made; warn if it only looks like one.
+
+        Kafka does not start with a ``notes.log``: NumberFormatException.
+        """
+        kind = name.removesuffix(CLEANED_SUFFIX).removesuffix(SWAP_SUFFIX)
+        if not kind.endswith(SEGMENT_SUFFIXES) or has_base_offset(name):
+            return True
+        logger.warning(
+            "%s: ignoring %s: it is not the broker's, since its name does not begin with an offset"
+            " of 20 digits. Move it elsewhere.",
+            self._partition,
+            name,
+        )
+        return False
 
     def _complete_swap(self, names: set[str], swaps: list[str]) -> None:
         new = [
@@ -257,6 +277,8 @@ class _Loader:
             self._fs.remove(path)
             self._fs.sync_dir(self._directory)
         self._recover_segment(segment)
+        # The next start does not look for epochs here again.
+        self.leader_epochs.flush()
         segment.indexes.sync()
         self._fs.rename(index.path, path)
         index.path = path
@@ -275,6 +297,8 @@ class _Loader:
         """Scan what may not have reached the disk; return the log end offset."""
         if not self._options.had_clean_shutdown:
             self._recover_from(self._options.recovery_point)
+        if self._epochs_were_corrupt:
+            self.leader_epochs.flush()
         end = self._log_end_offset()
         start = self._options.log_start_offset
         if end < start and len(self.segments):
@@ -303,6 +327,7 @@ class _Loader:
                 error,
             )
             self._recover_segment(active)
+            self.leader_epochs.flush()
             return active.reader.next_offset()
 
     def _recover_from(self, recovery_point: int) -> None:
@@ -353,13 +378,18 @@ class _Loader:
         state, epochs, size = self._state_at(segment.base_offset), self.leader_epochs, segment.size
         latest = -1 if epochs.latest_epoch is None else epochs.latest_epoch
 
+        def assign(epoch: int, start_offset: int) -> None:
+            # Until the recovery point has passed the segment, each start finds the epoch again;
+            # and the flush that moves the recovery point writes it first.
+            epochs.assign(epoch, start_offset, sync=False)
+
         def replay(batch: RecordBatch) -> None:
             aborted = state.replay(batch)
             if aborted is not None:
                 segment.indexes.txn.append(aborted)
 
         # The scan of the next segment, and the load itself, continue from this snapshot.
-        state.map_end_offset, has_gaps = recover_segment(segment, latest, epochs.assign, replay)
+        state.map_end_offset, has_gaps = recover_segment(segment, latest, assign, replay)
         self._has_gaps |= has_gaps
         state.take_snapshot(sync=False)
         return segment.size < size

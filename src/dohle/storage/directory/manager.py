@@ -2,13 +2,13 @@
 
 Nothing here runs by itself. At ``next_due_ms`` the node's driver calls ``run_due``. For each of
 ``due_flushes`` it calls ``run`` in a thread that may block, then ``complete`` on its own thread.
-Intervals are measured by the monotonic clock, ages of records by the wall clock; both come through
-the seam, so a test goes through weeks of retention without waiting.
+The clocks come through the seam, so a test goes through weeks of retention without waiting.
+
+Which directories there are is known to ``attached``, what recurs to ``recurring``.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,44 +16,22 @@ from dataclasses import dataclass
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicPartition, Uuid
 from dohle.core.seams import Clock, Rng
-from dohle.core.steps import PlainSteps, finish, in_one_step
-from dohle.core.uuid import random_uuid
+from dohle.core.steps import PlainSteps, Steps, finish
 from dohle.storage.config import LogConfig, LogManagerConfig
-from dohle.storage.directory.data_folders import data_folders, describe, log_bytes
+from dohle.storage.directory.attached import AttachedDirectories
 from dohle.storage.directory.directory import LogDirectory
-from dohle.storage.directory.meta_properties import (
-    HOW_TO_RESTORE,
-    METADATA_FOLDER,
-    InvalidMetaProperties,
-    MetaProperties,
-    load_ensemble,
-    write_meta_properties,
-)
+from dohle.storage.directory.meta_properties import InvalidMetaProperties
 from dohle.storage.directory.pending_flush import PendingFlush
-from dohle.storage.directory.retention import delete_old_segments_in_steps
-from dohle.storage.files import FileSystem, join, make_dirs_durably
+from dohle.storage.directory.recurring import RecurringTasks
+from dohle.storage.files import FileSystem
 from dohle.storage.log import Log
 from dohle.storage.moves.places import AssignmentOf, Places, settle_places
 from dohle.storage.open_files import OpenFiles
 from dohle.storage.producers.state import ProducerStateConfig
 from dohle.storage.segment.index import IndexMemory
 
-logger = logging.getLogger("dohle.storage")
-
-#: How often the room on the disks is looked at.
-_DISK_SPACE_MS = 1_000
-
 #: How many requests for the directories of logs that do not exist yet are remembered.
 _PREFERRED_MAX = 10_000
-
-
-#: Calls all given functions and returns their results in the same order.
-RunAll = Callable[[Sequence[Callable[[], OSError | None]]], Sequence[OSError | None]]
-
-
-def one_by_one(works: Sequence[Callable[[], OSError | None]]) -> list[OSError | None]:
-    """Call one after the other, in this thread."""
-    return [work() for work in works]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +40,6 @@ class Identity:
 
     cluster_id: str
     node_id: BrokerId
-
-
-@dataclass(slots=True)
-class _Task:
-    """Recurring work in every directory."""
-
-    name: str
-    interval_ms: int
-    run: Callable[[LogDirectory], PlainSteps[None]]
-    due_ms: int
 
 
 class LogManager:
@@ -101,60 +69,26 @@ class LogManager:
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda _: None
         #: Told how many seconds a flush took that an append has waited for.
         self.on_flushed: Callable[[float], None] = lambda _: None
-        self.directories: list[LogDirectory] = []
-        #: Those of them that have no id yet: ``load`` gives them one.
-        self.unformatted: list[LogDirectory] = []
-        #: Those of them that had no ``meta.properties`` at all.
-        self.new_directories: list[LogDirectory] = []
-        #: The one of the metadata log, if its path was given to ``attach``.
-        self.metadata_directory: LogDirectory | None = None
-        # That one, if it holds nothing else.
-        self._beside: list[LogDirectory] = []
-        self._gone_offline: dict[str, str] = {}
+        self._attached = AttachedDirectories(fs, clock, rng, self._make_directory)
         self.places = Places()
         # In which directories an operator wants logs that do not exist yet.
         self._preferred: dict[TopicPartition, str] = {}
-        self._tasks = self._plan_tasks()
-        # Nobody is woken for that: appends look by themselves.
-        self._space_task = _Task(
-            "looking for free space",
-            _DISK_SPACE_MS,
-            lambda directory: in_one_step(directory.space.check),
-            clock.monotonic_ms() + _DISK_SPACE_MS,
+        self._tasks = RecurringTasks(clock, self._config)
+
+    def _make_directory(self, path: str, directory_id: Uuid, holds_records: bool) -> LogDirectory:
+        return LogDirectory(
+            self._fs,
+            path,
+            directory_id,
+            clock=self._clock,
+            rng=self._rng,
+            producer_config=self._producer_config,
+            index_memory=self._index_memory,
+            open_files=self._open_files,
+            holds_records=holds_records,
+            on_failed=self.on_directory_failed,
+            on_flushed=self.on_flushed,
         )
-
-    def _plan_tasks(self) -> list[_Task]:
-        config = self._config
-        first = self._clock.monotonic_ms() + config.log_initial_task_delay_ms
-
-        def task(
-            name: str, interval_ms: int, run: Callable[[LogDirectory], PlainSteps[None]]
-        ) -> _Task:
-            return _Task(name, interval_ms, run, first)
-
-        return [
-            task(
-                "high watermark checkpoint",
-                config.replica_high_watermark_checkpoint_interval_ms,
-                lambda directory: in_one_step(directory.checkpoints.write_high_watermarks),
-            ),
-            task(
-                "recovery point checkpoint",
-                config.log_flush_offset_checkpoint_interval_ms,
-                lambda directory: in_one_step(directory.checkpoints.write_recovery_points),
-            ),
-            task(
-                "log start checkpoint",
-                config.log_flush_start_offset_checkpoint_interval_ms,
-                lambda directory: in_one_step(directory.checkpoints.write_log_start_offsets),
-            ),
-            task("retention", config.log_retention_check_interval_ms, self._delete_old_segments),
-            task(
-                "producer expiry",
-                config.producer_id_expiration_check_interval_ms,
-                self._remove_expired_producers,
-            ),
-        ]
 
     # Opening
 
@@ -171,120 +105,35 @@ class LogManager:
     def attach(
         self, paths: Sequence[str], identity: Identity, metadata_path: str | None = None
     ) -> None:
-        """Lock and check the directories; what is in them stays unchanged.
-
-        A directory whose disk fails is left offline. It is an error if one belongs to another node
-        or is in use, if none can be used, or if that of the metadata log cannot. The latter may be
-        one of ``log.dirs``, or one that holds nothing else.
-        """
-        self._identity = identity
-        data_paths = paths
-        paths = list(dict.fromkeys([*paths, *([metadata_path] if metadata_path else [])]))
+        """Lock and check the directories: see ``AttachedDirectories.attach``."""
         with self._releasing_on_failure():
-            for path in paths:
-                try:
-                    make_dirs_durably(self._fs, path)
-                except OSError as error:
-                    self._set_offline(path, str(error))
-            usable = [path for path in paths if path not in self._gone_offline]
-            ensemble = load_ensemble(self._fs, usable)
-            for path, problem in ensemble.failed_dirs.items():
-                if isinstance(problem, InvalidMetaProperties):
-                    raise problem
-                self._set_offline(path, str(problem))
-            ensemble.verify(identity.cluster_id, identity.node_id)
-            for path in ensemble.empty_dirs:
-                self._refuse_data_without_identity(path)
-            if metadata_path is not None:
-                ensemble.verify_metadata_dir(self._fs, metadata_path)
-            for path in usable:
-                if path not in self._gone_offline:
-                    found = ensemble.properties.get(path)
-                    self._attach(path, found, is_data=path in data_paths)
-            if metadata_path is not None:
-                self._choose_metadata_directory(metadata_path)
-            self._ensure_any_online()
-
-    def _refuse_data_without_identity(self, path: str) -> None:
-        """Do not take a directory for a new one because its ``meta.properties`` is gone."""
-        data = data_folders(self._fs, [path])
-        found = describe(data) if data else f"a metadata log ({join(path, METADATA_FOLDER)})"
-        if data or log_bytes(self._fs, join(path, METADATA_FOLDER)):
-            raise InvalidMetaProperties(
-                f"{path} has no meta.properties, which says to which cluster and node it belongs, "
-                f"but {found}. Nothing was changed. {HOW_TO_RESTORE}"
-            )
-
-    def _choose_metadata_directory(self, path: str) -> None:
-        """Find the metadata log's directory, and format it first: see ``verify_metadata_dir``."""
-        if path not in self._gone_offline:
-            attached = [*self.directories, *self._beside]
-            chosen = next(directory for directory in attached if directory.path == path)
-            self._format(chosen)
-            self.metadata_directory = chosen
-        if path in self._gone_offline:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"the metadata log's directory {path} cannot be used: {self._gone_offline[path]}",
-            )
-
-    def _format(self, directory: LogDirectory) -> None:
-        if directory not in self.unformatted:
-            return
-        identity = self._identity
-        properties = MetaProperties(identity.cluster_id, identity.node_id, directory.directory_id)
-        try:
-            write_meta_properties(self._fs, directory.path, properties, self._clock.now_ms())
-        except OSError as error:
-            directory.disk.failed("being formatted", error)
-            self._gone_offline[directory.path] = str(error)
-        self.unformatted.remove(directory)
-
-    def _attach(self, path: str, found: MetaProperties | None, *, is_data: bool) -> None:
-        directory_id = None if found is None else found.directory_id
-        directory = LogDirectory(
-            self._fs,
-            path,
-            directory_id or random_uuid(self._rng),
-            clock=self._clock,
-            rng=self._rng,
-            producer_config=self._producer_config,
-            index_memory=self._index_memory,
-            open_files=self._open_files,
-            on_failed=self.on_directory_failed,
-            on_flushed=self.on_flushed,
-        )
-        try:
-            directory.lock()
-            # From here on it must be released, whatever happens.
-            (self.directories if is_data else self._beside).append(directory)
-            if directory_id is None:
-                self.unformatted.append(directory)
-            if found is None:
-                self.new_directories.append(directory)
-            directory.space.make_room()
-        except OSError as error:
-            directory.disk.failed("being attached", error)
-            self._gone_offline[path] = str(error)
+            self._attached.attach(paths, identity.cluster_id, identity.node_id, metadata_path)
 
     def load(
         self,
         config_for: Callable[[TopicPartition], LogConfig],
         assignment_of: AssignmentOf | None = None,
     ) -> None:
-        """Open every partition in the directories that were attached.
+        """Do as ``load_in_steps`` does, in one go."""
+        finish(self.load_in_steps(config_for, assignment_of))
+
+    def load_in_steps(
+        self,
+        config_for: Callable[[TopicPartition], LogConfig],
+        assignment_of: AssignmentOf | None = None,
+    ) -> PlainSteps[None]:
+        """Open every partition in the directories that were attached, one in each step.
 
         ``config_for`` must be right about compaction: recovery accepts gaps in compacted logs.
         ``assignment_of`` tells where the replicas are according to the metadata log.
         """
         with self._releasing_on_failure():
-            for directory in list(self.unformatted):
-                self._format(directory)
+            self._attached.format_all()
             if assignment_of is not None:
                 self._settle_places(assignment_of)
             for directory in self.online_directories:
                 with _unless_offline(directory), directory.disk.guarding("loading"):
-                    directory.load(config_for)
+                    yield from directory.load(config_for)
                 twice = [p for p in directory.logs if self._count(p) > 1]
                 if twice:
                     raise InvalidMetaProperties(
@@ -293,7 +142,10 @@ class LogManager:
                     )
                 with _unless_offline(directory), directory.disk.guarding("looking for free space"):
                     directory.space.check()
-            self._ensure_any_online()
+            for directory in self._attached.beside:
+                with _unless_offline(directory), directory.disk.guarding("looking for free space"):
+                    directory.space.check()
+            self._attached.ensure_any_online()
 
     def _settle_places(self, assignment_of: AssignmentOf) -> None:
         while True:
@@ -314,36 +166,35 @@ class LogManager:
             self.release()
             raise
 
-    def _ensure_any_online(self) -> None:
-        if not self.online_directories:
-            reasons = "; ".join(f"{path}: {why}" for path, why in self.offline_directories.items())
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"no log directory can be used: {reasons}"
-            )
-
     def _count(self, partition: TopicPartition) -> int:
         return sum(partition in directory.logs for directory in self.directories)
-
-    def _set_offline(self, path: str, reason: str) -> None:
-        logger.error(
-            "log directory %s cannot be used, and the broker starts without its partitions: %s",
-            path,
-            reason,
-        )
-        self._gone_offline[path] = reason
 
     # Logs
 
     @property
+    def directories(self) -> list[LogDirectory]:
+        """The directories with records."""
+        return self._attached.data
+
+    @property
+    def new_directories(self) -> list[LogDirectory]:
+        """Those directories that had no ``meta.properties`` at all."""
+        return self._attached.new
+
+    @property
+    def metadata_directory(self) -> LogDirectory | None:
+        """The directory of the metadata log, if its path was given to ``attach``."""
+        return self._attached.metadata
+
+    @property
     def online_directories(self) -> list[LogDirectory]:
         """The directories that work."""
-        return [directory for directory in self.directories if directory.disk.failure is None]
+        return self._attached.online
 
     @property
     def offline_directories(self) -> dict[str, str]:
         """The directories that do not work, and why: those that failed at start, or since."""
-        since = {d.path: d.disk.failure for d in self.directories if d.disk.failure is not None}
-        return self._gone_offline | since
+        return self._attached.offline
 
     def __iter__(self) -> Iterator[Log]:
         for directory in self.directories:
@@ -448,7 +299,7 @@ class LogManager:
 
     def next_due_ms(self) -> int:
         """Return when ``run_due`` and ``due_flushes`` are next worth calling, in monotonic time."""
-        due = [task.due_ms for task in self._tasks]
+        due = [self._tasks.next_due_ms]
         due += [d.next_due_ms for d in self._all_online() if d.next_due_ms is not None]
         return min(due)
 
@@ -456,19 +307,18 @@ class LogManager:
         """Do what is due; a directory that fails at it goes offline, the others go on."""
         finish(self.run_due_in_steps())
 
-    def run_due_in_steps(self) -> PlainSteps[None]:
+    def run_due_in_steps(self) -> Steps[None]:
         """Do the same in steps, between which logs may be used, created and deleted."""
         now_ms = self._clock.monotonic_ms()
-        due = [task for task in (*self._tasks, self._space_task) if task.due_ms <= now_ms]
-        for task in due:
-            task.due_ms = now_ms + task.interval_ms
+        due = self._tasks.take_due(now_ms)
         for directory in self._all_online():
             with _unless_offline(directory):
                 with directory.disk.guarding("deleting files"):
                     yield from directory.deletions.run(now_ms)
-                for task in [] if directory in self._beside else due:
-                    with directory.disk.guarding(task.name):
-                        yield from task.run(directory)
+                for task in due:
+                    if task.is_for_all or directory not in self._attached.beside:
+                        with directory.disk.guarding(task.name):
+                            yield from task.run(directory)
 
     def due_flushes(self) -> list[PendingFlush]:
         """Return the flushes that a roll or ``flush.ms`` asks for, one for each log."""
@@ -484,57 +334,34 @@ class LogManager:
         for due in self.due_flushes():
             due.complete(due.try_run())
 
-    def _delete_old_segments(self, directory: LogDirectory) -> PlainSteps[None]:
-        now_ms = self._clock.now_ms()
-        for log in list(directory.logs.values()):
-            if directory.logs.get(log.partition) is not log:
-                continue
-            try:
-                yield from delete_old_segments_in_steps(log, now_ms)
-            except KafkaError as error:
-                # If it fails for one log, the others are still done.
-                directory.disk.ensure_online()
-                logger.error(
-                    "the retention of %s failed, and is retried later: %s", log.partition, error
-                )
-            yield
+    def close(self, broker_epoch: int = -1) -> None:
+        """Stop cleanly, in this thread. Offline directories stay as they are, for recovery."""
+        for flush in finish(self.prepare_close()):
+            flush.complete(flush.try_run())
+        self.finish_close(broker_epoch)
 
-    def _remove_expired_producers(self, directory: LogDirectory) -> PlainSteps[None]:
-        now_ms = self._clock.now_ms()
-        for log in list(directory.logs.values()):
-            log.producer_state.remove_expired_producers(now_ms)
-            yield
+    def prepare_close(self) -> PlainSteps[list[PendingFlush]]:
+        """Write what a clean stop leaves in the logs; return the flushes that must come first.
 
-    def close(self, broker_epoch: int = -1, run_all: RunAll = one_by_one) -> None:
-        """Stop cleanly. Offline directories stay as they are, for recovery.
-
-        ``run_all`` runs the flushes of the logs, in threads if it has any.
+        They may be run in any threads, and in any order; then comes ``finish_close``.
         """
-        closing = [
-            flush for directory in self.online_directories for flush in directory.prepare_close()
-        ]
-        errors = run_all([flush.try_run for flush in closing])
-        for flush, error in zip(closing, errors, strict=True):
-            flush.complete(error)
+        closing: list[PendingFlush] = []
+        for directory in self.online_directories:
+            closing += yield from directory.prepare_close()
+        return closing
+
+    def finish_close(self, broker_epoch: int) -> None:
+        """Mark the directories as closed cleanly, when all flushes are complete."""
         for directory in self.directories:
             directory.close(broker_epoch)
-        self._let_go()
+        self._attached.release()
 
     def release(self) -> None:
         """Close everything without the mark of a clean stop, as after a failed start."""
-        for directory in self.directories:
-            directory.release()
-        self._let_go()
+        self._attached.release()
 
     def _all_online(self) -> list[LogDirectory]:
-        return self.online_directories + [one for one in self._beside if one.disk.failure is None]
-
-    def _let_go(self) -> None:
-        self._gone_offline = self.offline_directories
-        for directory in self._beside:
-            directory.release()
-        self._beside = []
-        self.directories = []
+        return self._attached.online + self._attached.online_beside
 
 
 @contextmanager

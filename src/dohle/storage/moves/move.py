@@ -154,6 +154,7 @@ class ReplicaMove:
         aborted = self._aborted(segment)
         if aborted is not None and (is_closed or aborted.size > TAIL_BYTES_MAX):
             pieces.append(aborted)
+        self.log.producer_state.snapshots.write_out()
         snapshots = [snapshot_name(offset) for offset in self.log.producer_state.snapshots.offsets]
         missing = [name for name in snapshots if name not in self._copied]
         pieces += [Piece(name, 0, None) for name in missing[:_SNAPSHOTS_PER_JOB_MAX]]

@@ -32,6 +32,11 @@ class TransactionChanges:
 class OpenTransactions:
     """The ongoing and the unreplicated transactions of one partition."""
 
+    __slots__ = (
+        "_ongoing",
+        "_unreplicated",
+    )
+
     def __init__(self) -> None:
         # First offset to producer, in the order of the offsets: the oldest comes first.
         self._ongoing: OrderedDict[int, ProducerId] = OrderedDict()

@@ -4,18 +4,22 @@ Its number is the first offset whose batches are not in it. Kafka's version 1: i
 CRC-32C over everything behind it, int32 count, then 46 bytes for each producer. Only the last batch
 of a producer is kept; a last offset of -1 means that there is none, after a marker without data.
 
-A snapshot is written in place. One that a crash has torn fails its checksum and is discarded; an
-older one and the log itself give the same state.
+A snapshot is written in place, its head last. One that a crash has torn fails its checksum and is
+discarded; an older one and the log itself give the same state.
+
+A partition may have 100,000 producers. Their entries never change, so a snapshot of them can be
+written in another thread: :class:`SnapshotWrite`. It writes a few hundred at a time, and with each
+write others may have the GIL.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from crc32c import crc32c
-
-from dohle.storage.files import FileSystem, parent
+from dohle.core.checksum import crc32c
+from dohle.storage.files import File, FileSystem, parent
 from dohle.storage.producers.entry import BatchMetadata, ProducerEntry
 
 SNAPSHOT_SUFFIX = ".snapshot"
@@ -26,6 +30,8 @@ _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _CRC_START = 6
 _OFFSET_DIGITS = 20
+#: So many producers are encoded and written at a time: in less than a millisecond.
+_WRITTEN_AT_A_TIME = 500
 
 
 class CorruptSnapshot(Exception):
@@ -47,21 +53,22 @@ def snapshot_offset(name: str) -> int | None:
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """Return the content of a snapshot file."""
-    packed = [
-        _ENTRY.pack(
-            entry.producer_id,
-            entry.producer_epoch,
-            entry.last_sequence,
-            entry.last_data_offset,
-            entry.last_offset_delta,
-            entry.last_timestamp,
-            entry.coordinator_epoch,
-            entry.current_txn_first_offset,
-        )
-        for entry in entries
-    ]
+    packed = [_packed(entry) for entry in entries]
     body = _COUNT.pack(len(packed)) + b"".join(packed)
     return _HEAD.pack(_VERSION, crc32c(body), len(packed)) + body[_COUNT.size :]
+
+
+def _packed(entry: ProducerEntry) -> bytes:
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.producer_epoch,
+        entry.last_sequence,
+        entry.last_data_offset,
+        entry.last_offset_delta,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        entry.current_txn_first_offset,
+    )
 
 
 _EMPTY = encode_snapshot(())
@@ -114,15 +121,50 @@ def write_snapshot(
     fs: FileSystem, path: str, entries: Iterable[ProducerEntry], *, sync: bool
 ) -> None:
     """Write a file; with ``sync`` it survives a power cut once this returns."""
-    data = encode_snapshot(entries)
     file = fs.open(path, write=True, create=True)
     try:
-        file.write_at(0, data)
-        # A longer file of the same name may have been left by a crash.
-        file.truncate(len(data))
+        SnapshotWrite(path, file, tuple(entries)).run()
         if sync:
             file.sync()
     finally:
         file.close()
     if sync:
         fs.sync_dir(parent(path))
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotWrite:
+    """A snapshot that is still to be written, to a file that is open.
+
+    ``run`` may block in any thread. Run twice, or twice at the same time, it writes the same bytes.
+    If the file was removed meanwhile, nobody sees them.
+    """
+
+    path: str
+    file: File
+    entries: Sequence[ProducerEntry]
+
+    def run(self) -> None:
+        """Write the file."""
+        entries, file = self.entries, self.file
+        first = self._piece(0)
+        checksum = crc32c(first, crc32c(_COUNT.pack(len(entries))))
+        position = _HEAD.size + len(first)
+        for start in range(_WRITTEN_AT_A_TIME, len(entries), _WRITTEN_AT_A_TIME):
+            piece = self._piece(start)
+            checksum = crc32c(piece, checksum)
+            file.write_at(position, piece)
+            position += len(piece)
+        file.write_at(0, _HEAD.pack(_VERSION, checksum, len(entries)) + first)
+        # A longer file of the same name may have been left by a crash.
+        file.truncate(position)
+
+    def _piece(self, start: int) -> bytes:
+        return b"".join(map(_packed, self.entries[start : start + _WRITTEN_AT_A_TIME]))
+
+
+def begin_snapshot(fs: FileSystem, path: str, entries: Sequence[ProducerEntry]) -> SnapshotWrite:
+    """Make the file, empty: what it is to hold is written later."""
+    file = fs.open(path, write=True, create=True)
+    file.truncate(0)
+    return SnapshotWrite(path, file, entries)

@@ -2,19 +2,25 @@
 
 There is one at the start of every segment, so that recovery of a segment needs to read no other,
 and one at the log's end after a clean stop.
+
+One of many producers is written later, by a flush and in its thread: its file is there, but empty.
+Until then it is *unwritten*. Whoever needs the file, or removes what could make up for it, has it
+written first.
 """
 
 from __future__ import annotations
 
 import logging
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from dohle.core.ids import TopicPartition
 from dohle.storage.files import FileSystem, join
 from dohle.storage.producers.entry import ProducerEntry
 from dohle.storage.producers.snapshot import (
     CorruptSnapshot,
+    SnapshotWrite,
+    begin_snapshot,
     read_snapshot,
     snapshot_name,
     snapshot_offset,
@@ -24,9 +30,20 @@ from dohle.storage.segment.file_names import DELETED_SUFFIX
 
 logger = logging.getLogger("dohle.storage")
 
+#: A snapshot of more producers than that is not written at once.
+WRITTEN_AT_ONCE_MAX = 1_000
+
 
 class SnapshotFiles:
     """The snapshots by their offsets. ``directory`` follows a rename of the partition's folder."""
+
+    __slots__ = (
+        "_fs",
+        "_offsets",
+        "_partition",
+        "_unwritten",
+        "directory",
+    )
 
     def __init__(
         self,
@@ -39,6 +56,7 @@ class SnapshotFiles:
         self.directory = directory
         self._partition = partition
         self._offsets = self._list() if offsets is None else sorted(offsets)
+        self._unwritten: dict[int, SnapshotWrite] = {}
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -57,13 +75,48 @@ class SnapshotFiles:
     def write(self, offset: int, entries: Iterable[ProducerEntry], *, sync: bool) -> str:
         """Write a snapshot and return its path."""
         path = self._path(offset)
+        self._unwritten.pop(offset, None)
         write_snapshot(self._fs, path, entries, sync=sync)
+        self._add(offset)
+        return path
+
+    def write_soon(self, offset: int, entries: Collection[ProducerEntry]) -> str:
+        """Write a snapshot if it is short, or else leave that to the next flush; return its path.
+
+        Nothing is synced.
+        """
+        if len(entries) <= WRITTEN_AT_ONCE_MAX:
+            return self.write(offset, entries, sync=False)
+        path = self._path(offset)
+        self._unwritten[offset] = begin_snapshot(self._fs, path, tuple(entries))
+        self._add(offset)
+        return path
+
+    def _add(self, offset: int) -> None:
         if offset not in self._offsets:
             insort(self._offsets, offset)
-        return path
+
+    @property
+    def unwritten(self) -> tuple[SnapshotWrite, ...]:
+        """What is to be written by the next flush."""
+        return tuple(self._unwritten.values())
+
+    def written(self, writes: Iterable[SnapshotWrite]) -> None:
+        """Take note that these were run."""
+        done = list(writes)
+        for offset, write in list(self._unwritten.items()):
+            if any(write is each for each in done):
+                del self._unwritten[offset]
+
+    def write_out(self) -> None:
+        """Write what is unwritten here and now."""
+        for write in self.unwritten:
+            write.run()
+        self._unwritten.clear()
 
     def read_newest(self) -> tuple[int, Sequence[ProducerEntry]] | None:
         """Return the newest valid snapshot and its offset; damaged ones are removed."""
+        self.write_out()
         while self._offsets:
             offset = self._offsets[-1]
             try:
@@ -93,6 +146,7 @@ class SnapshotFiles:
         if offset not in self._offsets:
             return None
         self._offsets.remove(offset)
+        self._unwritten.pop(offset, None)
         path = self._path(offset)
         try:
             self._fs.rename(path, path + DELETED_SUFFIX)
@@ -104,6 +158,7 @@ class SnapshotFiles:
     def remove(self, offset: int) -> None:
         """Remove a snapshot."""
         self._offsets.remove(offset)
+        self._unwritten.pop(offset, None)
         try:
             self._fs.remove(self._path(offset))
         except FileNotFoundError:

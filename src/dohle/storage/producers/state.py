@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicPartition
+from dohle.core.steps import PlainSteps
 from dohle.records.batch import Batch, sequence_after
 from dohle.records.checking.fast_check import FastCheckedBatch
 from dohle.records.control import parse_txn_marker
@@ -54,6 +55,9 @@ __all__ = [
 
 logger = logging.getLogger("dohle.storage")
 
+#: How many producers are asked in one step whether they have expired.
+_LOOKED_AT_IN_A_STEP = 500
+
 # Unique in the process, so that a guard made before a partition was reopened proves nothing.
 _guards = itertools.count(1)
 
@@ -84,6 +88,17 @@ class AppendPlan(NamedTuple):
 
 class ProducerState:
     """All producers of one partition."""
+
+    __slots__ = (
+        "_config",
+        "_last_snapshot_offset",
+        "_producers",
+        "_transactions",
+        "_verifications",
+        "map_end_offset",
+        "partition",
+        "snapshots",
+    )
 
     def __init__(
         self,
@@ -329,23 +344,24 @@ class ProducerState:
         state = self._verifications.get(producer_id)
         return NO_VERIFICATION if state is None else state.guard
 
-    def remove_expired_producers(self, now_ms: int) -> None:
-        """Forget producers that were idle for too long, and verifications that were not used."""
-        expired = [
-            producer_id
-            for producer_id, entry in self._producers.items()
-            if self._is_expired(entry, now_ms)
-        ]
-        for producer_id in expired:
-            del self._producers[producer_id]
+    def remove_expired_producers(self, now_ms: int) -> PlainSteps[None]:
+        """Forget producers that were idle for too long, and verifications that were not used.
+
+        Done in steps, between which producers may come and go.
+        """
         oldest_ms = now_ms - self._config.producer_id_expiration_ms
-        lingering = [
-            producer_id
-            for producer_id, state in self._verifications.items()
-            if state.timestamp <= oldest_ms
-        ]
-        for producer_id in lingering:
-            del self._verifications[producer_id]
+        for number, producer_id in enumerate(tuple(self._producers), 1):
+            entry = self._producers.get(producer_id)
+            if entry is not None and self._is_expired(entry, now_ms):
+                del self._producers[producer_id]
+            if number % _LOOKED_AT_IN_A_STEP == 0:
+                yield
+        for number, producer_id in enumerate(tuple(self._verifications), 1):
+            state = self._verifications.get(producer_id)
+            if state is not None and state.timestamp <= oldest_ms:
+                del self._verifications[producer_id]
+            if number % _LOOKED_AT_IN_A_STEP == 0:
+                yield
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return (
@@ -364,6 +380,15 @@ class ProducerState:
         if offset <= self._last_snapshot_offset:
             return None
         path = self.snapshots.write(offset, self._producers.values(), sync=sync)
+        self._last_snapshot_offset = offset
+        return path
+
+    def take_snapshot_soon(self) -> str | None:
+        """Do as ``take_snapshot`` does, but leave the writing of many producers to the flush."""
+        offset = self.map_end_offset
+        if offset <= self._last_snapshot_offset:
+            return None
+        path = self.snapshots.write_soon(offset, self._producers.values())
         self._last_snapshot_offset = offset
         return path
 

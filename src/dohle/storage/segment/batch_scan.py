@@ -10,8 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import crc32c
-
+from dohle.core.checksum import crc32c
 from dohle.records.batch import (
     ATTRIBUTES_AT,
     BATCH_HEADER,
@@ -91,7 +90,7 @@ def scan_checked(file: File, start: int, end: int) -> Iterator[CheckedBatch]:
     only a batch that a producer's state depends on is worth an object.
     """
     view = memoryview(bytearray(min(SCAN_CHUNK, max(end - start, 0))))
-    unpack, checksum = BATCH_HEADER.unpack_from, crc32c.crc32c
+    unpack, checksum = BATCH_HEADER.unpack_from, crc32c
     position, at, filled = start, 0, 0
     while position + at < end:
         while filled - at >= HEADER_SIZE:

@@ -17,3 +17,9 @@ SWAP_SUFFIX = ".swap"
 def segment_file_name(base_offset: int, suffix: str) -> str:
     """Return a segment file's name."""
     return f"{base_offset:020d}{suffix}"
+
+
+def has_base_offset(name: str) -> bool:
+    """Tell whether a name begins as that of a segment's file does."""
+    digits = name.partition(".")[0]
+    return len(digits) == 20 and digits.isascii() and digits.isdigit() and int(digits) < 1 << 63

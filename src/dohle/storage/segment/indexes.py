@@ -37,6 +37,20 @@ logger = logging.getLogger("dohle.storage")
 class SegmentIndexes:
     """The offset, time and transaction index of one segment."""
 
+    __slots__ = (
+        "_base_offset",
+        "_log_file",
+        "_max_timestamp",
+        "_memory",
+        "bytes_since_entry",
+        "interval_bytes",
+        "is_full",
+        "loaded",
+        "offset",
+        "time",
+        "txn",
+    )
+
     def __init__(
         self,
         context: LogContext,

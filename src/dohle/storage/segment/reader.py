@@ -47,6 +47,12 @@ class TimestampedOffset:
 class SegmentReader:
     """The lookups in one segment."""
 
+    __slots__ = (
+        "_base_offset",
+        "_indexes",
+        "_log_file",
+    )
+
     def __init__(self, log_file: SegmentFile, indexes: SegmentIndexes, base_offset: int) -> None:
         self._log_file = log_file
         self._indexes = indexes
@@ -59,13 +65,18 @@ class SegmentReader:
         indexes = self._indexes
         if not indexes.loaded:
             indexes.load()
-        self._log_file.intact_file  # noqa: B018 it raises
+        self._log_file.intact_file()
         if (found := self._find_large(offset)) is not None:
             return BatchHead(*found)
         try:
             return self._find(offset)
         except CorruptIndex as error:
+            # A file that was cut is not an index that is wrong.
+            self._log_file.ensure_intact()
             indexes.rebuild(str(error))
+        except CorruptBatch:
+            self._log_file.ensure_intact()
+            raise
         try:
             return self._find(offset)
         except CorruptIndex as error:
@@ -128,7 +139,7 @@ class SegmentReader:
             size = end - position
             if size > max_bytes:
                 size = max_bytes
-        return LogSlice(self._log_file.intact_file, position, size, base_offset)
+        return LogSlice(self._log_file.intact_file(), position, size, base_offset)
 
     def small_bytes(self, offset: int, max_bytes: int, end: int) -> bytes | None:
         """Return the bytes from ``offset`` on, at least a batch, if one small read is enough.
@@ -142,7 +153,8 @@ class SegmentReader:
             return None
         last_offset, position = indexes.offset.lookup(offset)
         first_ends_at = last_offset if position else None
-        return read_small(log_file.intact_file, position, end, offset, max_bytes, first_ends_at)
+        file = log_file.intact_file()
+        return read_small(file, position, end, offset, max_bytes, first_ends_at)
 
     def next_offset(self) -> int:
         """Return the offset behind the last batch, by a walk from the last index entry."""

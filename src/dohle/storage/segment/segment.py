@@ -24,6 +24,18 @@ from dohle.storage.segment.segment_file import SegmentFile
 class LogSegment:
     """A segment, open for reading; the last one of a log also for appending."""
 
+    __slots__ = (
+        "_clock",
+        "_created_ms",
+        "_first_batch_timestamp",
+        "_fs",
+        "base_offset",
+        "indexes",
+        "jitter_ms",
+        "log_file",
+        "reader",
+    )
+
     def __init__(
         self,
         context: LogContext,
@@ -43,7 +55,9 @@ class LogSegment:
         self._first_batch_timestamp: int | None = None
         self._created_ms = context.clock.now_ms()
         path = join(directory, segment_file_name(base_offset, LOG_SUFFIX + suffix))
-        self.log_file = SegmentFile(context.fs, path, size, context.open_files)
+        self.log_file = SegmentFile(
+            context.fs, path, size, context.open_files, context.clock.monotonic_s
+        )
         self.indexes = SegmentIndexes(
             context, self.log_file, directory, base_offset, config, suffix=suffix
         )

@@ -7,6 +7,7 @@ closed meanwhile (``OpenFiles``): it is opened again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from dohle.storage.files import Buffer, File, FileSystem
@@ -16,6 +17,9 @@ from dohle.storage.open_files import OpenFiles
 # the disk: writing is a tenth cheaper if the file system finds its blocks at once.
 RESERVED_BYTES = 8 * 1024 * 1024
 _RESERVING_WRITE_BYTES_MIN = 256 * 1024
+# A file in use is looked at so often for what somebody else has done to it: that takes longer than
+# to read a little.
+_LOOKED_AT_EVERY_S = 0.005
 
 
 class LogSlice(NamedTuple):
@@ -28,15 +32,42 @@ class LogSlice(NamedTuple):
 
     def read(self) -> bytes:
         """Copy the bytes out; the network path hands the slice to sendfile instead."""
-        return self.file.read_at(self.position, self.size)
+        data = self.file.read_at(self.position, self.size)
+        if len(data) < self.size:
+            self.file.ensure_intact(self.position + self.size)
+        return data
 
 
 class SegmentFile:
     """The file and the bytes that are still to be written to its end."""
 
-    def __init__(self, fs: FileSystem, path: str, size: int, open_files: OpenFiles) -> None:
+    __slots__ = (
+        "_file",
+        "_fs",
+        "_looked_at_s",
+        "_now",
+        "_open_files",
+        "_reserved_end",
+        "_unwritten",
+        "_unwritten_at",
+        "_was_opened",
+        "path",
+        "size",
+        "was_used",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        size: int,
+        open_files: OpenFiles,
+        now: Callable[[], float],
+    ) -> None:
         self._fs = fs
         self._open_files = open_files
+        self._now = now
+        self._looked_at_s = -_LOOKED_AT_EVERY_S
         self.path = path
         #: Including what is unwritten, without preallocated room.
         self.size = size
@@ -75,12 +106,26 @@ class SegmentFile:
         self._open_files.opened(self, file)
         return file
 
-    @property
     def intact_file(self) -> File:
-        """The same; FileLost if somebody else has cut or deleted it."""
-        file = self.file
-        file.ensure_intact(self.size)
+        """Return the same; FileLost if somebody else has cut or deleted it, moments ago or before.
+
+        (Who reads less than there should be finds out at once: see ``ensure_intact``.)
+        """
+        file = self._file
+        if file is None or self._unwritten:
+            file = self.file
+        self.was_used = True
+        if self._now() - self._looked_at_s >= _LOOKED_AT_EVERY_S:
+            self._look_at(file, self.size)
         return file
+
+    def ensure_intact(self) -> None:
+        """Raise FileLost if somebody else has cut or deleted the file."""
+        self.file.ensure_intact(self.size)
+
+    def _look_at(self, file: File, size: int) -> None:
+        file.ensure_intact(size)
+        self._looked_at_s = self._now()
 
     @property
     def unwritten(self) -> list[bytes]:
@@ -94,8 +139,9 @@ class SegmentFile:
 
     def append(self, data: Buffer) -> int:
         """Write bytes at the end; return where they begin."""
-        position = self.size
-        self.intact_file.write_at(position, data)
+        position, file = self.size, self.intact_file()
+        file.ensure_length(position)
+        file.write_at(position, data)
         self.size = position + len(data)
         return position
 
@@ -121,8 +167,11 @@ class SegmentFile:
         self.was_used = True
         unwritten, self._unwritten = self._unwritten, []
         position = self._unwritten_at
-        # Behind a cut there would be a hole, and in a deleted file nothing would be kept.
-        file.ensure_intact(position)
+        # In a deleted file nothing would be kept. Behind a cut there would be a hole, and the file
+        # as long as before: nobody would notice later.
+        if self._now() - self._looked_at_s >= _LOOKED_AT_EVERY_S:
+            self._look_at(file, position)
+        file.ensure_length(position)
         if self.size > self._reserved_end and self.size - position >= _RESERVING_WRITE_BYTES_MIN:
             file.reserve(position, self.size - position + RESERVED_BYTES)
             self._reserved_end = self.size + RESERVED_BYTES

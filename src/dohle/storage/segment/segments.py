@@ -15,6 +15,11 @@ from dohle.storage.segment.segment import LogSegment
 class Segments:
     """An ordered, copy-on-write list of segments."""
 
+    __slots__ = (
+        "_base_offsets",
+        "_segments",
+    )
+
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self._set(segments)
 

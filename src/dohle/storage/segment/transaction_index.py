@@ -44,6 +44,20 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The ``.txnindex`` of one segment. The file is opened when it is needed."""
 
+    __slots__ = (
+        "_entries",
+        "_exists",
+        "_file",
+        "_fs",
+        "_last_offset",
+        "_name_unsynced",
+        "_open_files",
+        "_unsynced",
+        "base_offset",
+        "path",
+        "was_used",
+    )
+
     ENTRY_SIZE = _ENTRY.size
 
     def __init__(

@@ -1,8 +1,9 @@
 """What must hold of a history, whatever was killed, cut or paused while it came to be.
 
 Ids are those of Jepsen's Kafka workload where it has the check (J...), else our own: P for
-partitions, G for groups, T for transactions. All checks but P11 go by the order of offsets and not
-by their differences: gaps are legal, since markers and aborted records take offsets too.
+partitions, G for groups, T for transactions, A for what administrators change. All checks but P11
+go by the order of offsets and not by their differences: gaps are legal, since markers and aborted
+records take offsets too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from dohle.testing.checking.history import (
+    PARTITION_COUNT,
     Commit,
+    Delivery,
     History,
     Looked,
     Outcome,
@@ -86,9 +89,12 @@ def inconsistent_offsets(history: History) -> Iterator[str]:
 
 
 def duplicates(history: History) -> Iterator[str]:
-    """One value is at one offset: producers are idempotent."""
+    """One value is at one offset, if its producer is idempotent or sends it only once."""
     found: dict[tuple[Partition, bytes], int] = {}
+    may_repeat = _repeatable(history)
     for partition, offset, value in _places(history):
+        if value in may_repeat:
+            continue
         known = found.setdefault((partition, value), offset)
         if known != offset:
             yield f"{value!r} is at offsets {known} and {offset} of {partition}"
@@ -96,11 +102,16 @@ def duplicates(history: History) -> Iterator[str]:
 
 def repeated(history: History) -> Iterator[str]:
     """At the end no value is there twice, whatever was lost before."""
+    may_repeat = _repeatable(history)
     for partition, records in history.final.items():
         found: dict[bytes, int] = {}
         for offset, value in records:
-            if found.setdefault(value, offset) != offset:
+            if value not in may_repeat and found.setdefault(value, offset) != offset:
                 yield f"{value!r} is at offsets {found[value]} and {offset} of {partition}"
+
+
+def _repeatable(history: History) -> set[bytes]:
+    return {send.value for send in history.sends if send.delivery is Delivery.AT_LEAST_ONCE}
 
 
 def invented(history: History) -> Iterator[str]:
@@ -189,7 +200,7 @@ def reordered(history: History) -> Iterator[str]:
     last: dict[tuple[str, Partition], tuple[int, bytes]] = {}
     for send in history.sends:
         offset = offsets.get((send.partition, send.value))
-        if offset is None:
+        if offset is None or send.delivery is not Delivery.EXACTLY_ONCE:
             continue
         key = (send.process, send.partition)
         before = last.get(key)
@@ -199,6 +210,52 @@ def reordered(history: History) -> Iterator[str]:
                 f"where they are at {before[0]} and {offset}"
             )
         last[key] = (offset, send.value)
+
+
+def acknowledged_out_of_order(history: History) -> Iterator[str]:
+    """A producer that has one batch in flight is told of rising offsets.
+
+    Where its records are in the end says less: a batch that was taken for lost may come late.
+    """
+    last: dict[tuple[str, Partition], int] = {}
+    for send in history.sends:
+        if send.delivery is Delivery.AT_LEAST_ONCE and send.offset is not None:
+            key = (send.process, send.partition)
+            if last.get(key, -1) >= send.offset:
+                yield (
+                    f"{send.process} was told that {send.value!r} is at {send.offset} of "
+                    f"{send.partition}, after {last[key]}"
+                )
+            last[key] = send.offset
+
+
+def lost_changes(history: History) -> Iterator[str]:
+    """A topic is as the last change has left it, or one of those that had no answer.
+
+    No promise is weaker: the metadata log is synced before it is answered from.
+    """
+    wanted: dict[tuple[str, str], set[int | str | None]] = {}
+    decided: dict[tuple[str, str], int | str | None] = {}
+    for change in history.changes:
+        key = (change.topic, change.name)
+        wanted.setdefault(key, set())
+        if change.outcome is Outcome.OK:
+            decided[key] = change.value
+        elif change.outcome is Outcome.UNKNOWN:
+            wanted[key].add(change.value)
+    for (topic, name), doubtful in wanted.items():
+        found = history.final_topics.get(topic)
+        is_about_existence = name == PARTITION_COUNT
+        if found is None and not is_about_existence:
+            continue
+        nothing = 0 if is_about_existence else None
+        value = nothing if found is None else found.get(name, nothing)
+        last = decided.get((topic, name), nothing)
+        if value != last and value not in doubtful:
+            yield (
+                f"{name} of {topic} is {value!r}; the last change made it {last!r}, those without "
+                f"an answer {sorted(map(str, doubtful))}"
+            )
 
 
 def reads_out_of_order(history: History) -> Iterator[str]:
@@ -321,11 +378,13 @@ _KEPT: dict[str, Check] = {
     "J6 skipped by a reader": skipped,
     "J7 read out of order": reads_out_of_order,
     "J9 reordered": reordered,
+    "J10 acknowledged out of order": acknowledged_out_of_order,
     "P0 invented": invented,
     "P11 unrepeatable read": unrepeatable,
     "G7 offset went back": offsets_went_back,
     "T1 torn transaction": torn_transactions,
     "T5 not exactly once": copied_wrongly,
+    "A1 lost change": lost_changes,
 }
 
 _PREFIX: dict[str, Check] = {
@@ -334,4 +393,5 @@ _PREFIX: dict[str, Check] = {
     "J9 reordered": reordered,
     "P0 invented": invented,
     "P1 lost before others": lost_before_others,
+    "A1 lost change": lost_changes,
 }

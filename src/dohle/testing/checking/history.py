@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+#: The property of a topic that says how many partitions it has; 0 if it is not there.
+PARTITION_COUNT = "partitions"
+
 
 class Partition(NamedTuple):
     """A partition of a topic."""
@@ -32,6 +35,17 @@ class Outcome(Enum):
     OK = "ok"
     FAILED = "failed"
     UNKNOWN = "unknown"
+
+
+class Delivery(Enum):
+    """What a producer's settings promise of a record that it sends."""
+
+    #: acks=all and idempotence: where it is, it is once and behind what was sent before.
+    EXACTLY_ONCE = "exactly once"
+    #: acks=1 or all, without idempotence: what is sent again may be there twice, also much later.
+    AT_LEAST_ONCE = "at least once"
+    #: acks=0: it is sent once, and nobody learns whether it has arrived, nor in which order.
+    AT_MOST_ONCE = "at most once"
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +70,7 @@ class Send:
     #: When it was sent, and when its producer learnt that it is written.
     began_ns: int = 0
     at_ns: int = -1
+    delivery: Delivery = Delivery.EXACTLY_ONCE
 
     def acknowledged(self, offset: int, at_ns: int) -> None:
         """Take note that it is written."""
@@ -121,6 +136,19 @@ class Looked:
     offset: int | None
 
 
+@dataclass(slots=True, eq=False)
+class Change:
+    """A property of a topic that somebody sets: the last one that does so decides.
+
+    One that creates or deletes topics sets their number of partitions, which is 0 of none.
+    """
+
+    topic: str
+    name: str
+    value: int | str | None
+    outcome: Outcome = Outcome.UNKNOWN
+
+
 class History:
     """Everything that the clients of one run did and saw."""
 
@@ -136,6 +164,10 @@ class History:
         self.final: dict[Partition, list[tuple[int, bytes]]] = {}
         #: What topics were copied: input, output and the group that did it.
         self.copies: list[tuple[str, str, str]] = []
+        #: In the order in which they began; one after the other for each topic.
+        self.changes: list[Change] = []
+        #: The properties of topics at the end; of those that are there.
+        self.final_topics: dict[str, dict[str, int | str | None]] = {}
         self._values = 0
 
     def send(
@@ -186,6 +218,11 @@ class History:
             commit.outcome = Outcome.OK
             self.offsets.remove(commit)
             self.offsets.append(commit)
+
+    def change(self, topic: str, name: str, value: int | str | None) -> Change:
+        """Note a change of a topic that is about to be asked for."""
+        self.changes.append(Change(topic, name, value))
+        return self.changes[-1]
 
     def looked(self, group: str, partition: Partition, offset: int | None) -> None:
         """Note what a group's offset was."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -245,10 +245,6 @@ class SimulatedThreadPool:
         self._free -= 1
         takes_s = self._rng.expovariate(1.0) * self._machine.disk.work_mean_ns / 1e9
         self._machine.loop.call_later(takes_s, run)
-
-    def run_all(self, works: Iterable[Callable[[], T]]) -> list[T]:
-        """Do all of it now."""
-        return [work() for work in works]
 
     def close(self) -> None:
         """Do nothing: there are no threads."""

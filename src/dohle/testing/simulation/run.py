@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -60,6 +60,11 @@ class Result:
         return f"python -m dohle.testing.simulation --seed {self.seed} --trace"
 
 
+def _draw_third(rng: Random, roles: Sequence[str]) -> str:
+    """Draw any role, and more often one that nobody else has."""
+    return rng.choice(("administer", "join", "scatter", rng.choice(roles)))
+
+
 class Run:
     """A run of one seed."""
 
@@ -69,8 +74,10 @@ class Run:
         *,
         active_s: float = ACTIVE_S,
         plan: FaultPlan | None = None,
+        role: str | None = None,
         trace: Callable[[str], None] | None = None,
     ) -> None:
+        """``role`` is that of the third client, if it is not to be drawn."""
         rng = Random(f"run/{seed}")
         self.plan = draw_plan(rng) if plan is None else plan
         self.world = World(
@@ -93,8 +100,10 @@ class Run:
         self.node = self.world.machine("node")
         self.node.disk = self.plan.disk
         self._properties = self._draw_properties(rng)
+        self.workload.log_dirs = self._properties["log.dirs"].split(",")
         roles = self.workload.roles()
-        drawn = ["produce", rng.choice(("transact", "copy")), rng.choice(sorted(roles))]
+        third = _draw_third(rng, sorted(roles)) if role is None else role
+        drawn = ["produce", rng.choice(("transact", "copy")), third]
         self.clients = {self.world.machine(f"client-{n}"): role for n, role in enumerate(drawn)}
         self.faults = Faults(self.world, self.plan, self.node, list(self.clients))
         self._rng = rng
@@ -108,9 +117,15 @@ class Run:
             "log.dirs": directories,
             "offsets.topic.num.partitions": str(rng.randint(1, 3)),
             "transaction.state.log.num.partitions": str(rng.randint(1, 3)),
+            "group.consumer.session.timeout.ms": "3000",
+            "group.consumer.min.session.timeout.ms": "3000",
+            "group.consumer.heartbeat.interval.ms": "500",
+            "group.consumer.min.heartbeat.interval.ms": "500",
             "group.initial.rebalance.delay.ms": rng.choice(("0", "300")),
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
             "log.segment.bytes": rng.choice(("1048576", "1073741824")),
+            "metadata.log.max.record.bytes.between.snapshots": rng.choice(("2000", "20971520")),
+            "metadata.max.retention.bytes": rng.choice(("4000", "104857600")),
             "log.index.interval.bytes": rng.choice(("64", "4096")),
         }
         if self.plan.sync_each:

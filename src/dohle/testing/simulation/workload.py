@@ -1,4 +1,4 @@
-"""What the clients of a run do: produce, consume in groups, write and copy in transactions.
+"""What the clients of a run do: produce, consume in groups, use transactions, change topics.
 
 Each role is a program for a machine of its own, written with dohle's real client. It goes on until
 it is told that the run is over, takes any error as a matter of course, notes in the history what it
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dohle.client import (
@@ -28,15 +28,33 @@ from dohle.client import (
     OffsetReset,
     Producer,
     ProducerConfig,
-    RebalanceListener,
 )
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
-from dohle.testing.checking.history import History, Outcome, Partition, Reading, Send, Transaction
+from dohle.records.compression.codecs import Codec
+from dohle.testing.checking.history import (
+    Delivery,
+    History,
+    Outcome,
+    Partition,
+    Send,
+    Transaction,
+)
+from dohle.testing.simulation.administration import (
+    ADMINISTRATOR,
+    Administrator,
+    note_final_topics,
+)
 from dohle.testing.simulation.machine import SimulatedHost
+from dohle.testing.simulation.members import MEMBERS, Member, Tenure
 
 INPUT, OUTPUT, LEDGER = "input", "output", "ledger"
+#: Whose producers are not idempotent.
+LOOSE = "loose"
+TOPICS = (INPUT, OUTPUT, LEDGER, LOOSE)
 COPIERS, READERS = "copiers", "readers"
+#: What is given is promised by what is asked for: acks 0, 1 and all, without idempotence.
+_LOOSE_ACKS = {0: Delivery.AT_MOST_ONCE, 1: Delivery.AT_LEAST_ONCE, -1: Delivery.AT_LEAST_ONCE}
 
 CLIENT = ClientConfig(
     request_timeout_ms=3_000,
@@ -61,6 +79,8 @@ class Workload:
     now_ns: Callable[[], int]
     is_over: Callable[[], bool]
     partitions: int = 3
+    #: The directories of the node's logs.
+    log_dirs: Sequence[str] = ()
     #: How long a client rests between two operations, on average.
     rest_s: float = 0.1
     #: Whether all that was acknowledged is kept. Else a coordinator may have forgotten of a
@@ -75,12 +95,15 @@ class Workload:
             "transact": self._transact,
             "copy": self._copy,
             "consume": self._consume,
+            "scatter": self._scatter,
+            "join": self._join,
+            "administer": self._administer,
         }
 
     async def set_up(self, host: SimulatedHost) -> None:
         """Make the topics."""
         async with Cluster(self.bootstrap, PATIENT, host=host) as cluster:
-            topics = [NewTopic(name, self.partitions) for name in (INPUT, OUTPUT, LEDGER)]
+            topics = [NewTopic(name, self.partitions) for name in TOPICS]
             while True:
                 made = await Admin(cluster).create_topics(topics)
                 if all(e.code is ErrorCode.TOPIC_ALREADY_EXISTS for e in made.errors.values()):
@@ -92,28 +115,39 @@ class Workload:
     async def _produce(self, host: SimulatedHost) -> None:
         async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
             while not self.is_over():
-                config = ProducerConfig(
-                    delivery_timeout_ms=host.rng.choice((4_000, 15_000)),
-                    max_block_ms=4_000,
-                    linger_ms=host.rng.choice((0, 5, 50)),
-                    allow_auto_create_topics=False,
-                )
-                process = self._instance(host, "producer")
-                producer = Producer(cluster, config)
-                try:
-                    for _ in range(host.rng.randint(1, 40)):
-                        if self.is_over():
-                            break
-                        await self._send_some(host, producer, process, INPUT, None)
-                        await self._rest(host)
-                finally:
-                    await producer.close(flush=False)
+                await self._produce_with(host, cluster, _plain(host), INPUT)
+
+    async def _scatter(self, host: SimulatedHost) -> None:
+        async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
+            while not self.is_over():
+                acks = host.rng.choice(sorted(_LOOSE_ACKS))
+                config = replace(_plain(host), acks=acks, enable_idempotence=False)
+                await self._produce_with(host, cluster, config, LOOSE, _LOOSE_ACKS[acks])
+
+    async def _produce_with(
+        self,
+        host: SimulatedHost,
+        cluster: Cluster,
+        config: ProducerConfig,
+        topic: str,
+        delivery: Delivery = Delivery.EXACTLY_ONCE,
+    ) -> None:
+        process = self._instance(host, "producer")
+        producer = Producer(cluster, config)
+        try:
+            for _ in range(host.rng.randint(1, 40)):
+                if self.is_over():
+                    break
+                await self._send_some(host, producer, process, topic, None, delivery)
+                await self._rest(host)
+        finally:
+            await producer.close(flush=False)
 
     async def _transact(self, host: SimulatedHost) -> None:
         transactional_id = f"ledger of {host.machine.name}"
         async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
             while not self.is_over():
-                producer = Producer(cluster, _transactional(transactional_id))
+                producer = Producer(cluster, _transactional(transactional_id, host))
                 process = self._instance(host, "ledger")
                 try:
                     await producer.init_transactions()
@@ -142,9 +176,9 @@ class Workload:
         async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
             while not self.is_over():
                 process = self._instance(host, "copier")
-                producer = Producer(cluster, _transactional(transactional_id))
+                producer = Producer(cluster, _transactional(transactional_id, host))
                 consumer = Consumer(cluster, _grouped(COPIERS))
-                tenure = _Tenure(self.history, process, self.now_ns)
+                tenure = Tenure(self.history, process, self.now_ns)
                 try:
                     await producer.init_transactions()
                     await consumer.subscribe([INPUT], tenure)
@@ -162,7 +196,7 @@ class Workload:
         consumer: Consumer,
         producer: Producer,
         process: str,
-        tenure: _Tenure,
+        tenure: Tenure,
     ) -> None:
         """Copy until something fails or is aborted: then what was read is read again."""
         while not self.is_over():
@@ -199,7 +233,7 @@ class Workload:
             while not self.is_over():
                 process = self._instance(host, "consumer")
                 consumer = Consumer(cluster, _grouped(READERS))
-                tenure = _Tenure(self.history, process, self.now_ns)
+                tenure = Tenure(self.history, process, self.now_ns)
                 try:
                     await consumer.subscribe([INPUT, LEDGER], tenure)
                     for _ in range(host.rng.randint(5, 100)):
@@ -222,6 +256,31 @@ class Workload:
         await consumer.commit(_offsets(ends))
         self.history.committed(commits)
 
+    async def _join(self, host: SimulatedHost) -> None:
+        async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
+            while not self.is_over():
+                tenure = Tenure(self.history, self._instance(host, "member"), self.now_ns)
+                member = Member(cluster, host, self.history, [INPUT, LOOSE], tenure)
+                try:
+                    for _ in range(host.rng.randint(5, 60)):
+                        if self.is_over():
+                            break
+                        await member.go_on()
+                        await self._rest(host)
+                except KafkaError:
+                    await self._rest(host)
+                finally:
+                    await member.leave()
+
+    async def _administer(self, host: SimulatedHost) -> None:
+        name = self._instance(host, "administrator").replace(" ", "-")
+        async with Cluster(self.bootstrap, ADMINISTRATOR, host=host) as cluster:
+            moved = [(topic, self.partitions) for topic in TOPICS]
+            admin = Administrator(cluster, host, self.history, name, self.log_dirs, moved)
+            while not self.is_over():
+                await admin.change_something()
+                await self._rest(host)
+
     # Parts of them
 
     async def _send_some(
@@ -231,12 +290,13 @@ class Workload:
         process: str,
         topic: str,
         transaction: Transaction | None,
+        delivery: Delivery = Delivery.EXACTLY_ONCE,
     ) -> None:
         futures = []
         for _ in range(host.rng.randint(1, 8)):
             where = Partition(topic, host.rng.randrange(self.partitions))
             send = self.history.send(process, where, transaction)
-            send.began_ns = self.now_ns()
+            send.began_ns, send.delivery = self.now_ns(), delivery
             try:
                 sent = await producer.send(topic, send.value, partition=where.number)
             except KafkaError:
@@ -264,7 +324,7 @@ class Workload:
         async with Cluster(self.bootstrap, PATIENT, host=host) as cluster:
             partitions = [
                 TopicPartition(TopicName(topic), number)
-                for topic in (INPUT, OUTPUT, LEDGER)
+                for topic in TOPICS
                 for number in range(self.partitions)
             ]
             if self.is_kept:
@@ -277,7 +337,7 @@ class Workload:
                 async for found in consumer:
                     place = found.record.offset, found.record.value or b""
                     history.final[Partition(found.topic, found.partition)].append(place)
-            for group in (COPIERS, READERS):
+            for group in (COPIERS, READERS, MEMBERS):
                 config = ConsumerConfig(group_id=group, enable_auto_commit=False)
                 async with Consumer(cluster, config) as consumer:
                     committed = await consumer.committed(partitions)
@@ -285,6 +345,7 @@ class Workload:
                     known = committed.get(each)
                     offset = None if known is None else known.offset
                     history.looked(group, Partition(*each), offset)
+            await note_final_topics(Admin(cluster), history)
 
 
 async def _until_stable(admin: Admin, partitions: Sequence[TopicPartition]) -> None:
@@ -305,7 +366,9 @@ async def _outcomes(
     """Note what became of records; of an error it is not known what it says."""
     for send, future in futures:
         with suppress(KafkaError):
-            send.acknowledged((await future).offset, now_ns())
+            found = await future
+            if found.offset >= 0:
+                send.acknowledged(found.offset, now_ns())
 
 
 def _offsets(ends: dict[Partition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -315,8 +378,24 @@ def _offsets(ends: dict[Partition, int]) -> dict[TopicPartition, OffsetAndMetada
     }
 
 
-def _transactional(transactional_id: str) -> ProducerConfig:
+def _plain(host: SimulatedHost) -> ProducerConfig:
     return ProducerConfig(
+        delivery_timeout_ms=host.rng.choice((4_000, 15_000)),
+        max_block_ms=4_000,
+        linger_ms=host.rng.choice((0, 5, 50)),
+        codec=_codec(host),
+        allow_auto_create_topics=False,
+    )
+
+
+def _codec(host: SimulatedHost) -> Codec:
+    """Return no compression, or any, one as often as the other."""
+    return host.rng.choice((Codec.NONE, host.rng.choice(list(Codec))))
+
+
+def _transactional(transactional_id: str, host: SimulatedHost) -> ProducerConfig:
+    return ProducerConfig(
+        codec=_codec(host),
         transactional_id=transactional_id,
         transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS,
         delivery_timeout_ms=5_000,
@@ -336,25 +415,3 @@ def _grouped(group: str) -> ConsumerConfig:
         max_poll_interval_ms=20_000,
         fetch_max_wait_ms=200,
     )
-
-
-class _Tenure(RebalanceListener):
-    """What a member of a group is given, from one rebalance to the next."""
-
-    def __init__(self, history: History, process: str, now_ns: Callable[[], int]) -> None:
-        self._history = history
-        self._process = process
-        self._now_ns = now_ns
-        self._readings: dict[TopicPartition, Reading] = {}
-
-    async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """Begin to read."""
-        for each in partitions:
-            reading = self._history.read_by(self._process, Partition(*each), self._now_ns())
-            self._readings[each] = reading
-
-    def given(self, records: Sequence[ConsumedRecord]) -> None:
-        """Note what was read."""
-        for found in records:
-            reading = self._readings[TopicPartition(found.topic, found.partition)]
-            reading.given(found.record.offset, found.record.value or b"", self._now_ns())

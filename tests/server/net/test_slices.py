@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from dohle.core.steps import Steps
-from dohle.server.host import SystemNodeHost
-from dohle.server.net.long_work import LongWork
+from dohle.server.net.slices import in_slices
 from dohle.server.net.turns import SLICE_S, Turns
-from dohle.server.net.waited_work import in_slices
 from tests.server.net.stopped_loop import StoppedLoop, run, turn_of_the_loop
 
 
@@ -36,13 +35,9 @@ class Work:
             self.is_closed = True
 
 
-def begin(loop: StoppedLoop, turns: Turns, steps: Steps[str | Future[str]]) -> str | Future[str]:
-    return in_slices(loop, LongWork(loop, turns, SystemNodeHost()), steps)
-
-
 def test_what_is_short_is_done_at_once() -> None:
     async def scenario(loop: StoppedLoop, turns: Turns) -> None:
-        assert begin(loop, turns, Work(loop, 1).steps()) == "done"
+        assert in_slices(turns, Work(loop, 1).steps()) == "done"
 
     run(scenario)
 
@@ -50,7 +45,7 @@ def test_what_is_short_is_done_at_once() -> None:
 def test_what_is_long_goes_on_in_later_turns() -> None:
     async def scenario(loop: StoppedLoop, turns: Turns) -> None:
         work = Work(loop, 5)
-        future = begin(loop, turns, work.steps())
+        future = in_slices(turns, work.steps())
         assert isinstance(future, Future)
         seen = [work.made]
         while not future.done():
@@ -62,10 +57,27 @@ def test_what_is_long_goes_on_in_later_turns() -> None:
     run(scenario)
 
 
+def test_while_other_requests_wait_the_first_slice_is_short() -> None:
+    async def scenario(loop: StoppedLoop, turns: Turns) -> None:
+        works = [Work(loop, 3), Work(loop, 3)]
+        made: list[int] = []
+
+        def begin(work: Work) -> None:
+            in_slices(turns, work.steps())
+            made.append(work.made)
+
+        for work in works:
+            turns.wait(0.0, partial(begin, work))
+        await turn_of_the_loop()
+        assert made == [1, 2]
+
+    run(scenario)
+
+
 def test_a_result_that_is_a_future_is_waited_for() -> None:
     async def scenario(loop: StoppedLoop, turns: Turns) -> None:
         inner: Future[str] = loop.create_future()
-        future = begin(loop, turns, Work(loop, 3).steps(lambda: inner))
+        future = in_slices(turns, Work(loop, 3).steps(lambda: inner))
         assert isinstance(future, Future)
         await turn_of_the_loop()
         assert not future.done()
@@ -80,7 +92,7 @@ def test_what_fails_in_a_later_turn_fails_the_future() -> None:
         raise RuntimeError("nobody thought of this")
 
     async def scenario(loop: StoppedLoop, turns: Turns) -> None:
-        future = begin(loop, turns, Work(loop, 3).steps(fail))
+        future = in_slices(turns, Work(loop, 3).steps(fail))
         assert isinstance(future, Future)
         with pytest.raises(RuntimeError, match="nobody"):
             await future
@@ -91,7 +103,7 @@ def test_what_fails_in_a_later_turn_fails_the_future() -> None:
 def test_a_failure_of_what_is_waited_for_is_passed_on() -> None:
     async def scenario(loop: StoppedLoop, turns: Turns) -> None:
         inner: Future[str] = loop.create_future()
-        future = begin(loop, turns, Work(loop, 3).steps(lambda: inner))
+        future = in_slices(turns, Work(loop, 3).steps(lambda: inner))
         assert isinstance(future, Future)
         await turn_of_the_loop()
         inner.set_exception(RuntimeError("gone"))
@@ -104,7 +116,7 @@ def test_a_failure_of_what_is_waited_for_is_passed_on() -> None:
 def test_no_step_is_made_for_a_client_that_has_gone() -> None:
     async def scenario(loop: StoppedLoop, turns: Turns) -> None:
         work = Work(loop, 9)
-        future = begin(loop, turns, work.steps())
+        future = in_slices(turns, work.steps())
         assert isinstance(future, Future)
         future.cancel()
         for _ in range(10):
@@ -118,7 +130,7 @@ def test_no_step_is_made_for_a_client_that_has_gone() -> None:
 def test_what_is_waited_for_is_cancelled_with_the_client() -> None:
     async def scenario(loop: StoppedLoop, turns: Turns) -> None:
         inner: Future[str] = loop.create_future()
-        future = begin(loop, turns, Work(loop, 3).steps(lambda: inner))
+        future = in_slices(turns, Work(loop, 3).steps(lambda: inner))
         assert isinstance(future, Future)
         for _ in range(10):
             await turn_of_the_loop()

@@ -1,0 +1,112 @@
+"""Answers become frames, and are counted and timed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, cast
+
+from dohle.core.steps import PlainSteps
+from dohle.metrics.requests import RequestMetrics
+from dohle.protocol.apis import find_api
+from dohle.protocol.framing import encode_response, encode_response_in_steps, frame_body
+from dohle.protocol.response_errors import error_codes_of
+from dohle.protocol.schema import Request, Response
+from dohle.server.net.handler import Handler
+from dohle.server.net.outcome import EncodedResponse, Frame
+from dohle.server.net.reply_queue import frame_size
+from dohle.server.net.slices import Slices
+from dohle.server.net.timing import TimedRequest
+
+if TYPE_CHECKING:
+    from dohle.server.broker import BrokerServer
+
+
+class Answering:
+    """What a request is counted as, and how its answer is framed."""
+
+    def __init__(self, broker: BrokerServer) -> None:
+        self._broker = broker
+        self._metrics: dict[int, RequestMetrics] = {}
+        self._now = broker.clock.monotonic_s
+
+    def count(
+        self,
+        timed: TimedRequest,
+        api_key: int,
+        handler: Handler,
+        request: Request | None,
+        version: int,
+    ) -> None:
+        """Count a request by its kind."""
+        if handler.kind is None or request is None:
+            metrics = self._metrics.get(api_key)
+            if metrics is None:
+                metrics = self._broker.requests.of(find_api(api_key).name)
+                self._metrics[api_key] = metrics
+        else:
+            metrics = self._broker.requests.of(handler.kind(request))
+        metrics.by_version[version] += 1
+        timed.metrics = metrics
+
+    def frame(
+        self,
+        timed: TimedRequest,
+        response: Response | EncodedResponse | None,
+        version: int,
+        correlation_id: int,
+        *,
+        has_waited: bool = False,
+    ) -> Frame:
+        """Encode an answer, and let its connection time the sending."""
+        frame = _encode(response, version, correlation_id)
+        if isinstance(response, Response):
+            errors = timed.metrics.errors
+            for code in error_codes_of(type(response))(response):
+                errors[code] += 1
+        elif response is not None:
+            timed.metrics.errors[0] += 1
+        self._answered(timed, frame, has_waited=has_waited)
+        return frame
+
+    async def frame_in_slices(
+        self,
+        slices: Slices,
+        timed: TimedRequest,
+        response: Response | EncodedResponse | None,
+        version: int,
+        correlation_id: int,
+        *,
+        has_waited: bool = False,
+    ) -> Frame:
+        """Do the same with an answer that may be very long."""
+        if not isinstance(response, Response):
+            return self.frame(timed, response, version, correlation_id, has_waited=has_waited)
+        steps = encode_response_in_steps(response, version, correlation_id)
+        frame = cast("Frame", await slices.run(steps))
+        await slices.run(_counted(response, timed.metrics.errors))
+        self._answered(timed, frame, has_waited=has_waited)
+        return frame
+
+    def _answered(self, timed: TimedRequest, frame: Frame, *, has_waited: bool) -> None:
+        if timed.told is not None:
+            timed.response_bytes = frame_size(frame) if frame else 0
+        timed.answered = self._now()
+        if not has_waited:
+            timed.handled = timed.answered
+        timed.times.timed.append(timed)
+
+
+def _counted(response: Response, errors: Counter[int]) -> PlainSteps[None]:
+    for code in error_codes_of(type(response))(response):
+        errors[code] += 1
+        yield
+
+
+def _encode(
+    response: Response | EncodedResponse | None, version: int, correlation_id: int
+) -> Frame:
+    if response is None:
+        return []
+    if isinstance(response, EncodedResponse):
+        return cast("Frame", frame_body(response.api_key, version, correlation_id, response.body))
+    return cast("Frame", encode_response(response, version, correlation_id))

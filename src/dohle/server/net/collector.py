@@ -1,0 +1,58 @@
+"""The collector of garbage knows no slices: a full collection looks at every object that there is.
+
+- Long work makes hundreds of thousands of objects. While it is under way there are no full
+  collections; what it has made is free when it is done, as it has no cycles.
+- What a broker keeps (partitions, their logs, the image) is as many objects, and lives long. In a
+  process of its own it is frozen when it is there: no collection looks at it again. It is freed
+  like everything else when nobody holds it any more, for it has no cycles either; what has some
+  is never freed once it is frozen.
+
+In a process that is somebody else's (``Broker()`` in a test) nothing is frozen: objects of others
+are not ours to freeze.
+"""
+
+from __future__ import annotations
+
+import gc
+
+# As a threshold of the collector.
+_NEVER = 1 << 30
+
+
+class Collector:
+    """The collector of garbage, which all loops of a process share."""
+
+    def __init__(self) -> None:
+        self._holders = 0
+        self._thresholds = gc.get_threshold()
+        self._may_freeze = False
+
+    def hold(self) -> None:
+        """Let there be no full collections of garbage."""
+        if not self._holders:
+            self._thresholds = young, middle, _ = gc.get_threshold()
+            gc.set_threshold(young, middle, _NEVER)
+        self._holders += 1
+
+    def release(self) -> None:
+        """Let there be full collections again, unless others hold them up."""
+        self._holders -= 1
+        if not self._holders:
+            gc.set_threshold(*self._thresholds)
+
+    def own_process(self) -> None:
+        """Take note that the process is a broker's alone, and that the broker has started."""
+        self._may_freeze = True
+        gc.collect()
+        gc.freeze()
+
+    def grown(self) -> None:
+        """Take note that there is much that will live long; to freeze it takes no time."""
+        if self._may_freeze:
+            # Garbage is mostly young.
+            gc.collect(0)
+            gc.freeze()
+
+
+#: The only one that there is.
+COLLECTOR = Collector()

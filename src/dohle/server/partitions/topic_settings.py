@@ -1,0 +1,76 @@
+"""What a topic's settings say to its partitions: made once, and shared by all of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+from dohle.core.config.definition import ConfigValues
+from dohle.records.checking.validation import ValidationRules
+from dohle.records.compression.codecs import Codec
+from dohle.storage.config import LogConfig
+
+
+class TopicSettings(NamedTuple):
+    """The settings of one topic, for those who use them."""
+
+    log: LogConfig
+    #: For the batches of producers.
+    rules: ValidationRules
+    min_isr: int
+
+    @classmethod
+    def of(cls, values: ConfigValues) -> Self:
+        """Take them from the topic's effective settings."""
+        min_isr = values.get_int("min.insync.replicas")
+        return cls(_log_config(values), _validation_rules(values), min_isr)
+
+
+def _log_config(values: ConfigValues) -> LogConfig:
+    """Turn a topic's effective settings into those of its logs."""
+    return LogConfig(
+        cleanup_policy=frozenset(values.get_list("cleanup.policy")),
+        file_delete_delay_ms=values.get_int("file.delete.delay.ms"),
+        flush_messages=values.get_int("flush.messages"),
+        flush_ms=values.get_int("flush.ms"),
+        index_interval_bytes=values.get_int("index.interval.bytes"),
+        max_message_bytes=values.get_int("max.message.bytes"),
+        message_timestamp_type_log_append=_is_log_append_time(values),
+        preallocate=values.get_bool("preallocate"),
+        retention_bytes=values.get_int("retention.bytes"),
+        retention_ms=values.get_int("retention.ms"),
+        segment_bytes=_segment_bytes(values),
+        segment_index_bytes=values.get_int("segment.index.bytes"),
+        segment_jitter_ms=values.get_int("segment.jitter.ms"),
+        segment_ms=values.get_int("segment.ms"),
+    )
+
+
+def _segment_bytes(values: ConfigValues) -> int:
+    of_tests = values["internal.segment.bytes"]
+    return of_tests if isinstance(of_tests, int) else values.get_int("segment.bytes")
+
+
+def _is_log_append_time(values: ConfigValues) -> bool:
+    return values.get_str("message.timestamp.type") == "LogAppendTime"
+
+
+def _validation_rules(values: ConfigValues) -> ValidationRules:
+    """Turn a topic's effective settings into rules for a producer's batches."""
+    compression = values.get_str("compression.type")
+    codec: Codec | None = None
+    level: int | None = None
+    if compression == "uncompressed":
+        codec = Codec.NONE
+    elif compression != "producer":
+        codec = Codec[compression.upper()]
+        if codec is not Codec.SNAPPY:
+            level = values.get_int(f"compression.{compression}.level")
+    return ValidationRules(
+        compacted="compact" in values.get_list("cleanup.policy"),
+        log_append_time=_is_log_append_time(values),
+        timestamp_before_max_ms=values.get_int("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=values.get_int("message.timestamp.after.max.ms"),
+        codec=codec,
+        level=level,
+        max_message_bytes=values.get_int("max.message.bytes"),
+    )
