@@ -74,6 +74,7 @@ class Log:
         "_known_end",
         "_known_start",
         "appended_bytes",
+        "cleaner_offset",
         "config",
         "counted_from",
         "disk",
@@ -124,6 +125,9 @@ class Log:
             leader_epochs=leader_epochs,
         )
         self.log_start_offset = log_start_offset
+        #: Up to where the cleaner has been; None if it never was here. Kept in the directory's
+        #: ``cleaner-offset-checkpoint``.
+        self.cleaner_offset: int | None = None
         self.high_watermark = log_start_offset
         # A segment, an offset in it, the generation of the files, and the position of the offset.
         self._known_end: tuple[LogSegment, int, int, int] | None = None

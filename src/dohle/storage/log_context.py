@@ -34,6 +34,8 @@ class LogContext:
     deletions: DelayedDeletions
     #: Writes the recovery points of all logs of the directory to the disk.
     checkpoint_recovery_points: Callable[[], None]
+    #: Writes how far each log of the directory was cleaned.
+    checkpoint_cleaner_offsets: Callable[[], None]
     #: The memory limit that the indexes of all logs of the node share.
     index_memory: IndexMemory
     #: So many of their files may be open.

@@ -62,5 +62,12 @@ def _restart_at(log: Log, end_offset: int, log_start_offset: int, now_ms: int) -
     # New records will reuse the offsets. Before that, the removed files must be gone durably, and
     # the checkpoint must no longer claim that the old records are on the disk.
     log.fs.sync_dir(log.directory)
+    context = log.files.context
     if log.flushing.truncated_to(end_offset):
-        log.files.context.checkpoint_recovery_points()
+        context.checkpoint_recovery_points()
+    active_base = log.segments.active.base_offset
+    if log.cleaner_offset is not None and log.cleaner_offset > active_base:
+        # What comes there now was not cleaned. If that were forgotten, a tombstone among it could
+        # go while the older value that it deletes is still there.
+        log.cleaner_offset = active_base
+        context.checkpoint_cleaner_offsets()

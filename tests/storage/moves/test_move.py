@@ -380,19 +380,6 @@ def test_a_disk_that_fails_at_the_last_step_leaves_the_log_where_it_was() -> Non
     assert append(node.log, data())[0].first_offset == 1
 
 
-def test_an_old_place_that_fails_at_the_last_step_is_the_one_that_goes_offline() -> None:
-    node = two_directories()
-    append(node.log, data())
-    node.disk.put("/a/cleaner-offset-checkpoint", b"0\n0\n")
-    move = begin(node)
-    catch_up(move)
-    node.disk.fail(
-        [Operation.OPEN, Operation.READ], lambda path: path.startswith("/a/cleaner"), errno.EIO
-    )
-    refuses(ErrorCode.KAFKA_STORAGE_ERROR, move.finish)
-    assert list(node.manager.offline_directories) == ["/a"]
-
-
 def test_an_old_place_that_cannot_be_put_away_does_not_hold_up_the_log() -> None:
     node = two_directories()
     append(node.log, data())
@@ -413,20 +400,10 @@ def test_an_old_place_that_cannot_be_put_away_does_not_hold_up_the_log() -> None
 
 def test_a_log_that_was_once_compacted_counts_as_such_in_its_new_place() -> None:
     node = two_directories()
-    append(node.log, data())
-    node.disk.put("/a/cleaner-offset-checkpoint", b"0\n1\norders 0 1\n")
+    append(node.log, data(2))
+    node.log.cleaner_offset = 1
     move_to(node, "/b")
-    assert read_offsets(node.fs, f"/b/{CLEANER_OFFSET_CHECKPOINT}") == {PARTITION: 0}
-
-
-def test_if_it_is_not_known_which_logs_were_compacted_it_stays_so() -> None:
-    node = two_directories()
-    append(node.log, data())
-    node.disk.put("/a/cleaner-offset-checkpoint", b"0\n1\norders 0 1\n")
-    node.disk.put("/b/cleaner-offset-checkpoint", b"damaged")
-    move_to(node, "/b")
-    assert node.fs.read(f"/b/{CLEANER_OFFSET_CHECKPOINT}") == b"damaged"
-    assert directory(node, "/b").checkpoints.may_be_cleaned(TopicPartition(TopicName("another"), 0))
+    assert read_offsets(node.fs, f"/b/{CLEANER_OFFSET_CHECKPOINT}") == {PARTITION: 1}
 
 
 def test_a_log_that_is_wished_elsewhere_is_made_there() -> None:

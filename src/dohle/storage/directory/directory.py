@@ -96,6 +96,7 @@ class LogDirectory:
             self._flushes,
             self.deletions,
             self.checkpoints.write_recovery_points,
+            self.checkpoints.write_cleaner_offsets,
             index_memory,
             open_files,
             producer_config,
@@ -162,6 +163,7 @@ class LogDirectory:
                 ),
             )
             log.update_high_watermark(known.high_watermarks.get(partition, 0))
+            log.cleaner_offset = known.cleaner_offset(log)
             yield
         progress.done()
         self.checkpoints.replace_stale(known)

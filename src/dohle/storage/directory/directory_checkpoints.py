@@ -1,8 +1,9 @@
 """The checkpoint files of a log directory: numbers that are kept beside its logs, not in them.
 
 Each has one number for every log: its recovery point, its high watermark, its log start offset. A
-fourth is the cleaner's, and tells which logs were once compacted. A file that cannot be read counts
-as missing. No entry may outlive its log: a new log of the same name would inherit it.
+fourth is the cleaner's: up to where a log was cleaned, if it ever was. A file that cannot be read
+counts as missing; but if it is the cleaner's, any log may have been cleaned. No entry may outlive
+its log: a new log of the same name would inherit it.
 
 What recurs is gathered in steps and written in a thread, under a name of its own. Meanwhile a file
 may be written anew, for a log that is deleted or truncated: so each content has a number, given
@@ -27,7 +28,6 @@ from dohle.storage.directory.checkpoints import (
     format_entries,
     offset_entry,
     read_offsets,
-    write_offsets,
 )
 from dohle.storage.files import FileSystem, join, write_atomically, write_whole
 from dohle.storage.log import Log
@@ -58,9 +58,14 @@ def _log_start_offset(log: Log) -> int | None:
     return start if start > log.segments.first.base_offset else None
 
 
+def _cleaner_offset(log: Log) -> int | None:
+    return log.cleaner_offset
+
+
 _VALUES: Mapping[str, Value] = {
     RECOVERY_POINT_CHECKPOINT: _recovery_point,
     LOG_START_OFFSET_CHECKPOINT: _log_start_offset,
+    CLEANER_OFFSET_CHECKPOINT: _cleaner_offset,
     HIGH_WATERMARK_CHECKPOINT: _high_watermark,
 }
 
@@ -81,6 +86,18 @@ class KnownOffsets:
         """Tell whether a log may once have been compacted."""
         return self.cleaned is None or partition in self.cleaned
 
+    def cleaner_offset(self, log: Log) -> int | None:
+        """Return up to where a log was cleaned; None if it never was.
+
+        If that cannot be known, or the log has lost records since, all of it is to be cleaned.
+        """
+        if self.cleaned is None:
+            return log.log_start_offset
+        found = self.cleaned.get(log.partition)
+        if found is not None and not log.log_start_offset <= found <= log.log_end_offset:
+            return log.log_start_offset
+        return found
+
 
 class DirectoryCheckpoints:
     """The files of one directory, written from the logs that are in it."""
@@ -89,6 +106,7 @@ class DirectoryCheckpoints:
         self._fs = fs
         self._folder = folder
         self._logs = logs
+        self._has_cleaner_file = False
         # What is known, by file, of partitions that are not served now but may be again.
         self._kept: dict[str, dict[TopicPartition, int]] = {}
         # By file: the number of the content begun last, and of that written last.
@@ -101,6 +119,7 @@ class DirectoryCheckpoints:
             (RECOVERY_POINT_CHECKPOINT, known.recovery_points),
             (HIGH_WATERMARK_CHECKPOINT, known.high_watermarks),
             (LOG_START_OFFSET_CHECKPOINT, known.log_starts),
+            (CLEANER_OFFSET_CHECKPOINT, {partition: 0} if known.cleaned is None else known.cleaned),
         ):
             if partition in offsets:
                 self._kept.setdefault(name, {})[partition] = offsets[partition]
@@ -122,10 +141,8 @@ class DirectoryCheckpoints:
         )
 
     def _read_cleaned(self) -> Offsets | None:
-        found = self._read(CLEANER_OFFSET_CHECKPOINT)
-        if found is None and not self._fs.exists(join(self._folder, CLEANER_OFFSET_CHECKPOINT)):
-            return {}
-        return found
+        self._has_cleaner_file = self._fs.exists(join(self._folder, CLEANER_OFFSET_CHECKPOINT))
+        return self._read(CLEANER_OFFSET_CHECKPOINT) if self._has_cleaner_file else {}
 
     def _read(self, name: str) -> Offsets | None:
         path = join(self._folder, name)
@@ -148,6 +165,10 @@ class DirectoryCheckpoints:
             self.write_log_start_offsets()
         if self._is_stale(known.high_watermarks, lambda log: log.high_watermark):
             self.write_high_watermarks()
+        if known.cleaned is None or self._is_stale(
+            known.cleaned, lambda log: -1 if log.cleaner_offset is None else log.cleaner_offset
+        ):
+            self.write_cleaner_offsets()
 
     def _is_stale(self, found: Offsets, value: Callable[[Log], int]) -> bool:
         return any(
@@ -156,10 +177,14 @@ class DirectoryCheckpoints:
         )
 
     def write_all(self) -> None:
-        """Write the three files with numbers of the logs."""
+        """Write all files. Where no log was ever cleaned, there is none of the cleaner's."""
         self.write_recovery_points()
         self.write_log_start_offsets()
         self.write_high_watermarks()
+        if self._has_cleaner_file or any(
+            log.cleaner_offset is not None for log in self._logs.values()
+        ):
+            self.write_cleaner_offsets()
 
     def write_recovery_points(self) -> None:
         """Write each log's recovery point."""
@@ -169,12 +194,19 @@ class DirectoryCheckpoints:
         """Write each log's high watermark."""
         self._write(HIGH_WATERMARK_CHECKPOINT)
 
+    def write_cleaner_offsets(self, *coming: Log) -> None:
+        """Write up to where each log was cleaned, also of logs that move in."""
+        self._has_cleaner_file = True
+        self._write(CLEANER_OFFSET_CHECKPOINT, *coming)
+
     def write_log_start_offsets(self, *coming: Log) -> None:
         """Write the log start offsets that are not base offsets, also of logs that move in."""
         self._write(LOG_START_OFFSET_CHECKPOINT, *coming)
 
     def write_in_steps(self, name: str) -> Steps[None]:
-        """Write one of the three files as it is now, or a little later."""
+        """Write one of the files as it is now, or a little later."""
+        if name == CLEANER_OFFSET_CHECKPOINT:
+            self._has_cleaner_file = True
         number = self._begin(name)
         entries = self._kept_entries(name)
         value = _VALUES[name]
@@ -207,20 +239,6 @@ class DirectoryCheckpoints:
     def _kept_entries(self, name: str) -> list[str]:
         kept = self._kept.get(name, {})
         return [offset_entry(each, kept[each]) for each in kept if each not in self._logs]
-
-    def may_be_cleaned(self, partition: TopicPartition) -> bool:
-        """Tell whether a log may once have been compacted."""
-        cleaned = self._read_cleaned()
-        return cleaned is None or partition in cleaned
-
-    def note_cleaned(self, partition: TopicPartition) -> None:
-        """Count a log that moves in among those that were compacted."""
-        found = self._read_cleaned()
-        # While the file cannot be read, all logs count as such.
-        if found is not None and partition not in found:
-            # A cleaner that begins at the log start does more work than needed, but no harm.
-            path = join(self._folder, CLEANER_OFFSET_CHECKPOINT)
-            write_offsets(self._fs, path, {**found, partition: 0})
 
 
 def _blocking(work: Callable[[], None]) -> Steps[None]:

@@ -61,7 +61,7 @@ class FutureReplicas:
         if folder is not None:
             self._delete(partition, folder, 0)
 
-    def take_over(self, log: Log, *, may_be_cleaned: bool) -> str:
+    def take_over(self, log: Log) -> str:
         """Give a future replica the partition's name, and return its folder.
 
         The checkpoints are written first: a start that finds the log here finds its offsets too.
@@ -69,8 +69,8 @@ class FutureReplicas:
         partition = log.partition
         if log.log_start_offset > log.segments.first.base_offset:
             self._checkpoints.write_log_start_offsets(log)
-        if may_be_cleaned:
-            self._checkpoints.note_cleaned(partition)
+        if log.cleaner_offset is not None:
+            self._checkpoints.write_cleaner_offsets(log)
         folder = self._folders.live_path(partition)
         self._fs.rename(self.paths[partition], folder)
         del self.paths[partition]

@@ -222,7 +222,6 @@ class ReplicaMove:
         synced_up_to, must_sync = self._synced_up_to, log.recovery_point > self._synced_up_to
         pieces = [Piece(file_name(active.path), self._position(active), active.size)]
         with self.source.disk.guarding(f"moving {log.partition}"):
-            may_be_cleaned = self.source.checkpoints.may_be_cleaned(log.partition)
             if (aborted := self._aborted(active)) is not None:
                 pieces.append(aborted)
         tail = CopyJob(self._fs, log.directory, self.folder, tuple(pieces), sync=must_sync)
@@ -236,7 +235,7 @@ class ReplicaMove:
             for index in (active.indexes.offset, active.indexes.time):
                 if index.is_loaded:
                     make_empty(self._fs, join(self.folder, file_name(index.path)))
-            folder = self.target.futures.take_over(log, may_be_cleaned=may_be_cleaned)
+            folder = self.target.futures.take_over(log)
         # From here on the log is in its new place; nothing below can fail before it knows that.
         old_folder = log.directory
         self.source.forget(log)
