@@ -14,12 +14,16 @@ class LogConfig:
     """One partition's settings. Each field is the topic config of the same name."""
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
+    delete_retention_ms: int = _DAY_MS
     file_delete_delay_ms: int = 60_000
     flush_messages: int = NEVER
     flush_ms: int = NEVER
     index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = NEVER
     max_message_bytes: int = 1_048_588
     message_timestamp_type_log_append: bool = False
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
     preallocate: bool = False
     retention_bytes: int = -1
     retention_ms: int = 7 * _DAY_MS
