@@ -45,12 +45,16 @@ class Room:
 
 
 class Blocking:
-    """Work that mostly waits, in a thread: others need not wait for its end."""
+    """Work that mostly waits, in a thread: others need not wait for its end.
 
-    __slots__ = ("_work",)
+    ``threads`` names those that are for work of its kind, if there are any.
+    """
 
-    def __init__(self, work: Callable[[], object]) -> None:
+    __slots__ = ("_work", "threads")
+
+    def __init__(self, work: Callable[[], object], threads: str = "") -> None:
         self._work = work
+        self.threads = threads
 
     def __call__(self) -> object:
         """Do the work."""

@@ -36,6 +36,7 @@ from dohle.server.net.listener import ConnectionLimits, ListeningSocket
 from dohle.server.net.request_memory import RequestMemory
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
+from dohle.server.partitions.log_cleaning import LogCleaning
 from dohle.server.partitions.topic_settings import TopicSettings
 from dohle.server.quorum.loss import LossCheck
 from dohle.server.quorum.metadata_log import METADATA_PARTITION
@@ -123,6 +124,7 @@ class Node:
         self.sources.capture = self._capture
         self.sources.state = BrokerState.RUNNING
         self.broker.moves.resume()
+        self.cleaning.start()
         self._maintain_later()
         logger.info(
             "node %d of cluster %s serves %s", self.config.node_id, self.cluster_id, self.bootstrap
@@ -230,6 +232,7 @@ class Node:
             images=self.images,
             channel=self.controller,
         )
+        self.cleaning = LogCleaning(self.logs, self._host, self._turns, self.broker.broker_values)
         self.images.subscribe(self.broker.publish)
         self.sources.broker = self.broker
         self._refuse_missing_directories()
@@ -428,6 +431,7 @@ class Node:
             await asyncio.wait([self._round])
         await self._wait_for_disk("flushes", set(self._flushes))
         await self.broker.moves.stop()
+        await self.cleaning.stop()
         try:
             await self._lifecycle.shut_down()
             await self._quorum.stop()

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicPartition, Uuid
@@ -60,6 +61,9 @@ from dohle.storage.segment.segment_file import LogSlice
 from dohle.storage.segment.segments import Segments
 from dohle.storage.segment.transaction_index import AbortedTransaction
 
+if TYPE_CHECKING:
+    from dohle.storage.cleaning.round import CleaningRound
+
 logger = logging.getLogger("dohle.storage")
 
 # Looking up a member of an enum is slow.
@@ -75,6 +79,7 @@ class Log:
         "_known_start",
         "appended_bytes",
         "cleaner_offset",
+        "cleaning",
         "config",
         "counted_from",
         "disk",
@@ -128,6 +133,8 @@ class Log:
         #: Up to where the cleaner has been; None if it never was here. Kept in the directory's
         #: ``cleaner-offset-checkpoint``.
         self.cleaner_offset: int | None = None
+        #: The round of cleaning that is under way.
+        self.cleaning: CleaningRound | None = None
         self.high_watermark = log_start_offset
         # A segment, an offset in it, the generation of the files, and the position of the offset.
         self._known_end: tuple[LogSegment, int, int, int] | None = None

@@ -26,6 +26,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
             truncate_fully_and_start_at(log, offset, offset, now_ms)
             return True
         logger.info("%s: truncating to offset %d", log.partition, offset)
+        _end_cleaning(log)
         # The newest first, and durably before the file is cut: a crash in between leaves a log that
         # ends too late, but has no hole.
         above = [s for s in reversed(list(log.segments)) if s.base_offset > offset]
@@ -42,12 +43,20 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int, no
     """Remove everything and go on at ``offset``, as a follower does that fell too far behind."""
     with log.disk.guarding(f"truncating {log.partition}"):
         logger.info("%s: truncating fully, starting at offset %d", log.partition, offset)
+        _end_cleaning(log)
         log.remove_segments(list(log.segments)[::-1], f"new start at {offset}")
         log.segments.add(log.files.new_segment(offset, log.config))
         log.leader_epochs.clear()
         log.producer_state.truncate_fully_and_start_at(offset)
         _restart_at(log, offset, log_start_offset, now_ms)
         log.update_high_watermark(offset)
+
+
+def _end_cleaning(log: Log) -> None:
+    """Give up a round of cleaning: what it is about to put in place has records that will go."""
+    if log.cleaning is not None:
+        log.cleaning.abort()
+        log.cleaning = None
 
 
 def _restart_at(log: Log, end_offset: int, log_start_offset: int, now_ms: int) -> None:

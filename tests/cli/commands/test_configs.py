@@ -20,21 +20,19 @@ def test_only_what_was_set_is_shown_unless_all_is_asked_for(command: Command) ->
 
 
 def test_what_has_no_effect_says_so_and_why(command: Command) -> None:
-    given = ("--config", "cleanup.policy=compact", "--config", "min.cleanable.dirty.ratio=0.1")
+    given = ("--config", "cleanup.policy=compact", "--config", "local.retention.ms=1000")
     command.out("topic", "create", "compacted", *given)
     lines = command.out("config", "describe", "topic", "compacted").splitlines()
-    assert [line.split()[-1] for line in lines[1:3]] == ["false", "false"]
+    assert [line.split()[-1] for line in lines[1:3]] == ["true", "false"]
     assert [line for line in lines if line.startswith("no effect, because")] == [
-        "no effect, because there is no log cleaner yet, so 'compact' leaves every record where "
-        "it is: cleanup.policy",
-        "no effect, because there is no log cleaner yet: min.cleanable.dirty.ratio",
+        "no effect, because there is no tiered storage yet: local.retention.ms",
     ]
     effects = {
         row["name"]: row["hasEffect"]
         for row in command.json("config", "describe", "topic", "compacted", "--all")
     }
-    assert not effects["cleanup.policy"]
-    assert not effects["delete.retention.ms"]
+    assert effects["cleanup.policy"]
+    assert not effects["local.retention.ms"]
     assert effects["retention.ms"]
 
 

@@ -146,12 +146,6 @@ def test_passwords_are_told_by_name_alone() -> None:
     assert [one.value for one in described.synonyms] == [None]
 
 
-def test_a_policy_that_compacts_says_that_nothing_is_compacted() -> None:
-    assert "No effect" not in _topic_config("cleanup.policy").documentation
-    compacted = _topic_config("cleanup.policy", {"cleanup.policy": "compact"})
-    assert compacted.documentation.startswith("No effect in dohle: there is no log cleaner yet")
-
-
 def test_a_broker_config_names_every_level_that_gives_it() -> None:
     described = _broker_config(
         "max.connections",

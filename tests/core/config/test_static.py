@@ -150,12 +150,6 @@ def test_what_does_nothing_here_is_told() -> None:
     )
 
 
-def test_compaction_as_the_policy_of_all_topics_is_a_warning() -> None:
-    notice = _notice("log.cleanup.policy", "compact")
-    assert notice.level is NoticeLevel.WARNING
-    assert "there is no log cleaner yet" in notice.message
-
-
 def test_what_does_nothing_is_checked_all_the_same() -> None:
     assert _refusal({**SINGLE_NODE, "num.io.threads": "0"}) == (
         "Invalid value 0 for configuration num.io.threads: Value must be at least 1"

@@ -103,8 +103,6 @@ def test_overrides_are_valid_if_every_name_and_value_is() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("delete.retention.ms", "5"),
-        ("min.cleanable.dirty.ratio", "0.01"),
         ("unclean.leader.election.enable", "true"),
         ("leader.replication.throttled.replicas", "*"),
         ("follower.replication.throttled.replicas", "0:1, 12:3"),

@@ -434,30 +434,10 @@ def test_what_has_no_effect_is_accepted_and_told_once_in_the_log(
         caplog.clear()
         for name in ("t", "u"):
             await create_topic(wire, name)
-            change = ("delete.retention.ms", Operation.SET, "5")
+            change = ("local.retention.ms", Operation.SET, "5")
             assert (await _alter(wire, TOPIC, name, change))[0] is ErrorCode.NONE
         assert _lines(caplog) == [
-            "No effect in dohle: delete.retention.ms, because there is no log cleaner yet"
+            "No effect in dohle: local.retention.ms, because there is no tiered storage yet"
         ]
 
     on_node(tmp_path, scenario)
-
-
-def test_compaction_is_warned_of_for_each_topic_and_again_after_a_restart(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def compact(node: Node, wire: Wire) -> None:
-        caplog.clear()
-        for name in ("t", "u"):
-            await create_topic(wire, name)
-            change = ("cleanup.policy", Operation.SET, "compact")
-            assert (await _alter(wire, TOPIC, name, change))[0] is ErrorCode.NONE
-            assert _lines(caplog)[-1].endswith(f"these topics only grow: {name}")
-        caplog.clear()
-
-    async def look(node: Node, wire: Wire) -> None:
-        (line,) = _lines(caplog)
-        assert line.endswith("these topics only grow: t, u")
-
-    on_node(tmp_path, compact)
-    on_node(tmp_path, look)

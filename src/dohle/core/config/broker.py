@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from dohle.core.config.cleaner import CLEANER_CONFIGS
 from dohle.core.config.coordinator import COORDINATOR_CONFIGS
 from dohle.core.config.definition import ConfigKey, ConfigType, ListOf, Range, UpdateMode
 from dohle.core.config.known import CONFIGS_WITHOUT_EFFECT
@@ -433,6 +434,7 @@ def _default_of_topics(topic_key: ConfigKey) -> ConfigKey:
 
 def _table() -> dict[str, ConfigKey]:
     keys = [*_IDENTITY, *_NETWORK, *_REQUESTS, *_LOGS, *_METADATA_LOG, *_DYNAMIC, *_INTERNAL]
+    keys += CLEANER_CONFIGS
     keys += COORDINATOR_CONFIGS
     keys += CONFIGS_WITHOUT_EFFECT
     keys += (_default_of_topics(key) for key in TOPIC_CONFIGS.values() if key.synonyms)

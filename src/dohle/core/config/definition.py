@@ -220,6 +220,13 @@ class ConfigValues(dict[str, ConfigValue]):
             return value
         raise TypeError(f"{name} is {value!r}, not a number")
 
+    def get_float(self, name: str) -> float:
+        """Return a value of type DOUBLE."""
+        value = self[name]
+        if isinstance(value, float):
+            return value
+        raise TypeError(f"{name} is not a number")
+
     def get_bool(self, name: str) -> bool:
         """Return a value of type BOOLEAN."""
         value = self[name]

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from dohle.core.config.broker import BROKER_CONFIGS, DYNAMIC_ONLY
 from dohle.core.config.client_metrics import CLIENT_METRICS_CONFIGS
-from dohle.core.config.definition import ConfigKey, ConfigType, ConfigValue, UpdateMode
-from dohle.core.config.effect import documentation
+from dohle.core.config.definition import NO_EFFECT, ConfigKey, ConfigType, ConfigValue, UpdateMode
 from dohle.core.config.group import GROUP_CONFIGS, effective_group_config
 from dohle.core.config.static import BrokerConfig, base_name, effective_broker_config
 from dohle.core.config.topic import TOPIC_CONFIGS, effective_topic_config
@@ -176,7 +175,7 @@ def _described(
         read_only=read_only,
         is_sensitive=key.is_sensitive,
         type=key.type,
-        documentation=documentation(key, value),
+        documentation=_documentation(key),
         synonyms=tuple(synonyms),
     )
 
@@ -220,3 +219,9 @@ def _same_thing() -> dict[str, tuple[str, ...]]:
 
 
 _SAME_THING = _same_thing()
+
+
+def _documentation(key: ConfigKey) -> str:
+    """Return a config's documentation, which says first if the config does nothing here."""
+    reason = key.no_effect
+    return f"{NO_EFFECT}: {reason}. {key.doc}".rstrip() if reason else key.doc

@@ -11,7 +11,7 @@ from typing import Final
 
 from dohle.core.config.definition import ConfigKey, ConfigType, ListOf, NotEmpty, Range, UpdateMode
 from dohle.core.config.known_security import SECURITY_CONFIGS
-from dohle.core.config.topic import NO_CLEANER, NO_TIERS
+from dohle.core.config.topic import NO_TIERS
 from dohle.core.config.without_effect import because, row
 
 _BOOLEAN = ConfigType.BOOLEAN
@@ -31,22 +31,6 @@ _ANY_LIST: Final = ListOf(may_be_empty=True)
 
 CONFIGS_WITHOUT_EFFECT: Final[tuple[ConfigKey, ...]] = (
     *SECURITY_CONFIGS,
-    *because(
-        NO_CLEANER,
-        row("log.cleaner.backoff.ms", _LONG, 15_000, Range(0), _CLUSTER_WIDE),
-        row("log.cleaner.dedupe.buffer.size", _LONG, 134_217_728, None, _CLUSTER_WIDE),
-        row("log.cleaner.enable", _BOOLEAN, True),
-        row("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, None, _CLUSTER_WIDE),
-        row("log.cleaner.io.buffer.size", _INT, 524_288, Range(0), _CLUSTER_WIDE),
-        row(
-            "log.cleaner.io.max.bytes.per.second",
-            _DOUBLE,
-            1.7976931348623157e308,
-            None,
-            _CLUSTER_WIDE,
-        ),
-        row("log.cleaner.threads", _INT, 1, Range(0), _CLUSTER_WIDE),
-    ),
     *because(
         NO_TIERS,
         row("remote.fetch.max.wait.ms", _INT, 500, Range(1), _CLUSTER_WIDE),

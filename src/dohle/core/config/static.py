@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 
 from dohle.core.config.broker import BROKER_CONFIGS
 from dohle.core.config.definition import ConfigValue, ConfigValues, UpdateMode
-from dohle.core.config.effect import no_effect
 from dohle.core.config.listeners import (
     NON_ROUTABLE_HOST,
     Listener,
@@ -116,7 +115,7 @@ class BrokerConfig:
                     f"{BROKER_CONFIGS[name].doc}"
                 )
         config = _checked(values, pairs)
-        return config, [notice for name in pairs for notice in _notices(name, values)]
+        return config, [notice for name in pairs for notice in _notices(name)]
 
     def __getitem__(self, name: str) -> ConfigValue:
         return self.values[name]
@@ -223,19 +222,17 @@ def _with_node_id(pairs: Mapping[str, str]) -> Mapping[str, str]:
     return {**pairs, "node.id": given[0], "broker.id": given[0]}
 
 
-def _notices(name: str, values: ConfigValues) -> list[Notice]:
+def _notices(name: str) -> list[Notice]:
     """Return what the operator should know about a config that was given, if anything."""
     key = BROKER_CONFIGS.get(name)
     if key is not None:
-        reason = no_effect(key, values[name])
-        if not reason:
+        if not key.no_effect:
             return []
-        message = f"{name} has no effect in dohle: {reason}"
+        message = f"{name} has no effect in dohle: {key.no_effect}"
         if name in _PROTECTING:
             message += "; do not expose this node to clients you do not trust"
             return [Notice(NoticeLevel.WARNING, name, message)]
-        level = NoticeLevel.INFO if key.no_effect else NoticeLevel.WARNING
-        return [Notice(level, name, message)]
+        return [Notice(NoticeLevel.INFO, name, message)]
     if _is_known(name):
         return [Notice(NoticeLevel.INFO, name, f"{name} has no effect in dohle")]
     import difflib  # costs milliseconds, and names are rarely unknown

@@ -34,7 +34,6 @@ _LONG_MAX: Final = 2**63 - 1
 _WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
 _MIB: Final = 1 << 20
 #: Why configs do nothing here yet.
-NO_CLEANER: Final = "there is no log cleaner yet"
 NO_TIERS: Final = "there is no tiered storage yet"
 _NO_THROTTLE: Final = "replication is not throttled yet"
 
@@ -105,7 +104,6 @@ _KEYS: Final = (
         Range(0),
         ("log.cleaner.delete.retention.ms",),
         "How long compaction keeps the marks of deleted keys, so that consumers can see them.",
-        NO_CLEANER,
     ),
     _key(
         "file.delete.delay.ms",
@@ -197,7 +195,6 @@ _KEYS: Final = (
         Range(1),
         ("log.cleaner.max.compaction.lag.ms",),
         "How long a record may stay without being compacted.",
-        NO_CLEANER,
     ),
     _key(
         "max.message.bytes",
@@ -241,7 +238,6 @@ _KEYS: Final = (
         Range(0, 1),
         ("log.cleaner.min.cleanable.ratio",),
         "Which part of a log must be new before it is compacted again.",
-        NO_CLEANER,
     ),
     _key(
         "min.compaction.lag.ms",
@@ -250,7 +246,6 @@ _KEYS: Final = (
         Range(0),
         ("log.cleaner.min.compaction.lag.ms",),
         "How long a record stays as it is before it may be compacted.",
-        NO_CLEANER,
     ),
     _key(
         "min.insync.replicas",

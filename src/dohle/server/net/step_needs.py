@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from dohle.core.host import Host
+from dohle.core.host import Host, ThreadPool
 from dohle.core.steps import Blocking, Room
 
 #: For what was decompressed whole. What is larger has to wait until it has all of it.
@@ -25,6 +25,8 @@ class StepNeeds:
 
     def __init__(self, loop: AbstractEventLoop, host: Host) -> None:
         self._host = host
+        #: The threads for work of one kind, by its name; all other work shares the host's.
+        self.threads: dict[str, ThreadPool] = {}
         self._thread = Lock()
         self._input = _Memory(loop, _INPUT_BYTES)
         self._output = _Memory(loop, _OUTPUT_BYTES)
@@ -36,7 +38,8 @@ class StepNeeds:
             await memory.take(step)
             return None
         if isinstance(step, Blocking):
-            return await self._host.run_in_thread(step)
+            own = self.threads.get(step.threads)
+            return await (self._host.run_in_thread(step) if own is None else own.run(step))
         # One at a time: threads take turns at the GIL with the loop.
         async with self._thread:
             return await self._host.run_in_thread(step)

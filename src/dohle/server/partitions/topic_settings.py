@@ -27,21 +27,30 @@ class TopicSettings(NamedTuple):
 
 def _log_config(values: ConfigValues) -> LogConfig:
     """Turn a topic's effective settings into those of its logs."""
+    policy = frozenset(values.get_list("cleanup.policy"))
+    segment_ms, max_lag_ms = values.get_int("segment.ms"), values.get_int("max.compaction.lag.ms")
+    if "compact" in policy:
+        # Only closed segments are compacted: in time, if there are appends at all.
+        segment_ms = min(segment_ms, max_lag_ms)
     return LogConfig(
-        cleanup_policy=frozenset(values.get_list("cleanup.policy")),
+        cleanup_policy=policy,
+        delete_retention_ms=values.get_int("delete.retention.ms"),
         file_delete_delay_ms=values.get_int("file.delete.delay.ms"),
         flush_messages=values.get_int("flush.messages"),
         flush_ms=values.get_int("flush.ms"),
         index_interval_bytes=values.get_int("index.interval.bytes"),
+        max_compaction_lag_ms=max_lag_ms,
         max_message_bytes=values.get_int("max.message.bytes"),
         message_timestamp_type_log_append=_is_log_append_time(values),
+        min_cleanable_dirty_ratio=values.get_float("min.cleanable.dirty.ratio"),
+        min_compaction_lag_ms=values.get_int("min.compaction.lag.ms"),
         preallocate=values.get_bool("preallocate"),
         retention_bytes=values.get_int("retention.bytes"),
         retention_ms=values.get_int("retention.ms"),
         segment_bytes=_segment_bytes(values),
         segment_index_bytes=values.get_int("segment.index.bytes"),
         segment_jitter_ms=values.get_int("segment.jitter.ms"),
-        segment_ms=values.get_int("segment.ms"),
+        segment_ms=segment_ms,
     )
 
 

@@ -108,7 +108,8 @@ class RecurringTasks:
     def _delete_old_segments(self, directory: LogDirectory) -> PlainSteps[None]:
         now_ms = self._clock.now_ms()
         for log in list(directory.logs.values()):
-            if directory.logs.get(log.partition) is not log:
+            if directory.logs.get(log.partition) is not log or log.config.compact:
+                # Compacted logs are the cleaner's, also with ``delete`` in their policy.
                 continue
             try:
                 yield from delete_old_segments_in_steps(log, now_ms)

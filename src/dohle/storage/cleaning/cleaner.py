@@ -1,0 +1,251 @@
+"""The cleaning of all compacted logs of a node: which is next, and what becomes of a round.
+
+Nothing here runs by itself. The node's driver takes the steps of ``clean_next`` again and again,
+as many of them at a time as there are cleaner threads; each chooses the dirtiest log that nobody
+cleans and takes one round through it. Rounds go on beside whatever happens to their logs: before
+anything of a log is changed, it is made sure that the log is still to be cleaned.
+
+A log whose records cannot be cleaned is kept apart, with the reason, until the next start; it grows
+on, and the others are cleaned. A disk that fails takes its directory offline, as everywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from errno import EDQUOT, ENOSPC
+from functools import partial
+from typing import Final, TypeVar
+
+from dohle.core.errors import KafkaError
+from dohle.core.ids import TopicPartition
+from dohle.core.seams import Clock
+from dohle.core.steps import Blocking, PlainSteps, Steps
+from dohle.storage.cleaning.round import CleaningRound
+from dohle.storage.cleaning.round_values import (
+    CleanerSettings,
+    CleaningAborted,
+    Statistics,
+    Uncleanable,
+)
+from dohle.storage.cleaning.selection import Cleanable, look_at
+from dohle.storage.directory.checkpoints import CLEANER_OFFSET_CHECKPOINT
+from dohle.storage.directory.directory import LogDirectory
+from dohle.storage.directory.manager import LogManager
+from dohle.storage.directory.retention import delete_old_segments_in_steps
+from dohle.storage.files import NO_DESCRIPTOR
+from dohle.storage.log import Log
+
+logger = logging.getLogger("dohle.storage.cleaner")
+
+T = TypeVar("T")
+
+#: The threads that jobs of rounds run in.
+CLEANER_THREADS: Final = "log-cleaner"
+#: What may be tried again later: there is no room for the new files, or no descriptor.
+_PASSING = frozenset({ENOSPC, EDQUOT}) | NO_DESCRIPTOR
+
+
+class LogCleaner:
+    """Chooses logs, cleans them, and remembers what came of it."""
+
+    def __init__(self, logs: LogManager, clock: Clock) -> None:
+        self._logs = logs
+        self._clock = clock
+        # The rounds that are under way, each until its last job has ended.
+        self._rounds: dict[Log, CleaningRound] = {}
+        self._uncleanable: dict[Log, str] = {}
+        self.is_stopping = False
+        #: Called with each round that came to its end, and how many seconds it took.
+        self.on_cleaned: Callable[[Log, Statistics, float], None] = lambda *_: None
+
+    @property
+    def uncleanable(self) -> dict[TopicPartition, str]:
+        """The logs that cannot be cleaned, and why."""
+        return {log.partition: reason for log, reason in self._uncleanable.items()}
+
+    def stop(self) -> None:
+        """Give up all rounds; their jobs end soon, and nothing is begun any more."""
+        self.is_stopping = True
+        for cleaning in self._rounds.values():
+            cleaning.abort()
+
+    # Choosing
+
+    def clean_next(self, settings: CleanerSettings) -> Steps[bool]:
+        """Take a round through the dirtiest log; False if none is dirty enough."""
+        chosen = yield from self._choose()
+        if chosen is None:
+            return False
+        directory, log = chosen
+        cleanable = look_at(log, log.cleaner_offset, self._clock.now_ms())
+        if not self._is_candidate(directory, log) or not cleanable.is_eligible:
+            # Something has happened to it meanwhile.
+            return True
+        try:
+            yield from self._clean(directory, log, cleanable, settings)
+        except CleaningAborted as reason:
+            logger.info("%s: cleaning was given up: %s", log.partition, reason)
+        except Uncleanable as error:
+            self._set_apart(log, error.reason)
+        except KafkaError as error:
+            logger.info("%s: cleaning was given up: %s", log.partition, error)
+        except Exception as error:
+            logger.exception("%s: cleaning failed. Please report this.", log.partition)
+            self._set_apart(log, repr(error))
+        return True
+
+    def _choose(self) -> Steps[tuple[LogDirectory, Log] | None]:
+        """Return the dirtiest log, and its directory."""
+        self._forget_vanished()
+        best: tuple[LogDirectory, Log] | None = None
+        highest = 0.0
+        for directory in self._logs.online_directories:
+            is_checkpoint_wrong = False
+            for log in tuple(directory.logs.values()):
+                if not log.config.compact or not self._is_candidate(directory, log):
+                    continue
+                yield None
+                if not self._is_candidate(directory, log):
+                    continue
+                cleanable = self._look_at(log)
+                if cleanable is None:
+                    continue
+                if cleanable.checkpoint_is_wrong:
+                    # Kafka corrects it at once, chosen or not.
+                    log.cleaner_offset = cleanable.first_dirty_offset
+                    is_checkpoint_wrong = True
+                if cleanable.is_eligible and cleanable.ratio > highest:
+                    best, highest = (directory, log), cleanable.ratio
+            if is_checkpoint_wrong:
+                yield from self._write_checkpoint(directory)
+        return best
+
+    def _look_at(self, log: Log) -> Cleanable | None:
+        try:
+            with log.disk.guarding_read(f"looking for what to clean in {log.partition}"):
+                return look_at(log, log.cleaner_offset, self._clock.now_ms())
+        except KafkaError:
+            return None  # It is offline now, and that was told.
+        except Exception as error:
+            logger.exception("%s cannot be looked at. Please report this.", log.partition)
+            self._set_apart(log, repr(error))
+            return None
+
+    def _is_candidate(self, directory: LogDirectory, log: Log) -> bool:
+        return (
+            log not in self._rounds
+            and log not in self._uncleanable
+            and self._is_to_be_cleaned(directory, log)
+        )
+
+    def _is_to_be_cleaned(self, directory: LogDirectory, log: Log) -> bool:
+        return (
+            not self.is_stopping
+            and log.disk.failure is None
+            and log.config.compact
+            and directory.logs.get(log.partition) is log
+            # Its files are being copied by their names.
+            and not any(log.partition in each.futures.paths for each in self._logs.directories)
+        )
+
+    # A round
+
+    def _clean(
+        self, directory: LogDirectory, log: Log, cleanable: Cleanable, settings: CleanerSettings
+    ) -> Steps[None]:
+        started_s = self._clock.monotonic_s()
+        cleaning = CleaningRound(log, cleanable, settings, self._clock.now_ms())
+        self._rounds[log] = log.cleaning = cleaning
+        try:
+            if log.cleaner_offset is None:
+                # Before the first gap: recovery must know that gaps are no loss here (ADR 4).
+                log.cleaner_offset = cleanable.first_dirty_offset
+                yield from self._write_checkpoint(directory)
+            while (job := _guarded(log, cleaning.next_job)) is not None:
+                yield Blocking(job.run, CLEANER_THREADS)
+                if log.cleaning is not cleaning or not self._is_to_be_cleaned(directory, log):
+                    cleaning.abort()
+                _guarded(log, partial(cleaning.complete, job))
+            log.cleaner_offset = cleaning.end_offset
+        except BaseException:
+            cleaning.abort()
+            raise
+        finally:
+            del self._rounds[log]
+            if log.cleaning is cleaning:
+                log.cleaning = None
+        yield from self._write_checkpoint(directory)
+        self._tell(log, cleaning, cleanable, self._clock.monotonic_s() - started_s)
+
+    def _write_checkpoint(self, directory: LogDirectory) -> Steps[None]:
+        with directory.disk.guarding("writing the cleaner's checkpoint"):
+            yield from directory.checkpoints.write_in_steps(CLEANER_OFFSET_CHECKPOINT)
+
+    def _tell(self, log: Log, cleaning: CleaningRound, cleanable: Cleanable, took_s: float) -> None:
+        done = cleaning.statistics
+        logger.info(
+            "%s: cleaned offsets %d to %d in %.1f s: %d bytes became %d, %d records became %d",
+            log.partition,
+            cleanable.first_dirty_offset,
+            cleaning.end_offset,
+            took_s,
+            done.bytes_read,
+            done.bytes_written,
+            done.messages_read,
+            done.messages_written,
+        )
+        if done.invalid_messages:
+            logger.warning(
+                "%s: %d records without a key were dropped: they are from before the topic was"
+                " compacted",
+                log.partition,
+                done.invalid_messages,
+            )
+        self.on_cleaned(log, done, took_s)
+
+    # What cannot be cleaned
+
+    def _set_apart(self, log: Log, reason: str) -> None:
+        self._uncleanable[log] = reason
+        logger.error(
+            "%s is not cleaned any more, and grows: %s. Other logs are cleaned. The next start of"
+            " the broker tries again.",
+            log.partition,
+            reason,
+        )
+
+    def _forget_vanished(self) -> None:
+        for log in tuple(self._uncleanable):
+            if self._logs.get(log.partition) is not log:
+                del self._uncleanable[log]
+
+    # Retention
+
+    def expire(self) -> PlainSteps[None]:
+        """Delete old segments of compacted logs; with ``delete`` in their policy by age and size.
+
+        As in Kafka, this is the cleaner's: so nothing is deleted from a log while it is cleaned.
+        """
+        now_ms = self._clock.now_ms()
+        for directory in self._logs.online_directories:
+            for log in tuple(directory.logs.values()):
+                if not log.config.compact or not self._is_candidate(directory, log):
+                    continue
+                try:
+                    yield from delete_old_segments_in_steps(log, now_ms)
+                except KafkaError as error:
+                    logger.error(
+                        "the retention of %s failed, and is retried later: %s", log.partition, error
+                    )
+                yield
+
+
+def _guarded(log: Log, work: Callable[[], T]) -> T:
+    """Take the log, or its directory, offline if its disk fails."""
+    try:
+        return work()
+    except OSError as error:
+        if error.errno in _PASSING:
+            raise CleaningAborted(f"{error}; it is tried again later") from error
+        raise log.disk.failed(f"cleaning {log.partition}", error) from error
