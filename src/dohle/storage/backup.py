@@ -2,9 +2,11 @@
 
 Logs only grow: what a file had at a moment, it has for as long as it is there. So the node says in
 one go how far each log has come (``NodeCut``), and whoever wants a copy takes that much of each
-file, at leisure. The copy is what a ``kill -9`` at that moment would have left behind, with all
-that was acknowledged before: offsets that groups have committed are not ahead of the records, and
-no transaction is half there. Starting a node on it recovers it as after such a stop.
+file, at leisure. In a compacted log another file may get a segment's name meanwhile: the node says
+which file it was, and for a while it is still there under the name of a deleted one. The copy is
+what a ``kill -9`` at that moment would have left behind, with all that was acknowledged before:
+offsets that groups have committed are not ahead of the records, and no transaction is half there.
+Starting a node on it recovers it as after such a stop.
 
 Of the active segment only the log file is copied, and the recovery point is not behind its start:
 the first start reads it and makes its indexes.
@@ -46,7 +48,9 @@ from dohle.storage.segment.file_names import (
 from dohle.storage.segment.segment import LogSegment
 
 #: Of the form of the lines.
-_VERSION = 1
+_VERSION = 2
+#: Of a file that no other will replace, so that nobody need ask.
+_ANY_FILE = 0
 #: Small files that are replaced in one step or never change.
 _KEPT = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, "quorum-state"})
 #: A snapshot of the metadata log begins with its end offset.
@@ -59,35 +63,49 @@ class BackupFailed(Exception):
     """There is no whole copy; the text says why and what to do."""
 
 
+class SegmentCut(NamedTuple):
+    """A segment as it was at one moment."""
+
+    base_offset: int
+    size: int
+    file_id: int
+
+    @property
+    def name(self) -> str:
+        """The name of its log file."""
+        return segment_file_name(self.base_offset, LOG_SUFFIX)
+
+    def is_at(self, fs: FileSystem, path: str) -> bool:
+        """Tell whether the file of this name is the one that the segment had."""
+        try:
+            found = fs.stat(path)
+        except FileNotFoundError:
+            return False
+        # Once it is removed for good, a later file may get its number.
+        return self.file_id == _ANY_FILE or (found.file_id, found.size) == (self.file_id, self.size)
+
+
 class LogCut(NamedTuple):
     """A log as it was at one moment."""
 
     #: The path of its folder.
     folder: str
-    #: Base offset and bytes of each segment, the active one last.
-    segments: tuple[tuple[int, int], ...]
+    #: The segments, the active one last.
+    segments: tuple[SegmentCut, ...]
     log_start_offset: int
     recovery_point: int
     high_watermark: int
     end_offset: int
+    #: Up to where it was cleaned; None if it never was.
+    cleaner_offset: int | None
 
-    def pieces(self, names: Iterable[str]) -> list[Piece]:
-        """Return what is to be copied of the files that are in the folder."""
-        found = [
-            Piece(segment_file_name(base, LOG_SUFFIX), 0, size) for base, size in self.segments
-        ]
-        closed = {
-            segment_file_name(base, suffix)
-            for base, _ in self.segments[:-1]
-            for suffix in SEGMENT_SUFFIXES
-            if suffix != LOG_SUFFIX
-        }
-        found += [
+    def beside(self, names: Iterable[str]) -> list[Piece]:
+        """Return what is to be copied of a folder's files besides the segments."""
+        return [
             Piece(name, 0, None)
             for name in sorted(names)
-            if name in closed or name in _KEPT or self._is_snapshot(name)
+            if name in _KEPT or self._is_snapshot(name)
         ]
-        return found
 
     def _is_snapshot(self, name: str) -> bool:
         """Tell whether it is a snapshot, of producers or of metadata, that is not ahead."""
@@ -109,11 +127,18 @@ class CapturedLog(NamedTuple):
     recovery_point: int
     high_watermark: int
     end_offset: int
+    cleaner_offset: int | None
+    #: Of the closed segments, if they may be replaced.
+    file_ids: tuple[int, ...]
 
     @classmethod
     def of(cls, log: Log) -> CapturedLog:
         """Take note of how far a log has come; nothing of it may be unwritten."""
         segments = log.segments.from_offset(0)
+        ids: tuple[int, ...] = ()
+        if log.config.compact or log.cleaning is not None:
+            with log.disk.guarding_read(f"backing {log.partition} up"):
+                ids = tuple(log.fs.stat(segment.path).file_id for segment in segments[:-1])
         return cls(
             log,
             segments,
@@ -122,21 +147,28 @@ class CapturedLog(NamedTuple):
             log.recovery_point,
             log.high_watermark,
             log.log_end_offset,
+            log.cleaner_offset,
+            ids,
         )
 
     def cut(self, absolute: Callable[[str], str]) -> LogCut:
         """Return it as it is told to others, who may be in another folder."""
         *closed, active = self.segments
+        ids = self.file_ids or [_ANY_FILE] * len(closed)
         return LogCut(
             absolute(self.log.directory),
             (
-                *((segment.base_offset, segment.size) for segment in closed),
-                (active.base_offset, self.active_bytes),
+                *(
+                    SegmentCut(segment.base_offset, segment.size, file_id)
+                    for segment, file_id in zip(closed, ids, strict=True)
+                ),
+                SegmentCut(active.base_offset, self.active_bytes, _ANY_FILE),
             ),
             self.log_start_offset,
             min(self.recovery_point, active.base_offset),
             self.high_watermark,
             self.end_offset,
+            self.cleaner_offset,
         )
 
 
@@ -174,7 +206,7 @@ def parse_cut(lines: Iterable[str | bytes]) -> NodeCut:
 
 
 def _parse_log(fields: Mapping[str, Any]) -> LogCut:
-    segments = tuple((int(base), int(size)) for base, size in fields["segments"])
+    segments = tuple(SegmentCut(*map(int, segment)) for segment in fields["segments"])
     return LogCut(**{**fields, "segments": segments})
 
 
@@ -204,27 +236,54 @@ def _copy_log(fs: FileSystem, log: LogCut, target: str) -> bool:
         names = [entry.name for entry in fs.list_dir(log.folder)]
     except FileNotFoundError:
         return False
-    pieces = log.pieces(names)
-    missing = set(_copy(fs, log.folder, target, pieces))
-    # Retention has taken them meanwhile; for a while they are still there.
-    again = [
-        piece._replace(name=piece.name + DELETED_SUFFIX)
-        for piece in pieces
-        if piece.name in missing and piece.name.endswith(LOG_SUFFIX)
-    ]
-    lost = _copy(fs, log.folder, target, again)
-    if lost and not fs.exists(join(log.folder, PARTITION_METADATA)):
-        return False
-    if lost:
+    _copy(fs, log.folder, target, log.beside(names))
+    for segment in log.segments:
+        is_closed = segment is not log.segments[-1]
+        if _copy_segment(fs, log.folder, target, segment, is_closed=is_closed):
+            continue
+        if not fs.exists(join(log.folder, PARTITION_METADATA)):
+            return False
         raise BackupFailed(
-            f"{join(log.folder, lost[0])} was deleted before it could be copied: try again, or let"
-            " file.delete.delay.ms be longer"
+            f"{join(log.folder, segment.name)} was deleted before it could be copied: try again,"
+            " or let file.delete.delay.ms be longer"
         )
-    for piece in again:
-        copy = join(target, piece.name)
-        fs.rename(copy, copy.removesuffix(DELETED_SUFFIX))
     fs.sync_dir(target)
     return True
+
+
+def _copy_segment(
+    fs: FileSystem, folder: str, target: str, segment: SegmentCut, *, is_closed: bool
+) -> bool:
+    """Copy a segment; tell whether its file was still to be found."""
+    path, copy = join(folder, segment.name), join(target, segment.name)
+    if _copy_log_file(fs, folder, target, segment, segment.name):
+        if is_closed:
+            kinds = [suffix for suffix in SEGMENT_SUFFIXES if suffix != LOG_SUFFIX]
+            indexes = [segment_file_name(segment.base_offset, kind) for kind in kinds]
+            missing = _copy(fs, folder, target, [Piece(name, 0, None) for name in indexes])
+            if not segment.is_at(fs, path):
+                # They may be of the file that has replaced it. Without, they are made anew.
+                for name in set(indexes).difference(missing):
+                    fs.remove(join(target, name))
+        return True
+    # Retention or the cleaner has taken it meanwhile; for a while it is still there.
+    deleted = segment.name + DELETED_SUFFIX
+    if not _copy_log_file(fs, folder, target, segment, deleted):
+        return False
+    fs.rename(join(target, deleted), copy)
+    return True
+
+
+def _copy_log_file(
+    fs: FileSystem, folder: str, target: str, segment: SegmentCut, name: str
+) -> bool:
+    """Copy the file of this name, if it is the segment's before and after that."""
+    path = join(folder, name)
+    return (
+        segment.is_at(fs, path)
+        and not _copy(fs, folder, target, [Piece(name, 0, segment.size)])
+        and segment.is_at(fs, path)
+    )
 
 
 def is_metadata(log: LogCut) -> bool:
@@ -250,14 +309,16 @@ def _finish(fs: FileSystem, directory: str, target: str, logs: list[LogCut]) -> 
             key: log.log_start_offset for key, log in by_partition.items()
         },
     }
+    cleaned = {
+        key: log.cleaner_offset
+        for key, log in by_partition.items()
+        if log.cleaner_offset is not None
+    }
+    if cleaned:
+        offsets[CLEANER_OFFSET_CHECKPOINT] = cleaned
     for name, values in offsets.items():
         write_offsets(fs, join(target, name), values)
-    _copy(
-        fs,
-        directory,
-        target,
-        [Piece(CLEANER_OFFSET_CHECKPOINT, 0, None), Piece(_BOOTSTRAP, 0, None)],
-    )
+    _copy(fs, directory, target, [Piece(_BOOTSTRAP, 0, None)])
     fs.sync_dir(target)
     if _copy(fs, directory, target, [Piece(META_PROPERTIES, 0, None)]):
         raise BackupFailed(f"{directory} has no {META_PROPERTIES}")

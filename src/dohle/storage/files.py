@@ -58,6 +58,8 @@ class FileStat(NamedTuple):
 
     size: int
     mtime_ms: int
+    #: Another file has another one, also if it gets the same name.
+    file_id: int
 
 
 class Entry(NamedTuple):
@@ -149,7 +151,7 @@ class FileSystem(Protocol):
         """Return the names in a folder, in no order."""
 
     def stat(self, path: str) -> FileStat:
-        """Return size and time of last change."""
+        """Return size, time of last change, and which file it is."""
 
     def exists(self, path: str) -> bool:
         """Tell whether the name is there."""
@@ -446,7 +448,7 @@ class OsFileSystem:
     def stat(self, path: str) -> FileStat:
         """Return size and time of last change."""
         found = os.stat(path)
-        return FileStat(found.st_size, found.st_mtime_ns // 1_000_000)
+        return FileStat(found.st_size, found.st_mtime_ns // 1_000_000, found.st_ino)
 
     def exists(self, path: str) -> bool:
         """Tell whether the name is there."""

@@ -188,10 +188,10 @@ def test_times_come_from_the_clock() -> None:
     fs = SimulatedFileSystem(clock)
     write(fs, "/log", b"abc")
     clock.advance(500)
-    assert fs.stat("/log") == (3, 1_000)
+    assert fs.stat("/log")[:2] == (3, 1_000)
     write(fs, "/log", b"abcd")
-    assert fs.stat("/log") == (4, 1_500)
-    assert fs.copy().stat("/log") == (4, 1_500)
+    assert fs.stat("/log")[:2] == (4, 1_500)
+    assert fs.copy().stat("/log")[:2] == (4, 1_500)
 
 
 def test_names_are_listed_in_an_order_nobody_can_count_on() -> None:

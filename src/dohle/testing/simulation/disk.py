@@ -21,8 +21,11 @@ import errno
 import os
 from collections.abc import Iterator
 from enum import Enum
+from itertools import count
 from random import Random
 from typing import NamedTuple
+
+_file_ids = count(1)
 
 
 class _Change(NamedTuple):
@@ -38,9 +41,10 @@ class _Change(NamedTuple):
 class SimulatedInode:
     """A file: its bytes as they are seen, and the changes that a power cut may take back."""
 
-    __slots__ = ("_shared", "data", "mtime_ms", "sync_failed", "unsynced")
+    __slots__ = ("_shared", "data", "file_id", "mtime_ms", "sync_failed", "unsynced")
 
     def __init__(self, data: bytearray, mtime_ms: int) -> None:
+        self.file_id = next(_file_ids)
         self.data = data
         self.mtime_ms = mtime_ms
         self.unsynced: list[_Change] = []
@@ -52,6 +56,7 @@ class SimulatedInode:
         """Return a file of the same content that can go its own way."""
         self._shared = True
         other = SimulatedInode(self.data, self.mtime_ms)
+        other.file_id = self.file_id
         other.unsynced = self.unsynced.copy()
         other.sync_failed = self.sync_failed
         other._shared = True

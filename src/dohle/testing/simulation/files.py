@@ -355,8 +355,9 @@ class SimulatedFileSystem:
         node = self._tree.node(path)
         if node is None:
             raise disk_error(errno.ENOENT, path)
-        size = 0 if isinstance(node, SimulatedFolder) else len(node.data)
-        return FileStat(size, node.mtime_ms)
+        if isinstance(node, SimulatedFolder):
+            return FileStat(0, node.mtime_ms, 0)
+        return FileStat(len(node.data), node.mtime_ms, node.file_id)
 
     def exists(self, path: str) -> bool:
         """Tell whether the name is there."""
