@@ -167,7 +167,10 @@ class Log:
     @property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is decided, and which all replicas have."""
-        first_unstable = self.producer_state.first_unstable_offset
+        transactions = self.producer_state.transactions
+        if not (transactions.ongoing or transactions.unreplicated):
+            return self.high_watermark
+        first_unstable = transactions.first_unstable_offset
         if first_unstable is None:
             return self.high_watermark
         return min(self.high_watermark, max(first_unstable, self.log_start_offset))
@@ -179,7 +182,8 @@ class Log:
         if offset < self.log_start_offset:
             offset = self.log_start_offset
         self.high_watermark = offset
-        self.producer_state.on_high_watermark_updated(offset)
+        if self.producer_state.transactions.unreplicated:
+            self.producer_state.on_high_watermark_updated(offset)
         return offset
 
     def _upper_bound(self, isolation: Isolation) -> int:

@@ -71,7 +71,10 @@ class Dispatcher:
         self._unattended: set[Task[Any]] = set()
         self._long_requests = LongRequests(loop, broker, self._answering, self._unattended)
         self._pending: set[Future[Any]] = set()
-        self._group_commit = GroupCommit(loop.call_soon)
+        #: Writes what the requests handled so far have appended.
+        self.settle = broker.write_appends
+        #: Tells whether a connection must wait for others; its ``settle`` is called then.
+        self.may_settle_later = GroupCommit(loop.call_soon).take
 
     def handle(
         self, frame: memoryview, connection: Connection
@@ -200,7 +203,8 @@ class Dispatcher:
 
     def _may_go_ahead(self, connection: Connection) -> bool:
         """Tell whether all earlier requests are answered, so that the next one overtakes none."""
-        self._broker.write_appends()
+        if self._broker.unwritten:
+            self._broker.write_appends()
         return not connection.replies.is_open or connection.catch_up()
 
     def _request_class(self, api_key: int) -> type[Request]:
@@ -208,14 +212,6 @@ class Dispatcher:
         if found is None:
             found = self._requests[api_key] = find_api(api_key).request()
         return found
-
-    def settle(self) -> None:
-        """Write what the requests handled so far have appended."""
-        self._broker.write_appends()
-
-    def may_settle_later(self, connection: Connection) -> bool:
-        """Tell whether a connection must wait for others; its ``settle`` is called then."""
-        return self._group_commit.take(connection)
 
     def complete(self, answered: Future[Any]) -> Frame:
         """Encode the answer that a future has returned."""
