@@ -120,7 +120,7 @@ class Dispatcher:
             self._answering.count(timed, api_key, handler, None, version)
             return self._answering.frame(timed, handler.unsupported(broker), 0, correlation_id)
         context = RequestContext(connection, version, client_id or "")
-        request_class = self._request_class(api_key)
+        request_class = self._requests.get(api_key) or self._request_class(api_key)
         if len(frame) > _LONG_FRAME_BYTES:
             decode = partial(request_class.decode_in_steps, version, frame, body_offset)
             entries: Entries[Request] = Entries(decode)
@@ -142,14 +142,15 @@ class Dispatcher:
                 return self._long_requests.finish(begun, timed, version, correlation_id)
             returned = begun
         answer = cast("Concluded", returned)
-        if iscoroutine(answer):
-            answer = self._loop.create_task(answer)
-        if isinstance(answer, LongAnswer):
-            return self._long_requests.wait_for(answer, timed, version, correlation_id)
-        if isinstance(answer, Future):
-            timed.handled = self._now()
-            self._awaited[answer] = _Awaited(timed, version, correlation_id)
-            return answer
+        if not isinstance(answer, Response):
+            if iscoroutine(answer):
+                answer = self._loop.create_task(answer)
+            if isinstance(answer, LongAnswer):
+                return self._long_requests.wait_for(answer, timed, version, correlation_id)
+            if isinstance(answer, Future):
+                timed.handled = self._now()
+                self._awaited[answer] = _Awaited(timed, version, correlation_id)
+                return answer
         if handler.learn is not None and may_take_shortcuts(connection):
             served = Served(frame, body_offset, version, context.client_id, request)
             learn_shortcut(
@@ -208,9 +209,7 @@ class Dispatcher:
         return not connection.replies.is_open or connection.catch_up()
 
     def _request_class(self, api_key: int) -> type[Request]:
-        found = self._requests.get(api_key)
-        if found is None:
-            found = self._requests[api_key] = find_api(api_key).request()
+        found = self._requests[api_key] = find_api(api_key).request()
         return found
 
     def complete(self, answered: Future[Any]) -> Frame:
