@@ -143,7 +143,7 @@ class Dispatcher:
             returned = begun
         answer = cast("Concluded", returned)
         if not isinstance(answer, Response):
-            if iscoroutine(answer):
+            if not callable(answer) and iscoroutine(answer):
                 answer = self._loop.create_task(answer)
             if isinstance(answer, LongAnswer):
                 return self._long_requests.wait_for(answer, timed, version, correlation_id)
