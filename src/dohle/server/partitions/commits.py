@@ -53,9 +53,7 @@ class Commits:
     def write(self, partitions: Iterable[Partition]) -> None:
         """Write what was appended, with one system call for each partition."""
         now_ms = self._clock.monotonic_ms()
-        written = []
-        for partition in partitions:
-            written.append((partition, self._write(partition, now_ms)))
+        written = [(partition, self._write(partition, now_ms)) for partition in partitions]
         # Not before all is written: whoever is told may append, and the buffers that hold the
         # records are used again after this.
         for partition, effects in written:

@@ -38,6 +38,7 @@ from dohle.server.partitions.fetch_counts import count_fetched
 from dohle.server.partitions.lookup import ANY_EPOCH, check_asker, fetching, find_partition
 from dohle.server.partitions.old_fetches import UNCONVERTED, unconverted
 from dohle.server.partitions.partitions import Partition
+from dohle.storage import log_read
 from dohle.storage.log_values import FetchData, Isolation
 from dohle.storage.segment.segment_file import LogSlice
 
@@ -216,7 +217,7 @@ class FetchReader:
             if self._diverging_epoch(partition, epoch, offset) is not None:
                 return None
             limit = min(asked.partition_max_bytes, self.min_bytes)
-            return partition.log.readable_bytes(offset, self._isolation, limit)
+            return log_read.readable_bytes(partition.log, offset, self._isolation, limit)
         except KafkaError:
             return None
 
@@ -291,7 +292,9 @@ class FetchReader:
             if self._is_follower and not self._has_read:
                 self._note_follower(partition, part)
             return answer, len(soon)
-        found = log.read(asked.fetch_offset, limit, self._isolation, min_one_batch=is_first)
+        found = log_read.read(
+            log, asked.fetch_offset, limit, self._isolation, min_one_batch=is_first
+        )
         if (found.first_batch_incomplete and self._version > 2) or (
             self._copied >= COPIED_BYTES_MAX and not self._may_stay(partition, found)
         ):
@@ -315,7 +318,7 @@ class FetchReader:
         ):
             return None
         try:
-            piece = partition.log.read_soon(offset, limit, self._isolation)
+            piece = log_read.read_soon(partition.log, offset, limit, self._isolation)
         except OSError:
             # The slow path runs into the same error, and handles it.
             return None
