@@ -41,6 +41,7 @@ from dohle.server.net.outcome import CloseConnection
 from dohle.server.net.slices import Begun, Slices, begin
 from dohle.server.partitions.appends import (
     BATCHES,
+    DONE,
     Appended,
     RefusedByLog,
     append,
@@ -301,7 +302,7 @@ def _appending_all(
         outcomes: list[tuple[PartitionProduceData, Appended | KafkaError]] = []
         for data in topic.partition_data:
             outcome = _append(broker, context, request, topic, data, verified, now_ms)
-            if not isinstance(outcome, tuple | KafkaError):
+            if not isinstance(outcome, DONE):
                 outcome = yield from outcome
             number += 1
             if number % _PARTITIONS_PER_STEP == 0:

@@ -45,6 +45,8 @@ logger = logging.getLogger("dohle.server")
 #: A longer request may have so many entries that even decoding it takes too long for one turn.
 _LONG_FRAME_BYTES = 8 * 1024
 _FEW_ENTRIES = 1_000
+# Made once: a union of types takes longer to make than to look at.
+_ENCODABLE = (Response, EncodedResponse)
 
 
 class _Awaited(NamedTuple):
@@ -162,7 +164,7 @@ class Dispatcher:
                 timed.metrics,
                 fits_shortcut=fits_shortcut,
             )
-        if answer is None or isinstance(answer, Response | EncodedResponse):
+        if answer is None or isinstance(answer, _ENCODABLE):
             return self._answering.frame(timed, answer, version, correlation_id)
         late = answer
         return lambda: self._make(timed, late(), version, correlation_id)
