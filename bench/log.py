@@ -20,6 +20,7 @@ from dohle.core.ids import BrokerId, TopicName, TopicPartition
 from dohle.core.seams import SystemClock
 from dohle.core.uuid import random_uuid
 from dohle.records.builder import BatchBuilder
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.manager import Identity, LogManager
 from dohle.storage.files import OsFileSystem
@@ -98,7 +99,7 @@ def _append(log: Log, batch: bytearray, appends: int) -> None:
 def _read(log: Log, batch_size: int) -> None:
     offset, step = 0, log.log_end_offset * batch_size // log.size
     while offset < log.log_end_offset:
-        found = log.read(offset, batch_size).slice
+        found = log_read.read(log, offset, batch_size).slice
         assert found is not None
         found.read()
         offset += step

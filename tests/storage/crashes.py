@@ -9,6 +9,7 @@ from dohle.core.ids import BrokerId, TopicName, TopicPartition
 from dohle.core.uuid import random_uuid
 from dohle.records.batch import batches
 from dohle.records.builder import BatchBuilder
+from dohle.storage import log_read
 from dohle.storage.directory.manager import Identity
 from dohle.storage.log import Log
 
@@ -57,7 +58,7 @@ def contents(log: Log) -> list[bytes]:
     offset = log.segments.first.base_offset
     log.log_start_offset = offset
     while offset < log.log_end_offset:
-        piece = log.read(offset, 1 << 20).slice
+        piece = log_read.read(log, offset, 1 << 20).slice
         assert piece is not None
         for batch in batches(piece.read()):
             found.append(bytes(batch.buffer))
@@ -83,7 +84,7 @@ def check_indexes(log: Log, found: list[bytes]) -> None:
     """Whatever was scanned or left alone: every segment's indexes tell what is in it."""
     read = list(batches(b"".join(found)))
     markers = [batch.base_offset for batch in read if batch.is_control]
-    aborted = log.aborted_transactions(log.log_start_offset, log.log_end_offset)
+    aborted = log_read.aborted_transactions(log.segments, log.log_start_offset, log.log_end_offset)
     assert [transaction.last_offset for transaction in aborted] == markers
     for segment in log.segments:
         end = next(

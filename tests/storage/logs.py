@@ -14,6 +14,7 @@ from dohle.core.seams import ManualClock
 from dohle.records.batch import Batch, Codec, Record, batches
 from dohle.records.builder import BatchBuilder
 from dohle.records.control import build_txn_marker
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig, LogManagerConfig
 from dohle.storage.directory.manager import Identity, LogManager
 from dohle.storage.files import FileSystem, join
@@ -137,7 +138,7 @@ def log_records(log: Log) -> list[Record]:
     """Every record that a reader finds who starts at the log's start and reads to its end."""
     found: list[Record] = []
     offset = log.log_start_offset
-    while (piece := log.read(offset, 1 << 20, Isolation.LOG_END).slice) is not None:
+    while (piece := log_read.read(log, offset, 1 << 20, Isolation.LOG_END).slice) is not None:
         for one in batches(piece.read()):
             found += [record for record in one if record.offset >= offset]
             offset = one.next_offset

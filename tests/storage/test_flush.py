@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, TopicPartition
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.pending_flush import PendingFlush
 from dohle.storage.directory.retention import delete_old_segments
@@ -55,8 +56,11 @@ def abort_and_roll(node: Node) -> None:
 def knows_all(node: Node) -> bool:
     """Tell whether the first segment's time and transaction indexes are what they were."""
     log = node.log
-    by_time = log.find_by_timestamp(NOW_MS)
-    aborted = [(one.first_offset, one.last_offset) for one in log.aborted_transactions(0, 2)]
+    by_time = log_read.find_by_timestamp(log, NOW_MS)
+    aborted = [
+        (one.first_offset, one.last_offset)
+        for one in log_read.aborted_transactions(log.segments, 0, 2)
+    ]
     return by_time is not None and by_time.offset == 0 and aborted == [(0, 1)]
 
 
@@ -444,12 +448,12 @@ def test_an_index_that_was_rebuilt_for_a_reader_survives_a_crash_at_any_point(su
         node.disk.cut_after_operations(count)
         with suppress(SimulatedCrash):
             for number in range(8):
-                node.log.find_by_timestamp(NOW_MS + number)
+                log_read.find_by_timestamp(node.log, NOW_MS + number)
         done = not node.disk.crashed
         node.disk.power_loss_everything_unsynced_lost()
         node.start()
         for number in range(8):
-            found = node.log.find_by_timestamp(NOW_MS + number)
+            found = log_read.find_by_timestamp(node.log, NOW_MS + number)
             assert found is not None
             assert found.offset == number
         assert node.files(name_of(0, suffix)) == good
@@ -467,5 +471,5 @@ def test_an_index_whose_segment_cannot_be_scanned_is_left_as_it_was() -> None:
     before = node.files(".index", ".timeindex")
     node.start()
     for _ in range(2):
-        refuses(ErrorCode.CORRUPT_MESSAGE, lambda: node.log.find_by_timestamp(NOW_MS))
+        refuses(ErrorCode.CORRUPT_MESSAGE, lambda: log_read.find_by_timestamp(node.log, NOW_MS))
     assert node.files(".index", ".timeindex") == before

@@ -17,6 +17,7 @@ from dohle.core.seams import ManualClock
 from dohle.core.uuid import random_uuid
 from dohle.records.batch import Codec, batches
 from dohle.records.builder import BatchBuilder
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.manager import Identity, LogManager
 from dohle.storage.directory.retention import delete_old_segments
@@ -152,7 +153,7 @@ class LogModel(RuleBasedStateMachine):
     @rule(data=st.data(), max_bytes=st.integers(1, 400), min_one=st.booleans())
     def read(self, data: st.DataObject, max_bytes: int, min_one: bool) -> None:
         offset = data.draw(st.integers(self.start_offset, self.end_offset), label="read from")
-        found = self.log.read(offset, max_bytes, Isolation.LOG_END, min_one_batch=min_one)
+        found = log_read.read(self.log, offset, max_bytes, Isolation.LOG_END, min_one_batch=min_one)
         expected = next((entry for entry in self.entries if entry.batch_end >= offset), None)
         if expected is None:
             assert found.slice is None
@@ -170,7 +171,7 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(timestamp=TIMESTAMPS)
     def look_up_by_timestamp(self, timestamp: int) -> None:
-        found = self.log.find_by_timestamp(timestamp)
+        found = log_read.find_by_timestamp(self.log, timestamp)
         visible = [entry for entry in self.entries if entry.offset >= self.start_offset]
         expected = next((entry for entry in visible if entry.timestamp >= timestamp), None)
         if expected is None:
@@ -186,7 +187,7 @@ class LogModel(RuleBasedStateMachine):
         assert log.log_start_offset == self.start_offset
         found: list[tuple[int, int, bytes | None]] = []
         offset = self.start_offset
-        while (piece := log.read(offset, 1 << 20).slice) is not None:
+        while (piece := log_read.read(log, offset, 1 << 20).slice) is not None:
             for batch in batches(piece.read()):
                 found += [(r.offset, r.timestamp, r.value) for r in batch]
                 offset = batch.next_offset

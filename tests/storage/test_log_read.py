@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dohle.core.errors import ErrorCode
 from dohle.records.batch import Batch, Codec, Record, batches
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.files import OsFileSystem
@@ -69,14 +70,14 @@ def test_any_offset_of_the_log_is_read_from_the_batch_that_holds_it(
     stored = log_batches(log)
     for offset in range(log.log_end_offset):
         wanted = next(one for one in stored if one.last_offset >= offset)
-        found = log.read(offset, 1 << 20)
+        found = log_read.read(log, offset, 1 << 20)
         assert found.slice is not None
         assert found.slice.base_offset == wanted.base_offset
         assert not found.first_batch_incomplete
         assert found.aborted_transactions is None
         first, *_ = batches(found.slice.read())
         assert bytes(first.buffer) == bytes(wanted.buffer)
-    assert log.read(log.log_end_offset, 1 << 20).slice is None
+    assert log_read.read(log, log.log_end_offset, 1 << 20).slice is None
 
 
 @property_test()
@@ -93,7 +94,7 @@ def test_a_read_returns_as_many_bytes_as_allowed_up_to_the_segments_end(
     content = segment.log_file.file.read_at(0, segment.size)
     rest = content[content.index(bytes(first.buffer)) :]
     limit = max(max_bytes, first.size) if min_one else max_bytes
-    found = log.read(start, max_bytes, min_one_batch=min_one)
+    found = log_read.read(log, start, max_bytes, min_one_batch=min_one)
     assert found.size == min(limit, len(rest))
     assert found.first_batch_incomplete == (0 < limit < first.size)
     if found.slice is not None:
@@ -111,12 +112,12 @@ def test_no_reader_sees_what_lies_above_its_bound(
     for isolation in (Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED):
         seen: list[Batch] = []
         offset = 0
-        while (piece := log.read(offset, 1 << 20, isolation).slice) is not None:
+        while (piece := log_read.read(log, offset, 1 << 20, isolation).slice) is not None:
             seen += batches(piece.read())
             offset = seen[-1].next_offset
         assert [bytes(one.buffer) for one in seen] == [bytes(one.buffer) for one in visible]
         for offset in range(bound, log.log_end_offset + 1):
-            found = log.read(offset, 1 << 20, isolation)
+            found = log_read.read(log, offset, 1 << 20, isolation)
             assert (found.slice, found.first_batch_incomplete) == (None, False)
             committed = isolation is Isolation.TXN_COMMITTED
             assert found.aborted_transactions == ([] if committed else None)
@@ -127,26 +128,28 @@ def test_an_offset_outside_the_log_is_out_of_range() -> None:
     append(log, data(3), data(2))
     for isolation in Isolation:
         for offset in (-1, 6):
-            refuses(ErrorCode.OFFSET_OUT_OF_RANGE, partial(log.read, offset, 100, isolation))
+            refuses(
+                ErrorCode.OFFSET_OUT_OF_RANGE, partial(log_read.read, log, offset, 100, isolation)
+            )
     log.increment_log_start_offset(3)
-    refuses(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: log.read(2, 100))
-    assert log.read(3, 100).size == BATCH_SIZE
+    refuses(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: log_read.read(log, 2, 100))
+    assert log_read.read(log, 3, 100).size == BATCH_SIZE
 
 
 def test_an_empty_log_has_its_end_to_read_and_nothing_else() -> None:
     log = Node().log
-    assert log.read(0, 100).slice is None
-    refuses(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: log.read(1, 100))
+    assert log_read.read(log, 0, 100).slice is None
+    refuses(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: log_read.read(log, 1, 100))
 
 
 def test_the_first_batch_comes_whole_if_one_is_asked_for() -> None:
     log = Node().log
     append(log, data(2), data(1))
-    cut = log.read(0, 40)
+    cut = log_read.read(log, 0, 40)
     assert (cut.size, cut.first_batch_incomplete) == (40, True)
-    whole = log.read(1, 40, min_one_batch=True)
+    whole = log_read.read(log, 1, 40, min_one_batch=True)
     assert (whole.size, whole.first_batch_incomplete) == (BATCH_SIZE, False)
-    assert log.read(0, 150, min_one_batch=True).size == 150
+    assert log_read.read(log, 0, 150, min_one_batch=True).size == 150
 
 
 def test_a_read_goes_on_in_the_next_segment_where_one_has_nothing_more() -> None:
@@ -156,7 +159,7 @@ def test_a_read_goes_on_in_the_next_segment_where_one_has_nothing_more() -> None
     log.truncate_to(5)
     append(log, data(2))
     assert [record.offset for record in log_records(log)] == [0, 1, 2, 5, 6]
-    found = log.read(4, 1000)
+    found = log_read.read(log, 4, 1000)
     assert found.slice is not None
     assert found.slice.base_offset == 5
 
@@ -193,7 +196,7 @@ def test_a_slice_is_good_after_its_file_has_gone_and_then_gives_the_descriptor_b
         paths=[str(tmp_path)],
     )
     append(node.log, data(1), data(1))
-    piece = node.log.read(0, 1_000).slice
+    piece = log_read.read(node.log, 0, 1_000).slice
     assert piece is not None
     before, inode = piece.read(), os.stat(node.log.segments.active.path).st_ino
     GONE[way](node)
@@ -218,7 +221,7 @@ def test_the_indexes_of_a_segment_are_counted_once_and_not_after_it_has_gone() -
     log = node.restart(clean=True)
     for _ in range(3):
         for offset in range(9):
-            log.read(offset, 1_000)
+            log_read.read(log, offset, 1_000)
     assert len(memory) <= len(log.segments) == 3
     log.truncate_to(4)
     assert len(memory) <= len(log.segments) == 2
@@ -229,7 +232,7 @@ def test_the_indexes_of_a_segment_are_counted_once_and_not_after_it_has_gone() -
     assert len(memory) <= len(log.segments) == 1
     append(log, data(1))
     log.roll()
-    log.read(log.log_start_offset, 1_000)
+    log_read.read(log, log.log_start_offset, 1_000)
     assert len(memory) > 0
     node.manager.delete(PARTITION)
     assert (len(memory), memory.bytes) == (0, 0)
@@ -255,7 +258,7 @@ def test_lookups_are_right_however_little_memory_closed_indexes_may_take(
             append(log, data(2, timestamp=number))
             records += [(number, end), (number, end + 1)]
         elif action == "read" and number < end:
-            piece = log.read(number, 1000).slice
+            piece = log_read.read(log, number, 1000).slice
             assert piece is not None
             assert piece.base_offset == number - number % 2
         elif action == "time":
@@ -293,7 +296,7 @@ def first_at(records: list[Record], timestamp: int) -> tuple[int, int] | None:
 
 
 def found_at(log: Log, timestamp: int) -> tuple[int, int] | None:
-    found = log.find_by_timestamp(timestamp)
+    found = log_read.find_by_timestamp(log, timestamp)
     assert found is None or found.leader_epoch == LEADER_EPOCH
     return None if found is None else (found.timestamp, found.offset)
 
@@ -344,7 +347,7 @@ def test_the_largest_timestamp_is_that_of_a_search_through_all_records(
     records = log_records(node.log)
     wanted = max(records, key=lambda record: record.timestamp, default=None)
     for log in (node.log, node.restart(clean=clean)):
-        found = log.find_max_timestamp()
+        found = log_read.find_max_timestamp(log)
         if wanted is None:
             assert found is None
         else:
@@ -371,9 +374,9 @@ def test_with_log_append_time_the_lookup_finds_the_batch_s_time() -> None:
 @pytest.mark.parametrize("timestamp", [2**63 - 1, NOW_MS + 1])
 def test_a_timestamp_behind_all_records_is_not_found(timestamp: int) -> None:
     log = Node().log
-    assert log.find_by_timestamp(timestamp) is None
+    assert log_read.find_by_timestamp(log, timestamp) is None
     append(log, data(1))
-    assert log.find_by_timestamp(timestamp) is None
+    assert log_read.find_by_timestamp(log, timestamp) is None
 
 
 # What is soon told
@@ -414,10 +417,10 @@ def test_what_is_read_soon_knows_of_transactions(kinds: list[str], is_open: bool
 
 
 def assert_read_soon_alike(log: Log, offset: int, max_bytes: int, isolation: Isolation) -> None:
-    soon = log.read_soon(offset, max_bytes, isolation)
+    soon = log_read.read_soon(log, offset, max_bytes, isolation)
     if soon is None:
         return
-    found = log.read(offset, max_bytes, isolation, min_one_batch=True)
+    found = log_read.read(log, offset, max_bytes, isolation, min_one_batch=True)
     assert found.slice is not None
     assert soon == (found.slice.read() if isinstance(soon, bytes) else found.slice)
     assert not found.aborted_transactions

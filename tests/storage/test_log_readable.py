@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.log import Log
 from dohle.storage.log_values import Isolation
@@ -68,9 +69,9 @@ def test_it_is_what_a_read_finds_or_no_use_to_wait(events: list[tuple[str, int, 
             (Isolation.LOG_END, log.log_end_offset),
             (Isolation.HIGH_WATERMARK, log.high_watermark),
         ):
-            told = log.readable_bytes(offset, isolation, ALL)
+            told = log_read.readable_bytes(log, offset, isolation, ALL)
             if offset == bound or is_within_a_segment(log, offset, bound):
-                assert told == log.read(offset, ALL, isolation).size
+                assert told == log_read.read(log, offset, ALL, isolation).size
             else:
                 assert told is None
 
@@ -79,9 +80,9 @@ def test_no_more_is_told_than_is_asked_for() -> None:
     log = Node().log
     append(log, data(), data())
     for at_most in (0, 1, 2, BATCH_SIZE, 2 * BATCH_SIZE):
-        assert log.readable_bytes(0, Isolation.LOG_END, at_most) == at_most
-    assert log.readable_bytes(0, Isolation.LOG_END, ALL) == 2 * BATCH_SIZE
-    assert log.readable_bytes(1, Isolation.LOG_END, ALL) == BATCH_SIZE
+        assert log_read.readable_bytes(log, 0, Isolation.LOG_END, at_most) == at_most
+    assert log_read.readable_bytes(log, 0, Isolation.LOG_END, ALL) == 2 * BATCH_SIZE
+    assert log_read.readable_bytes(log, 1, Isolation.LOG_END, ALL) == BATCH_SIZE
 
 
 def test_a_reader_of_committed_records_has_what_lies_before_the_first_open_transaction() -> None:
@@ -89,18 +90,18 @@ def test_a_reader_of_committed_records_has_what_lies_before_the_first_open_trans
     append(log, data())
     append_transactional(log, 7, 0)
     append(log, data())
-    assert log.readable_bytes(0, Isolation.TXN_COMMITTED, ALL) == BATCH_SIZE
-    assert log.readable_bytes(1, Isolation.TXN_COMMITTED, ALL) == 0
+    assert log_read.readable_bytes(log, 0, Isolation.TXN_COMMITTED, ALL) == BATCH_SIZE
+    assert log_read.readable_bytes(log, 1, Isolation.TXN_COMMITTED, ALL) == 0
     # Above what it may see: as in Kafka it is answered, and does not wait.
-    assert log.readable_bytes(2, Isolation.TXN_COMMITTED, ALL) is None
+    assert log_read.readable_bytes(log, 2, Isolation.TXN_COMMITTED, ALL) is None
     append_marker(log, 7, commit=True)
     log.update_high_watermark(log.log_end_offset)
-    assert log.readable_bytes(0, Isolation.TXN_COMMITTED, ALL) == log.size
+    assert log_read.readable_bytes(log, 0, Isolation.TXN_COMMITTED, ALL) == log.size
 
 
 def test_a_failed_disk_is_an_error() -> None:
     log = Node().log
     log.disk.failed("a test", OSError("gone"))
     with pytest.raises(KafkaError) as caught:
-        log.readable_bytes(0, Isolation.LOG_END, ALL)
+        log_read.readable_bytes(log, 0, Isolation.LOG_END, ALL)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR

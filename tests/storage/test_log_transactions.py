@@ -11,6 +11,7 @@ from dohle.core.errors import ErrorCode
 from dohle.core.ids import ProducerId
 from dohle.records.batch import Record, batches
 from dohle.records.control import parse_txn_marker
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.log import Log
 from dohle.storage.log_values import Isolation
@@ -59,8 +60,8 @@ def test_an_open_transaction_holds_the_last_stable_offset_at_its_first_record() 
     append_transactional(log, A, 2)
     replicate(log)
     assert log.last_stable_offset == 2
-    assert log.read(2, 1000, COMMITTED).slice is None
-    assert log.read(0, 1000, COMMITTED).size == 100
+    assert log_read.read(log, 2, 1000, COMMITTED).slice is None
+    assert log_read.read(log, 0, 1000, COMMITTED).size == 100
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -172,7 +173,7 @@ def test_an_aborted_transaction_is_in_the_index_of_its_marker_s_segment() -> Non
         name_of(4, ".txnindex"): struct.pack(">hqqqq", 0, A, 0, 4, 5)
     }
     replicate(log)
-    assert log.read(0, 50, COMMITTED).aborted_transactions == [aborted(A, 0, 4, 5)]
+    assert log_read.read(log, 0, 50, COMMITTED).aborted_transactions == [aborted(A, 0, 4, 5)]
 
 
 def test_a_follower_writes_the_same_index_as_its_leader() -> None:
@@ -214,9 +215,9 @@ def test_only_readers_of_committed_records_get_aborted_transactions() -> None:
     append_transactional(log, A, 0)
     append_marker(log, A, commit=False)
     replicate(log)
-    assert log.read(0, 1000, Isolation.HIGH_WATERMARK).aborted_transactions is None
-    assert log.read(0, 1000, Isolation.LOG_END).aborted_transactions is None
-    assert log.read(0, 1000, COMMITTED).aborted_transactions == [aborted(A, 0, 1, 2)]
+    assert log_read.read(log, 0, 1000, Isolation.HIGH_WATERMARK).aborted_transactions is None
+    assert log_read.read(log, 0, 1000, Isolation.LOG_END).aborted_transactions is None
+    assert log_read.read(log, 0, 1000, COMMITTED).aborted_transactions == [aborted(A, 0, 1, 2)]
 
 
 # Any interleaving
@@ -263,7 +264,7 @@ class Workload:
 def consume_committed(log: Log, offset: int, max_bytes: int) -> Iterator[Record]:
     """Read as a consumer does: skip the aborted, batch by batch (KIP-98)."""
     while True:
-        found = log.read(offset, max_bytes, COMMITTED, min_one_batch=True)
+        found = log_read.read(log, offset, max_bytes, COMMITTED, min_one_batch=True)
         if found.slice is None:
             return
         assert found.aborted_transactions is not None
@@ -306,7 +307,7 @@ def test_the_aborted_list_is_what_kafka_s_index_search_gives(
     log = workload.log
     assert index_entries(log) == workload.entries
     for start in range(log.log_end_offset):
-        found = log.read(start, max_bytes, COMMITTED)
+        found = log_read.read(log, start, max_bytes, COMMITTED)
         if found.slice is None:
             assert found.aborted_transactions == []
             continue

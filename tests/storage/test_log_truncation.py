@@ -9,6 +9,7 @@ import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicPartition
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.checkpoints import read_offsets
 from dohle.storage.leader_epochs import EpochEntry
@@ -77,7 +78,7 @@ def test_a_truncated_log_is_the_same_after_a_restart(clean: bool) -> None:
     log = node.restart(clean=clean)
     assert log_records(log) == before
     assert log.log_end_offset == 5
-    found = log.find_max_timestamp()
+    found = log_read.find_max_timestamp(log)
     assert found is not None
     assert found.timestamp == NOW_MS + 2
 
@@ -297,7 +298,7 @@ def test_delete_records_moves_the_log_start() -> None:
     assert log.delete_records(3) == 3
     assert log.log_start_offset == 3
     assert offsets(log_records(log)) == [3, 4, 5, 6, 7]
-    refuses(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: log.read(2, 100))
+    refuses(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: log_read.read(log, 2, 100))
 
 
 def test_delete_records_with_minus_one_goes_up_to_the_high_watermark() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dohle.core.errors import ErrorCode
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.log import Log
 from dohle.testing.simulation.disk_faults import Operation
@@ -50,7 +51,7 @@ def test_held_appends_are_written_with_one_call() -> None:
 
 
 WRITERS: dict[str, Callable[[Node], object]] = {
-    "read": lambda node: node.log.read(0, 1000).slice,
+    "read": lambda node: log_read.read(node.log, 0, 1000).slice,
     "flush": lambda node: node.log.flush(),
     "roll": lambda node: node.log.roll(),
     "append": lambda node: node.log.append_as_leader(data(1), LEADER_EPOCH),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, TopicPartition
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.files import File, OsFileSystem
 from dohle.storage.log import Log
@@ -121,7 +122,7 @@ def test_many_logs_are_written_and_read_with_few_files_open(tmp_path: Path) -> N
         node.restart(clean=clean)
         for log in many_logs(node, 40):
             assert log.log_end_offset == 6
-            assert log.read(0, 1_000).size > 0
+            assert log_read.read(log, 0, 1_000).size > 0
             assert descriptors() <= before + 5
     node.stop()
 
@@ -131,7 +132,7 @@ def test_a_slice_stays_good_when_its_segment_lets_go_of_the_file(tmp_path: Path)
     logs = many_logs(node, 5)
     for log in logs:
         append(log, data(1), data(1))
-    pieces = [log.read(0, 1_000).slice for log in logs]
+    pieces = [log_read.read(log, 0, 1_000).slice for log in logs]
     read = [None if piece is None else piece.read() for piece in pieces]
     assert None not in read
     for log in logs:
@@ -152,7 +153,7 @@ def test_a_log_that_finds_no_descriptor_takes_one_from_another(tmp_path: Path) -
         for log in [*more, *logs]:
             append(log, data(1), data(1), data(1), data(1))
             log.flush()
-            assert log.read(0, 1_000).size > 0
+            assert log_read.read(log, 0, 1_000).size > 0
     assert node.manager.offline_directories == {}
     node.stop()
 
@@ -167,10 +168,10 @@ def test_a_reader_for_whom_there_is_no_descriptor_at_all_is_refused_and_the_disk
     while open_files.give_back():
         pass
     with no_descriptor_left():
-        error = refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: log.read(0, 1_000))
+        error = refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: log_read.read(log, 0, 1_000))
         assert os.strerror(errno.EMFILE) in str(error)
-        refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: log.find_by_timestamp(0))
-    assert log.read(0, 1_000).size > 0
+        refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: log_read.find_by_timestamp(log, 0))
+    assert log_read.read(log, 0, 1_000).size > 0
     assert node.manager.offline_directories == {}
     append(log, data(1))
     node.stop()

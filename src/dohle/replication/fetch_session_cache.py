@@ -216,7 +216,7 @@ class FetchSessionCache:
         if now_ms - session.created_ms > self._eviction_ms:
             session.evictable_by_all = True
             heappush(self._for_all, session.eviction_key)
-        elif session.is_privileged:
+        elif session.is_privileged or session.evictable_by_followers:
             return
         if not session.evictable_by_followers:
             session.evictable_by_followers = True

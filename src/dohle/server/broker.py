@@ -104,7 +104,8 @@ class BrokerServer:
         self.txn_verification = TxnVerification(self, LocalCoordinators(self))
         self._config_effects = ConfigEffects()
         self._broker_values: ConfigValues | None = None
-        self._unwritten: dict[TopicPartition, Partition] = {}
+        #: The partitions that have appends which are not written yet.
+        self.unwritten: dict[TopicPartition, Partition] = {}
         self._expiry: TimerHandle | None = None
         self._expiry_ms = 0
 
@@ -249,7 +250,7 @@ class BrokerServer:
         self.moves.forget(keys)
         deletion = self.partitions.remove_topic(topic)
         for key in keys:
-            self._unwritten.pop(key, None)
+            self.unwritten.pop(key, None)
         try:
             await slices.run(deletion)
         except KafkaError as error:
@@ -283,13 +284,13 @@ class BrokerServer:
 
     def note_unwritten(self, partition: Partition) -> None:
         """Note that a partition has appends that are not written yet."""
-        self._unwritten[partition.key] = partition
+        self.unwritten[partition.key] = partition
 
     def write_appends(self) -> None:
         """Write what was appended since the last time: one system call for each partition."""
-        if not self._unwritten:
+        if not self.unwritten:
             return
-        unwritten, self._unwritten = self._unwritten, {}
+        unwritten, self.unwritten = self.unwritten, {}
         self.commits.write(unwritten.values())
 
     def recheck(self, key: TopicPartition) -> None:

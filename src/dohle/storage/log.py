@@ -6,7 +6,7 @@ Offsets, from old to new: log start ≤ last stable offset ≤ high watermark �
   changes until the whole append is accepted; then its bytes are written, and then the producer
   state changes. A deferred append changes the state first and is written by ``write_appends``; if
   that fails, the directory goes offline and the state is no longer used.
-- ``read`` never decodes: it returns a slice of a segment file, bounded by what the reader may see.
+- ``log_read`` finds what a reader may see of it.
 - An ``OSError`` takes the log's directory offline, a file that somebody has cut or deleted the log
   alone; from then on every call answers KAFKA_STORAGE_ERROR, and what is on the disk is left for
   recovery.
@@ -45,29 +45,20 @@ from dohle.storage.flush_state import FlushState
 from dohle.storage.leader_epochs import LeaderEpochs
 from dohle.storage.log_context import LogContext
 from dohle.storage.log_files import LogFiles
-from dohle.storage.log_read import (
-    aborted_transactions,
-    find_by_timestamp,
-    find_max_timestamp,
-    read_segments,
-)
-from dohle.storage.log_values import AppendInfo, FetchData, Isolation
+from dohle.storage.log_values import AppendInfo, KnownPosition
 from dohle.storage.producers.append import NO_VERIFICATION, TV_UNKNOWN, VerificationGuard
 from dohle.storage.producers.state import AppendOrigin, ProducerState
 from dohle.storage.segment.index import MAX_RELATIVE_OFFSET
-from dohle.storage.segment.reader import TimestampedOffset
 from dohle.storage.segment.segment import LogSegment
-from dohle.storage.segment.segment_file import LogSlice
 from dohle.storage.segment.segments import Segments
-from dohle.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from dohle.storage.cleaning.round import CleaningRound
 
 logger = logging.getLogger("dohle.storage")
 
-# Looking up a member of an enum is slow.
-_LOG_END, _TXN_COMMITTED = Isolation.LOG_END, Isolation.TXN_COMMITTED
+# To make a named tuple this way takes half of the time.
+_new = tuple.__new__
 
 
 class Log:
@@ -75,8 +66,6 @@ class Log:
 
     __slots__ = (
         "_clock",
-        "_known_end",
-        "_known_start",
         "appended_bytes",
         "cleaner_offset",
         "cleaning",
@@ -87,6 +76,8 @@ class Log:
         "flushing",
         "fs",
         "high_watermark",
+        "known_end",
+        "known_start",
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
@@ -136,10 +127,9 @@ class Log:
         #: The round of cleaning that is under way.
         self.cleaning: CleaningRound | None = None
         self.high_watermark = log_start_offset
-        # A segment, an offset in it, the generation of the files, and the position of the offset.
-        self._known_end: tuple[LogSegment, int, int, int] | None = None
-        # The same of the offset at which those stand who were last told what they could read.
-        self._known_start: tuple[LogSegment, int, int, int] | None = None
+        #: Where readers were last told that what they may see ends, and begins: see ``log_read``.
+        self.known_end: KnownPosition | None = None
+        self.known_start: KnownPosition | None = None
         self.log_end_offset = log_end_offset
         #: How many records, and bytes, were appended since it was opened. Records are told by the
         #: log end: this is where it would have been before the first.
@@ -178,10 +168,21 @@ class Log:
     @property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is decided, and which all replicas have."""
-        first_unstable = self.producer_state.first_unstable_offset
+        transactions = self.producer_state.transactions
+        if not (transactions.ongoing or transactions.unreplicated):
+            return self.high_watermark
+        first_unstable = transactions.first_unstable_offset
         if first_unstable is None:
             return self.high_watermark
         return min(self.high_watermark, max(first_unstable, self.log_start_offset))
+
+    @property
+    def may_hold_file(self) -> bool:
+        """Whether a slice may be kept until it is sent, or else its bytes are to be copied.
+
+        Each keeps a file open, and there may be thousands.
+        """
+        return self.files.context.open_files.may_hold_more
 
     def update_high_watermark(self, offset: int) -> int:
         """Set the high watermark, kept between log start and log end; return what it became."""
@@ -190,15 +191,9 @@ class Log:
         if offset < self.log_start_offset:
             offset = self.log_start_offset
         self.high_watermark = offset
-        self.producer_state.on_high_watermark_updated(offset)
+        if self.producer_state.transactions.unreplicated:
+            self.producer_state.on_high_watermark_updated(offset)
         return offset
-
-    def _upper_bound(self, isolation: Isolation) -> int:
-        if isolation is Isolation.HIGH_WATERMARK:
-            return self.high_watermark
-        if isolation is Isolation.TXN_COMMITTED:
-            return self.last_stable_offset
-        return self.log_end_offset
 
     # Appending
 
@@ -278,7 +273,7 @@ class Log:
             self._flush_as_configured()
         except OSError as error:
             raise self.disk.failed(f"appending to {self.partition}", error) from error
-        return AppendInfo(first_offset, last_offset, max_timestamp, -1, size)
+        return _new(AppendInfo, (first_offset, last_offset, max_timestamp, -1, size, False))
 
     def _append_assigned(
         self,
@@ -374,151 +369,6 @@ class Log:
             self.segments.active.log_file.write_appends()
         except OSError as error:
             raise self.disk.failed(f"appending to {self.partition}", error) from error
-
-    # Reading
-
-    @property
-    def may_hold_file(self) -> bool:
-        """Whether a slice may be kept until it is sent, or else its bytes are to be copied.
-
-        Each keeps a file open, and there may be thousands.
-        """
-        return self.files.context.open_files.may_hold_more
-
-    def read(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        isolation: Isolation = Isolation.LOG_END,
-        *,
-        min_one_batch: bool = False,
-    ) -> FetchData:
-        """Find the bytes from the batch that holds ``start_offset`` on.
-
-        ``min_one_batch`` returns a first batch whole even if it is larger than ``max_bytes``.
-        """
-        self.disk.ensure_online()
-        if not self.log_start_offset <= start_offset <= self.log_end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.partition}: offset {start_offset} is not within"
-                f" {self.log_start_offset} to {self.log_end_offset}",
-            )
-        try:
-            return read_segments(
-                self.segments,
-                self.log_end_offset,
-                start_offset,
-                max_bytes,
-                self._upper_bound(isolation),
-                min_one_batch=min_one_batch,
-                committed=isolation is Isolation.TXN_COMMITTED,
-            )
-        except OSError as error:
-            raise self.disk.failed_to_read(f"reading {self.partition}", error) from error
-
-    def read_soon(
-        self, start_offset: int, max_bytes: int, isolation: Isolation
-    ) -> LogSlice | bytes | None:
-        """Find what ``read`` with ``min_one_batch`` does: the fast path of a fetch.
-
-        It serves large batches, and small amounts of data, which it returns as bytes; and only
-        readers that may see all that is committed and do not ask for aborted transactions. Returns
-        None in all other cases, and after an ``OSError``.
-        """
-        self.disk.ensure_online()
-        bound = self.log_end_offset if isolation is _LOG_END else self.high_watermark
-        if not self.log_start_offset <= start_offset < bound:
-            return None
-        segment = self.segments.floor(start_offset)
-        if segment is None:
-            return None
-        if isolation is _TXN_COMMITTED and (
-            self.last_stable_offset != bound
-            or segment is not self.segments.active
-            or not segment.indexes.txn.is_empty
-        ):
-            return None
-        end = segment.size
-        if bound != self.log_end_offset:
-            end = self._visible_end(segment, bound)
-        large = segment.reader.large_slice(start_offset, max_bytes, end)
-        return segment.reader.small_bytes(start_offset, max_bytes, end) if large is None else large
-
-    def _visible_end(self, segment: LogSegment, bound: int) -> int:
-        """Return where the first batch of a segment begins that is not below ``bound``.
-
-        On a leader with followers the high watermark is nearly always behind the log end, and many
-        readers ask before it advances: so the last answer is cached.
-        """
-        known = self._known_end
-        if (
-            known is not None
-            and known[0] is segment
-            and known[1:3] == (bound, self.files.generation)
-        ):
-            return known[3]
-        head = segment.reader.find(bound)
-        end = segment.size if head is None else head.position
-        # Not cached at the end of the segment, where a batch may be appended soon.
-        self._known_end = None if head is None else (segment, bound, self.files.generation, end)
-        return end
-
-    def readable_bytes(self, start_offset: int, isolation: Isolation, at_most: int) -> int | None:
-        """Tell how much there is to read from an offset on, by positions: nothing is read.
-
-        None if it is no use to wait for more: what follows is in a later segment, and a read ends
-        with its segment; or the offset is above all that the reader may see, or gone.
-        """
-        self.disk.ensure_online()
-        bound = self._upper_bound(isolation)
-        if start_offset == bound:
-            return 0
-        segment = self.segments.floor(start_offset)
-        if (
-            not self.log_start_offset <= start_offset < bound
-            or segment is None
-            or segment is not self.segments.floor(bound)
-        ):
-            return None
-        if at_most <= 1:
-            return at_most
-        try:
-            start = self._start_position(segment, start_offset)
-            end = segment.size
-            if bound != self.log_end_offset:
-                end = self._visible_end(segment, bound)
-        except OSError as error:
-            raise self.disk.failed(f"reading {self.partition}", error) from error
-        return min(max(0, end - start), at_most)
-
-    def _start_position(self, segment: LogSegment, offset: int) -> int:
-        """Return where the batch begins that holds an offset, which is below what can be seen.
-
-        Whoever waits is mostly at the same offset as the others, and asks again with each append.
-        """
-        known, generation = self._known_start, self.files.generation
-        if known is not None and known[0] is segment and known[1:3] == (offset, generation):
-            return known[3]
-        head = segment.reader.find(offset)
-        if head is None:
-            return segment.size
-        self._known_start = segment, offset, generation, head.position
-        return head.position
-
-    def aborted_transactions(self, start_offset: int, upper: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records in ``[start_offset, upper)``."""
-        return aborted_transactions(self.segments, start_offset, upper)
-
-    def find_by_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """Return the first record that is not older than ``timestamp``."""
-        with self.disk.guarding_read(f"reading {self.partition}"):
-            return find_by_timestamp(self.segments, timestamp, self.log_start_offset)
-
-    def find_max_timestamp(self) -> TimestampedOffset | None:
-        """Return the record with the largest timestamp, the first of equals."""
-        with self.disk.guarding_read(f"reading {self.partition}"):
-            return find_max_timestamp(self.segments)
 
     # Removing
 

@@ -1,20 +1,164 @@
-"""Finding what a fetch returns: a slice of one segment, and the aborted transactions in it.
+"""Reading a log: a slice of one segment, bounded by what the reader may see.
 
 Nothing is decoded: a lookup in the sparse index and a short walk over batch heads find the position
-of the first batch, and a second lookup that of the first batch that the reader may not see.
+of the first batch, and a second lookup that of the first batch that the reader may not see. For
+readers of committed records the aborted transactions of the range come along. ``read`` serves all
+readers; ``read_soon`` is the fast path for what most of them ask for.
 """
 
 from __future__ import annotations
 
-from dohle.storage.log_values import FetchData
+from typing import TYPE_CHECKING
+
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.storage.log_values import FetchData, Isolation
 from dohle.storage.segment.reader import TimestampedOffset
 from dohle.storage.segment.segment import LogSegment
 from dohle.storage.segment.segment_file import LogSlice
 from dohle.storage.segment.segments import Segments
 from dohle.storage.segment.transaction_index import AbortedTransaction
 
+if TYPE_CHECKING:
+    from dohle.storage.log import Log
 
-def read_segments(
+# Looking up a member of an enum is slow.
+_LOG_END, _HIGH_WATERMARK = Isolation.LOG_END, Isolation.HIGH_WATERMARK
+_TXN_COMMITTED = Isolation.TXN_COMMITTED
+
+
+def read(
+    log: Log,
+    start_offset: int,
+    max_bytes: int,
+    isolation: Isolation = _LOG_END,
+    *,
+    min_one_batch: bool = False,
+) -> FetchData:
+    """Find the bytes from the batch that holds ``start_offset`` on.
+
+    ``min_one_batch`` returns a first batch whole even if it is larger than ``max_bytes``.
+    """
+    log.disk.ensure_online()
+    if not log.log_start_offset <= start_offset <= log.log_end_offset:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{log.partition}: offset {start_offset} is not within"
+            f" {log.log_start_offset} to {log.log_end_offset}",
+        )
+    try:
+        return _read_segments(
+            log.segments,
+            log.log_end_offset,
+            start_offset,
+            max_bytes,
+            _upper_bound(log, isolation),
+            min_one_batch=min_one_batch,
+            committed=isolation is _TXN_COMMITTED,
+        )
+    except OSError as error:
+        raise log.disk.failed_to_read(f"reading {log.partition}", error) from error
+
+
+def _upper_bound(log: Log, isolation: Isolation) -> int:
+    if isolation is _HIGH_WATERMARK:
+        return log.high_watermark
+    if isolation is _TXN_COMMITTED:
+        return log.last_stable_offset
+    return log.log_end_offset
+
+
+def read_soon(
+    log: Log, start_offset: int, max_bytes: int, isolation: Isolation
+) -> LogSlice | bytes | None:
+    """Find what ``read`` with ``min_one_batch`` does: the fast path of a fetch.
+
+    It serves large batches, and small amounts of data, which it returns as bytes; and only readers
+    that may see all that is committed and do not ask for aborted transactions. Returns None in all
+    other cases. An ``OSError`` is left to ``read``, which runs into the same.
+    """
+    log.disk.ensure_online()
+    bound = log.log_end_offset if isolation is _LOG_END else log.high_watermark
+    if not log.log_start_offset <= start_offset < bound:
+        return None
+    segments = log.segments
+    segment = segments.floor(start_offset)
+    if segment is None:
+        return None
+    if isolation is _TXN_COMMITTED and (
+        log.last_stable_offset != bound
+        or segment is not segments.active
+        or not segment.indexes.txn.is_empty
+    ):
+        return None
+    end = segment.log_file.size
+    if bound != log.log_end_offset:
+        end = _visible_end(log, segment, bound)
+    reader = segment.reader
+    large = reader.large_slice(start_offset, max_bytes, end)
+    return reader.small_bytes(start_offset, max_bytes, end) if large is None else large
+
+
+def _visible_end(log: Log, segment: LogSegment, bound: int) -> int:
+    """Return where the first batch of a segment begins that is not below ``bound``.
+
+    On a leader with followers the high watermark is nearly always behind the log end, and many
+    readers ask before it advances: so the last answer is cached.
+    """
+    known, generation = log.known_end, log.files.generation
+    if known is not None and known[0] is segment and known[1:3] == (bound, generation):
+        return known[3]
+    head = segment.reader.find(bound)
+    end = segment.size if head is None else head.position
+    # Not cached at the end of the segment, where a batch may be appended soon.
+    log.known_end = None if head is None else (segment, bound, generation, end)
+    return end
+
+
+def readable_bytes(log: Log, start_offset: int, isolation: Isolation, at_most: int) -> int | None:
+    """Tell how much there is to read from an offset on, by positions: nothing is read.
+
+    None if it is no use to wait for more: what follows is in a later segment, and a read ends with
+    its segment; or the offset is above all that the reader may see, or gone.
+    """
+    log.disk.ensure_online()
+    bound = _upper_bound(log, isolation)
+    if start_offset == bound:
+        return 0
+    segment = log.segments.floor(start_offset)
+    if (
+        not log.log_start_offset <= start_offset < bound
+        or segment is None
+        or segment is not log.segments.floor(bound)
+    ):
+        return None
+    if at_most <= 1:
+        return at_most
+    try:
+        start = _start_position(log, segment, start_offset)
+        end = segment.size
+        if bound != log.log_end_offset:
+            end = _visible_end(log, segment, bound)
+    except OSError as error:
+        raise log.disk.failed(f"reading {log.partition}", error) from error
+    return min(max(0, end - start), at_most)
+
+
+def _start_position(log: Log, segment: LogSegment, offset: int) -> int:
+    """Return where the batch begins that holds an offset, which is below what can be seen.
+
+    Whoever waits is mostly at the same offset as the others, and asks again with each append.
+    """
+    known, generation = log.known_start, log.files.generation
+    if known is not None and known[0] is segment and known[1:3] == (offset, generation):
+        return known[3]
+    head = segment.reader.find(offset)
+    if head is None:
+        return segment.size
+    log.known_start = segment, offset, generation, head.position
+    return head.position
+
+
+def _read_segments(
     segments: Segments,
     log_end_offset: int,
     start_offset: int,
@@ -48,26 +192,26 @@ def read_segments(
     return FetchData(aborted_transactions=[] if committed else None)
 
 
-def find_by_timestamp(
-    segments: Segments, timestamp: int, log_start_offset: int
-) -> TimestampedOffset | None:
+def find_by_timestamp(log: Log, timestamp: int) -> TimestampedOffset | None:
     """Return the first record from the log start on that is not older than ``timestamp``.
 
     A segment whose only such record is below the log start does not end the search (in Kafka 4.2 it
     does, and nothing is found).
     """
-    for segment in segments:
-        if segment.indexes.max_timestamp.timestamp >= timestamp:
-            found = segment.reader.find_by_timestamp(timestamp, log_start_offset)
-            if found is not None:
-                return found
+    with log.disk.guarding_read(f"reading {log.partition}"):
+        for segment in log.segments:
+            if segment.indexes.max_timestamp.timestamp >= timestamp:
+                found = segment.reader.find_by_timestamp(timestamp, log.log_start_offset)
+                if found is not None:
+                    return found
     return None
 
 
-def find_max_timestamp(segments: Segments) -> TimestampedOffset | None:
+def find_max_timestamp(log: Log) -> TimestampedOffset | None:
     """Return the record with the largest timestamp, the first of equals."""
-    segment = max(segments, key=lambda one: one.indexes.max_timestamp.timestamp)
-    return segment.reader.find_max_timestamp()
+    with log.disk.guarding_read(f"reading {log.partition}"):
+        segment = max(log.segments, key=lambda one: one.indexes.max_timestamp.timestamp)
+        return segment.reader.find_max_timestamp()
 
 
 def _end_position(segment: LogSegment, bound: int) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from dohle.storage.segment.segment import LogSegment
 from dohle.storage.segment.segment_file import LogSlice
 from dohle.storage.segment.transaction_index import AbortedTransaction
 
@@ -19,6 +20,10 @@ class Isolation(Enum):
     LOG_END = "log_end"
     HIGH_WATERMARK = "high_watermark"
     TXN_COMMITTED = "txn_committed"
+
+
+#: A segment, an offset in it, the generation of the log's files, and the position of the offset.
+KnownPosition = tuple[LogSegment, int, int, int]
 
 
 class AppendInfo(NamedTuple):

@@ -189,6 +189,7 @@ def test_records_come_whole_in_memory_or_from_files(
 def test_what_an_answer_cannot_hold_in_memory_comes_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fetch_reader, "COPIED_BYTES_AT_ONCE", 2_000)
     monkeypatch.setattr(fetch_reader, "COPIED_BYTES_MAX", 2_000)
 
     async def scenario(node: Node, wire: Wire) -> None:

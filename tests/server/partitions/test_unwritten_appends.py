@@ -31,6 +31,8 @@ FOREVER_MS = 3_600_000
 #: The first read finds the batch, the second takes the records.
 SPARED = (0, 1)
 FAULTS = (OSError(errno.EIO, "a sector cannot be read"), RuntimeError("nobody thought of this"))
+#: What is short takes one read, what is longer one to find it and another.
+FIRST = (b"first", b"first" * 2_000)
 
 
 async def delay(node: Node, wire: Wire, request: FetchRequest) -> None:
@@ -53,7 +55,7 @@ async def produce_to_both(wire: Wire, value: bytes) -> dict[str, int]:
 def test_a_parked_fetch_that_cannot_read_costs_no_acknowledged_record(
     tmp_path: Path, fault: Exception, spared: int
 ) -> None:
-    fs = FaultyFileSystem()
+    fs, first = FaultyFileSystem(), FIRST[spared]
 
     async def run() -> None:
         stopped, killed = tmp_path / "stopped", tmp_path / "killed"
@@ -67,14 +69,14 @@ def test_a_parked_fetch_that_cannot_read_costs_no_acknowledged_record(
             await create_topic(producer, "b")
             await delay(node, consumer, fetch_of("a", wait_ms=FOREVER_MS))
             fs.reads["/a-0/"], fs.reads_spared = fault, spared
-            codes = await produce_to_both(producer, b"first")
+            codes = await produce_to_both(producer, first)
             assert codes["b"] == 0
             assert fs.failed > 0
             fs.reads.clear()
             # The producer's connection goes on, and so does its buffer.
             assert (await produce(producer, "b", batch(b"second"))).error_code == 0
-            assert await values(other, "b") == [b"first", b"second"]
-            acknowledged = [b"first"] if codes["a"] == 0 else []
+            assert await values(other, "b") == [first, b"second"]
+            acknowledged = [first] if codes["a"] == 0 else []
             # As after a kill: nothing was closed.
             shutil.copytree(stopped, killed)
         for path in (stopped, killed):
@@ -82,7 +84,7 @@ def test_a_parked_fetch_that_cannot_read_costs_no_acknowledged_record(
                 running_node(path, two_directories(path)) as node,
                 await Wire.connect(node) as wire,
             ):
-                assert await values(wire, "b") == [b"first", b"second"]
+                assert await values(wire, "b") == [first, b"second"]
                 assert (await values(wire, "a"))[: len(acknowledged)] == acknowledged
 
     asyncio.run(run())
@@ -93,7 +95,7 @@ def test_a_parked_fetch_that_cannot_read_costs_no_acknowledged_record(
 def test_a_parked_fetch_that_cannot_read_at_its_end_leaves_the_others_answered(
     tmp_path: Path, fault: Exception, spared: int
 ) -> None:
-    fs = FaultyFileSystem()
+    fs, first = FaultyFileSystem(), FIRST[spared]
 
     clock = ManualClock()
 
@@ -106,14 +108,14 @@ def test_a_parked_fetch_that_cannot_read_at_its_end_leaves_the_others_answered(
         ):
             for topic in "ab":
                 await create_topic(wire, topic)
-                assert (await produce(wire, topic, batch(b"x"))).error_code == 0
+                assert (await produce(wire, topic, batch(first))).error_code == 0
             # The one that fails comes first, and both are due in the same moment.
             await delay(node, failing, fetch_of("a", wait_ms=50, min_bytes=100_000))
             await delay(node, other, fetch_of("b", wait_ms=50, min_bytes=100_000))
             fs.reads["/a-0/"], fs.reads_spared = fault, spared
             clock.advance(50)
             answer = await other.answer(FetchRequest.API_KEY, FETCH_VERSION)
-            assert len(answer.responses[0].partitions[0].records) == len(batch(b"x"))
+            assert len(answer.responses[0].partitions[0].records) == len(batch(first))
             if isinstance(fault, OSError):
                 answer = await failing.answer(FetchRequest.API_KEY, FETCH_VERSION)
                 code = answer.responses[0].partitions[0].error_code
@@ -152,7 +154,7 @@ def test_a_read_error_is_answered_with_a_storage_error(
     tmp_path: Path, *, again: bool, spared: int
 ) -> None:
     """By the slow path, and by the shortcut of a repeated fetch, which reads only once."""
-    fs = FaultyFileSystem()
+    fs, first = FaultyFileSystem(), FIRST[spared]
 
     async def run() -> None:
         async with (
@@ -160,9 +162,9 @@ def test_a_read_error_is_answered_with_a_storage_error(
             await Wire.connect(node) as wire,
         ):
             await create_topic(wire, "a")
-            assert (await produce(wire, "a", batch(b"x"))).error_code == 0
+            assert (await produce(wire, "a", batch(first))).error_code == 0
             if again:
-                assert await values(wire, "a") == [b"x"]
+                assert await values(wire, "a") == [first]
             fs.reads["/a-0/"], fs.reads_spared = FAULTS[0], spared
             assert (await fetch(wire, "a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert [path for path in node.logs.offline_directories if path.endswith("/one")]

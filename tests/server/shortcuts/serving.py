@@ -12,6 +12,7 @@ from dohle.records.batch import ATTRIBUTES_AT, batches
 from dohle.server.broker import BrokerServer
 from dohle.server.net.outcome import Frame, LateFrame
 from dohle.server.net.shortcut import Served, Shortcut
+from dohle.storage import log_read
 from dohle.storage.log import Log
 from dohle.storage.log_values import Isolation
 
@@ -60,7 +61,7 @@ def written_since(log: Log, offset: int) -> list[bytes]:
     """Return the batches of a log, each from its attributes on: behind offsets and checksum."""
     found = []
     while offset < log.log_end_offset:
-        piece = log.read(offset, 1 << 20, Isolation.LOG_END, min_one_batch=True).slice
+        piece = log_read.read(log, offset, 1 << 20, Isolation.LOG_END, min_one_batch=True).slice
         assert piece is not None
         for batch in batches(memoryview(piece.read())):
             batch.ensure_valid()

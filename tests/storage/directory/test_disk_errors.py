@@ -11,6 +11,7 @@ import pytest
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.testing.simulation.disk_faults import Operation
 from tests.storage.logs import NOW_MS, Node, append, batch, data, log_records, offsets, refuses
@@ -94,7 +95,7 @@ def test_an_error_in_one_place_takes_the_directory_offline_and_no_other(
     assert any("/a" in one.getMessage() for one in caplog.records)
     log = node.manager.get(KEYS[0])
     assert log is not None
-    refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: log.read(0, 100))
+    refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: log_read.read(log, 0, 100))
     refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: log.append_as_leader(data(1), 9))
     use(node, KEYS[1])
     node.stop()

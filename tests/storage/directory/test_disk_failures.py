@@ -9,6 +9,7 @@ import pytest
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.records.batch import batches
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.log import Log
@@ -162,9 +163,9 @@ def offline() -> tuple[Node, Log, Log]:
 CALLS: dict[str, Callable[[Log], object]] = {
     "append": lambda log: log.append_as_leader(data(1), LEADER_EPOCH),
     "follower append": lambda log: log.append_as_follower(data(1, base_offset=9), LEADER_EPOCH),
-    "read": lambda log: log.read(0, 1000),
-    "find_by_timestamp": lambda log: log.find_by_timestamp(NOW_MS),
-    "find_max_timestamp": lambda log: log.find_max_timestamp(),
+    "read": lambda log: log_read.read(log, 0, 1000),
+    "find_by_timestamp": lambda log: log_read.find_by_timestamp(log, NOW_MS),
+    "find_max_timestamp": lambda log: log_read.find_max_timestamp(log),
     "flush": lambda log: log.flush(),
     "delete_records": lambda log: log.delete_records(1),
     "truncate_to": lambda log: log.truncate_to(1),
@@ -272,7 +273,7 @@ def test_a_read_that_fails_takes_the_directory_offline() -> None:
     log = node.create(ORDERS[0])
     append(log, data(2), data(2))
     node.disk.fail(Operation.READ, "/a/orders-0", errno.EIO)
-    refuses(STORAGE_ERROR, lambda: log.read(0, 1000))
+    refuses(STORAGE_ERROR, lambda: log_read.read(log, 0, 1000))
     assert node.manager.directories[0].disk.failure is not None
     assert node.manager.directories[1].disk.failure is None
 

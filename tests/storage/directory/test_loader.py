@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.checkpoints import read_offsets
 from dohle.storage.leader_epochs import EpochEntry
@@ -338,7 +339,7 @@ def test_a_corrupt_index_is_rebuilt_when_it_is_needed(
     name = name_of(0, suffix)
     node.put(name, damage(before[name]))
     node.start()
-    found = node.log.find_by_timestamp(NOW_MS + 4)
+    found = log_read.find_by_timestamp(node.log, NOW_MS + 4)
     assert found is not None
     assert found.offset == 4
     assert offsets(log_records(node.log)) == list(range(12))
@@ -368,7 +369,7 @@ def test_an_index_that_points_to_the_wrong_place_is_rebuilt(
     assert node.log.log_end_offset == 10
     assert offsets(log_records(node.log)) == list(range(10))
     for offset in range(10):
-        piece = node.log.read(offset, 1000).slice
+        piece = log_read.read(node.log, offset, 1000).slice
         assert piece is not None
         assert piece.base_offset == offset
     assert says(lines, name_of(base, ".log")) or says(lines, f"segment {base}")
@@ -383,7 +384,7 @@ def test_a_lookup_by_timestamp_is_not_led_astray_by_a_wrong_index(wrong: str) ->
     node.put(name_of(0, ".index"), WRONG_POSITIONS[wrong])
     node.start()
     for number in range(10):
-        found = node.log.find_by_timestamp(NOW_MS + number)
+        found = log_read.find_by_timestamp(node.log, NOW_MS + number)
         assert found is not None
         assert found.offset == number
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.files import OsFileSystem
@@ -88,7 +89,7 @@ def test_the_active_segment_goes_too_and_leaves_an_empty_one() -> None:
     log = node.log
     assert log.segments.base_offsets == (7,)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (7, 7, 7)
-    assert log.read(7, 100).slice is None
+    assert log_read.read(log, 7, 100).slice is None
     # An empty segment stays as it is, however old.
     assert retain(node) == 0
     assert append(log, data(1, timestamp=node.clock.now_ms()))[0].first_offset == 7
@@ -255,7 +256,7 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
 
 
 def test_a_reader_of_an_old_slice_keeps_reading_until_the_files_are_removed(node: Node) -> None:
-    slices = [node.log.read(offset, 1000).slice for offset in (0, 2, 4)]
+    slices = [log_read.read(node.log, offset, 1000).slice for offset in (0, 2, 4)]
     content = log_bytes(node.log)
     retain(node)
     assert first(node.log) == 4
@@ -270,7 +271,7 @@ def test_a_reader_of_an_old_slice_keeps_reading_until_the_files_are_removed(node
 def test_descriptors_of_removed_segments_are_given_back(tmp_path: Path) -> None:
     node = Node(ON_DISK, fs=OsFileSystem(), paths=[str(tmp_path)])
     append(node.log, *[data(1) for _ in range(7)])
-    assert node.log.read(0, 1000).size == 200
+    assert log_read.read(node.log, 0, 1000).size == 200
     retain(node)
     node.clock.advance(60_000)
     node.manager.run_due()

@@ -8,6 +8,7 @@ import pytest
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, TopicPartition, Uuid
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.checkpoints import CLEANER_OFFSET_CHECKPOINT, read_offsets
 from dohle.storage.directory.directory import LogDirectory
@@ -84,7 +85,7 @@ def test_a_log_has_everything_in_its_new_place() -> None:
         log_bytes(log),
         log.leader_epochs.entries,
         dict(log.producer_state.producers),
-        log.aborted_transactions(0, 100),
+        log_read.aborted_transactions(log.segments, 0, 100),
         (log.log_start_offset, log.high_watermark, log.log_end_offset),
     )
     move_to(node, "/b")
@@ -94,7 +95,7 @@ def test_a_log_has_everything_in_its_new_place() -> None:
             log_bytes(found),
             found.leader_epochs.entries,
             dict(found.producer_state.producers),
-            found.aborted_transactions(0, 100),
+            log_read.aborted_transactions(found.segments, 0, 100),
             (found.log_start_offset, found.high_watermark, found.log_end_offset),
         )
 
@@ -183,7 +184,7 @@ def test_only_a_little_is_left_for_the_last_step() -> None:
 def test_slices_that_were_read_before_stay_good() -> None:
     node = two_directories()
     append(node.log, *(data() for _ in range(3)))
-    piece = node.log.read(0, 1 << 20).slice
+    piece = log_read.read(node.log, 0, 1 << 20).slice
     assert piece is not None
     before = piece.read()
     move_to(node, "/b")
@@ -284,9 +285,9 @@ def test_what_a_truncation_took_back_is_not_in_the_new_place() -> None:
     append(log, data(), data())
     catch_up(move)
     move.finish().run()
-    assert log.aborted_transactions(0, 100) == []
+    assert log_read.aborted_transactions(log.segments, 0, 100) == []
     node.restart(clean=True)
-    assert node.log.aborted_transactions(0, 100) == []
+    assert log_read.aborted_transactions(node.log.segments, 0, 100) == []
     assert offsets(log_records(node.log)) == [0, 1, 2, 3]
 
 
@@ -332,7 +333,7 @@ def test_a_stream_of_aborted_transactions_does_not_hold_a_move_up() -> None:
     append_transactional(log, 5, number + 1)
     append_marker(log, 5, commit=False)
     for clean in (True, False):
-        found = node.log.aborted_transactions(0, 100)
+        found = log_read.aborted_transactions(node.log.segments, 0, 100)
         assert [each.last_offset for each in found] == list(range(1, log.log_end_offset, 2))
         node.restart(clean=clean)
 

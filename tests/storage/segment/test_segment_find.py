@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dohle.records.batch import HEADER_SIZE, read_batch
+from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.files import OsFile, OsFileSystem
 from dohle.storage.log import Log
@@ -69,19 +70,19 @@ def test_what_is_read_soon_is_what_is_read_otherwise(
     log = log_of(Node(LogConfig(retention_ms=-1, segment_bytes=60_000)), shapes)
     end = log.log_end_offset
     for offset in range(end):
-        piece = log.read_soon(offset, max_bytes, isolation)
+        piece = log_read.read_soon(log, offset, max_bytes, isolation)
         if piece is not None:
-            expected = log.read(offset, max_bytes, isolation, min_one_batch=True).slice
+            expected = log_read.read(log, offset, max_bytes, isolation, min_one_batch=True).slice
             assert expected is not None
             assert piece in (expected, expected.read())
-    assert log.read_soon(end, max_bytes, isolation) is None
-    assert log.read_soon(-1, max_bytes, isolation) is None
+    assert log_read.read_soon(log, end, max_bytes, isolation) is None
+    assert log_read.read_soon(log, -1, max_bytes, isolation) is None
 
 
 def test_large_batches_are_read_directly_but_for_the_first_of_a_segment() -> None:
     log = log_of(Node(), [(1, LARGE)] * 10)
     log.update_high_watermark(10)
-    found = [log.read_soon(offset, 1, Isolation.HIGH_WATERMARK) for offset in range(10)]
+    found = [log_read.read_soon(log, offset, 1, Isolation.HIGH_WATERMARK) for offset in range(10)]
     assert [piece is not None for piece in found] == [False] + [True] * 9
 
 
@@ -125,7 +126,7 @@ def test_what_is_little_is_read_once(tmp_path: Path) -> None:
     WatchedFile.reads.clear()
     # From the beginning, from the middle, and all that is left at the end.
     for offset, max_bytes, batches in ((3, 1, 1), (150, 2 * size, 2), (190, 1 << 20, 10)):
-        piece = log.read_soon(offset, max_bytes, Isolation.HIGH_WATERMARK)
+        piece = log_read.read_soon(log, offset, max_bytes, Isolation.HIGH_WATERMARK)
         assert isinstance(piece, bytes)
         assert read_batch(memoryview(piece)).base_offset == offset
         assert len(piece) == batches * size

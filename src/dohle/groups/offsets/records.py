@@ -81,7 +81,8 @@ class CommitRecords:
             except UnencodableMessage as error:
                 text = f"the offsets cannot be recorded: {error}"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, text) from error
-            yield
+            if len(some) == _AT_ONCE:
+                yield
         return tuple(answers)
 
     def _add(

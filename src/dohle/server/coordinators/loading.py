@@ -22,6 +22,7 @@ from dohle.records.control import ControlRecordType, parse_control
 from dohle.server.coordinators.shard import Shard, ShardState
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
+from dohle.storage import log_read
 from dohle.storage.log import Log
 
 logger = logging.getLogger("dohle.server")
@@ -105,7 +106,9 @@ def replay_log(
     offset = log.log_start_offset
     count = 0
     while is_wanted() and offset < log.log_end_offset:
-        found = log.read(offset, min(read_bytes, _READ_BYTES_MAX), min_one_batch=True).slice
+        found = log_read.read(
+            log, offset, min(read_bytes, _READ_BYTES_MAX), min_one_batch=True
+        ).slice
         if found is None:
             break
         first_offset = offset

@@ -40,7 +40,9 @@ def handle_fetch(
     """Read, or wait for something to read."""
     session_size = broker.fetch_sessions.size_of(request.session_id) if request.session_id else 0
     pace = broker.fetch_pacing.of(context.connection, request, session_size)
-    answer = _read(broker, context, request, pace)
+    now_ms = broker.clock.monotonic_ms()
+    steps = _serve(broker, context.version, request, pace, now_ms)
+    answer = in_slices(broker.turns, steps) if pace is None else _read_at(broker, pace, steps)
     if context.version < UNCONVERTED:
         answer = converted(broker, answer)
     if pace is not None and isinstance(answer, Future):
@@ -48,17 +50,14 @@ def handle_fetch(
     return answer
 
 
-def _read(
-    broker: BrokerServer, context: RequestContext, request: FetchRequest, pace: Pace | None
+def _read_at(
+    broker: BrokerServer, pace: Pace, steps: Steps[FetchResponse | Future[FetchResponse]]
 ) -> FetchResponse | Future[FetchResponse]:
-    loop, now_ms = broker.loop, broker.clock.monotonic_ms()
-    steps = _serve(broker, context.version, request, pace, now_ms)
-    if pace is not None:
-        steps = pace.timed(steps)
-        if pace.next_at > loop.time():
-            future: Future[FetchResponse] = loop.create_future()
-            work_for(loop, future, _serve_later(broker, pace.next_at, steps))
-            return future
+    loop, steps = broker.loop, pace.timed(steps)
+    if pace.next_at > loop.time():
+        future: Future[FetchResponse] = loop.create_future()
+        work_for(loop, future, _serve_later(broker, pace.next_at, steps))
+        return future
     return in_slices(broker.turns, steps)
 
 

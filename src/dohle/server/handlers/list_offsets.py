@@ -35,6 +35,7 @@ from dohle.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from dohle.server.partitions.lookup import NEEDS_LEADER, find_partition, listing_offsets
+from dohle.storage import log_read
 from dohle.storage.log import Log
 from dohle.storage.segment.reader import TimestampedOffset
 
@@ -170,7 +171,9 @@ def _lookup(log: Log, timestamp: int, bound: int) -> TimestampedOffset:
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOTHING
     found = (
-        log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_by_timestamp(timestamp)
+        log_read.find_max_timestamp(log)
+        if timestamp == MAX_TIMESTAMP
+        else log_read.find_by_timestamp(log, timestamp)
     )
     return found if found is not None and found.offset < bound else _NOTHING
 

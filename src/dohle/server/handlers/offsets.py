@@ -65,6 +65,8 @@ _TOPIC_IDS = 10
 _KNOWS_LOADING = 2
 #: What refuses more than this is built in steps.
 _COMMITTED_AT_ONCE = 500
+#: So many partitions are looked up in a step.
+_LOOKED_UP_PER_STEP = 64
 
 Asked = TypeVar(
     "Asked", OffsetCommitRequestTopic, TxnOffsetCommitRequestTopic, OffsetDeleteRequestTopic
@@ -108,7 +110,9 @@ def handle_offset_commit(
         known, unknown = yield from _look_up(request.topics, lambda topic: image.topic(topic.name))
         if unknown:
             request = request.replace(topics=tuple(known))
-    refused = yield from mapped_steps(_refused_commit, unknown)
+    refused: tuple[OffsetCommitResponseTopic, ...] = ()
+    if unknown:
+        refused = yield from mapped_steps(_refused_commit, unknown)
     if unknown and not known:
         return OffsetCommitResponse(topics=(yield from _joined(refused, ())))
     length_max = broker.coordinators.group_settings.offset_metadata_max_bytes
@@ -293,12 +297,13 @@ def _look_up(
         image = find(topic)
         existing: Container[int] = () if image is None else image.partitions
         present, missing = [], []
-        for each in topic.partitions:
+        for number, each in enumerate(topic.partitions, 1):
             if each.partition_index in existing:
                 present.append(each)
             else:
                 missing.append(each.partition_index)
-            yield
+            if not number % _LOOKED_UP_PER_STEP:
+                yield
         if image is None:
             unknown.append(_Unknown(topic, missing, code))
             continue

@@ -29,6 +29,7 @@ from dohle.core.ids import TopicName, TopicPartition
 from dohle.core.steps import PlainSteps, Steps, finish
 from dohle.protocol.messages.produce import (
     PartitionProduceData,
+    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -40,6 +41,7 @@ from dohle.server.net.outcome import CloseConnection
 from dohle.server.net.slices import Begun, Slices, begin
 from dohle.server.partitions.appends import (
     BATCHES,
+    DONE,
     Appended,
     RefusedByLog,
     append,
@@ -71,8 +73,12 @@ _NOTHING_ASKED = Verified({}, {})
 _RECORD_ERRORS_MAX = 10_000
 #: So many partitions' batches are appended in a step, if each is short.
 _PARTITIONS_PER_STEP = 8
+#: So many outcomes are told of in a step.
+_OUTCOMES_PER_STEP = 32
 #: acks
 _ALL = -1
+# Looking up a member of an enum is slow.
+_NO_ERROR = ErrorCode.NONE
 
 Results = list[tuple[TopicProduceData, list[tuple[PartitionProduceData, Appended | KafkaError]]]]
 #: Makes the answer when everything is written, or waits until it is committed.
@@ -199,7 +205,7 @@ def _late(broker: BrokerServer, request: ProduceRequest, results: Results) -> La
     """Return a function that makes the answer when everything is written."""
 
     def answer() -> ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None:
-        if waiting := finish(_uncommitted(request, results)):
+        if request.acks == _ALL and (waiting := finish(_uncommitted(request, results))):
             return _answer_when_committed(broker, request, results, waiting)
         return _unless_unwanted(request, finish(_responding(results, {})))
 
@@ -228,11 +234,13 @@ def _uncommitted(request: ProduceRequest, results: Results) -> PlainSteps[list[A
     waiting: list[Appended] = []
     if request.acks == _ALL:
         for _, outcomes in results:
-            for number, (_, outcome) in enumerate(outcomes, 1):
-                if not isinstance(outcome, KafkaError) and is_uncommitted(outcome):
-                    waiting.append(outcome)
-                if number % _PARTITIONS_PER_STEP == 0:
-                    yield
+            for start in range(0, len(outcomes), _OUTCOMES_PER_STEP):
+                waiting += [
+                    outcome
+                    for _, outcome in outcomes[start : start + _OUTCOMES_PER_STEP]
+                    if not isinstance(outcome, KafkaError) and is_uncommitted(outcome)
+                ]
+                yield
             yield
     return waiting
 
@@ -251,12 +259,13 @@ def _responding(
     """Make the response; the keys of ``commit_errors`` are the ``id()`` of outcomes."""
     topics = []
     for topic, outcomes in results:
-        partitions = []
-        for number, (data, outcome) in enumerate(outcomes, 1):
-            code = commit_errors.get(id(outcome), ErrorCode.NONE)
-            partitions.append(partition_response(data.index, outcome, code))
-            if number % _PARTITIONS_PER_STEP == 0:
-                yield
+        partitions: list[PartitionProduceResponse] = []
+        for start in range(0, len(outcomes), _OUTCOMES_PER_STEP):
+            partitions += [
+                partition_response(data.index, outcome, commit_errors.get(id(outcome), _NO_ERROR))
+                for data, outcome in outcomes[start : start + _OUTCOMES_PER_STEP]
+            ]
+            yield
         topics.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=tuple(partitions)
@@ -293,7 +302,7 @@ def _appending_all(
         outcomes: list[tuple[PartitionProduceData, Appended | KafkaError]] = []
         for data in topic.partition_data:
             outcome = _append(broker, context, request, topic, data, verified, now_ms)
-            if not isinstance(outcome, tuple | KafkaError):
+            if not isinstance(outcome, DONE):
                 outcome = yield from outcome
             number += 1
             if number % _PARTITIONS_PER_STEP == 0:

@@ -58,13 +58,17 @@ class Answering:
         has_waited: bool = False,
     ) -> Frame:
         """Encode an answer, and let its connection time the sending."""
-        frame = _encode(response, version, correlation_id)
+        errors = timed.metrics.errors
         if isinstance(response, Response):
-            errors = timed.metrics.errors
+            frame = cast("Frame", encode_response(response, version, correlation_id))
             for code in error_codes_of(type(response))(response):
                 errors[code] += 1
-        elif response is not None:
-            timed.metrics.errors[0] += 1
+        elif response is None:
+            frame = []
+        else:
+            body = response.body
+            frame = cast("Frame", frame_body(response.api_key, version, correlation_id, body))
+            errors[0] += 1
         self._answered(timed, frame, has_waited=has_waited)
         return frame
 
@@ -100,13 +104,3 @@ def _counted(response: Response, errors: Counter[int]) -> PlainSteps[None]:
     for code in error_codes_of(type(response))(response):
         errors[code] += 1
         yield
-
-
-def _encode(
-    response: Response | EncodedResponse | None, version: int, correlation_id: int
-) -> Frame:
-    if response is None:
-        return []
-    if isinstance(response, EncodedResponse):
-        return cast("Frame", frame_body(response.api_key, version, correlation_id, response.body))
-    return cast("Frame", encode_response(response, version, correlation_id))

@@ -160,12 +160,12 @@ class Connection:
             self._loop.remove_reader(self._fd)
 
     def _on_readable(self) -> None:
-        state = self._state
+        state, turns = self._state, self._turns
         if state is _UNSETTLED:
             return
-        if self._turns.is_full:
+        if turns.is_full:
             self._read_no_more()
-            self._turns.call_when_not_full(self._read_more)
+            turns.call_when_not_full(self._read_more)
             return
         buffer = self._buffer
         room = buffer.empty_room() if state is _READY else None
@@ -186,7 +186,10 @@ class Connection:
         self.bytes_in += count
         self.last_active = self._now()
         if state is _READY and not self._sender.is_blocked:
-            self._process_in_turn()
+            if turns.is_crowded:
+                self._process_in_turn()
+            else:
+                self._process()
 
     def _room_behind(self) -> memoryview | None:
         """Return where to put what follows what has arrived; None to read no more for now.
@@ -242,8 +245,8 @@ class Connection:
 
     def _process(self) -> None:
         """Handle the frames that have arrived, until one has to wait or others must be served."""
-        service, replies = self._service, self.replies
-        next_frame, handle, time = self._buffer.next_frame, service.handle, self._turns.time
+        service, replies, buffer = self._service, self.replies, self._buffer
+        next_frame, handle, time = buffer.next_frame, service.handle, self._turns.time
         handled = reply_bytes = reply_memory = 0
         following, has_late = _RESUMING, False
         if replies.is_open and replies.is_full:
@@ -256,7 +259,7 @@ class Connection:
         if times.untimed_events:
             times.untimed_events -= 1
         else:
-            counts, buffered = times.begin_event(), len(self._buffer)
+            counts, buffered = times.begin_event(), len(buffer)
         try:
             while (
                 now < end
@@ -264,7 +267,7 @@ class Connection:
                 and reply_bytes < REPLY_BYTES_PER_EVENT
                 and reply_memory < REPLY_MEMORY_PER_EVENT
             ):
-                if (frame := next_frame()) is None:
+                if buffer.start == buffer.end or (frame := next_frame()) is None:
                     following = _READY
                     break
                 handled += 1
@@ -279,7 +282,7 @@ class Connection:
                             reply_bytes += frame_size(reply)
                             reply_memory += memory_size(reply)
                 elif reply is None:
-                    self._buffer.put_back(frame)
+                    buffer.put_back(frame)
                     following = _HELD
                     break
                 elif isinstance(reply, Future):
@@ -297,7 +300,7 @@ class Connection:
             replies.end("a request failed")
             has_late, following = False, _ENDING
         if counts and handled:
-            times.end_event(counts, self.last_active, handled, buffered - len(self._buffer))
+            times.end_event(counts, self.last_active, handled, buffered - len(buffer))
         if has_late and service.may_settle_later(self):
             self._state, self._following = _UNSETTLED, following
         else:

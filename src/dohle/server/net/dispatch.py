@@ -45,6 +45,8 @@ logger = logging.getLogger("dohle.server")
 #: A longer request may have so many entries that even decoding it takes too long for one turn.
 _LONG_FRAME_BYTES = 8 * 1024
 _FEW_ENTRIES = 1_000
+# Made once: a union of types takes longer to make than to look at.
+_ENCODABLE = (Response, EncodedResponse)
 
 
 class _Awaited(NamedTuple):
@@ -71,7 +73,10 @@ class Dispatcher:
         self._unattended: set[Task[Any]] = set()
         self._long_requests = LongRequests(loop, broker, self._answering, self._unattended)
         self._pending: set[Future[Any]] = set()
-        self._group_commit = GroupCommit(loop.call_soon)
+        #: Writes what the requests handled so far have appended.
+        self.settle = broker.write_appends
+        #: Tells whether a connection must wait for others; its ``settle`` is called then.
+        self.may_settle_later = GroupCommit(loop.call_soon).take
 
     def handle(
         self, frame: memoryview, connection: Connection
@@ -117,7 +122,7 @@ class Dispatcher:
             self._answering.count(timed, api_key, handler, None, version)
             return self._answering.frame(timed, handler.unsupported(broker), 0, correlation_id)
         context = RequestContext(connection, version, client_id or "")
-        request_class = self._request_class(api_key)
+        request_class = self._requests.get(api_key) or self._request_class(api_key)
         if len(frame) > _LONG_FRAME_BYTES:
             decode = partial(request_class.decode_in_steps, version, frame, body_offset)
             entries: Entries[Request] = Entries(decode)
@@ -139,14 +144,15 @@ class Dispatcher:
                 return self._long_requests.finish(begun, timed, version, correlation_id)
             returned = begun
         answer = cast("Concluded", returned)
-        if iscoroutine(answer):
-            answer = self._loop.create_task(answer)
-        if isinstance(answer, LongAnswer):
-            return self._long_requests.wait_for(answer, timed, version, correlation_id)
-        if isinstance(answer, Future):
-            timed.handled = self._now()
-            self._awaited[answer] = _Awaited(timed, version, correlation_id)
-            return answer
+        if not isinstance(answer, Response):
+            if not callable(answer) and iscoroutine(answer):
+                answer = self._loop.create_task(answer)
+            if isinstance(answer, LongAnswer):
+                return self._long_requests.wait_for(answer, timed, version, correlation_id)
+            if isinstance(answer, Future):
+                timed.handled = self._now()
+                self._awaited[answer] = _Awaited(timed, version, correlation_id)
+                return answer
         if handler.learn is not None and may_take_shortcuts(connection):
             served = Served(frame, body_offset, version, context.client_id, request)
             learn_shortcut(
@@ -158,7 +164,7 @@ class Dispatcher:
                 timed.metrics,
                 fits_shortcut=fits_shortcut,
             )
-        if answer is None or isinstance(answer, Response | EncodedResponse):
+        if answer is None or isinstance(answer, _ENCODABLE):
             return self._answering.frame(timed, answer, version, correlation_id)
         late = answer
         return lambda: self._make(timed, late(), version, correlation_id)
@@ -200,22 +206,13 @@ class Dispatcher:
 
     def _may_go_ahead(self, connection: Connection) -> bool:
         """Tell whether all earlier requests are answered, so that the next one overtakes none."""
-        self._broker.write_appends()
+        if self._broker.unwritten:
+            self._broker.write_appends()
         return not connection.replies.is_open or connection.catch_up()
 
     def _request_class(self, api_key: int) -> type[Request]:
-        found = self._requests.get(api_key)
-        if found is None:
-            found = self._requests[api_key] = find_api(api_key).request()
+        found = self._requests[api_key] = find_api(api_key).request()
         return found
-
-    def settle(self) -> None:
-        """Write what the requests handled so far have appended."""
-        self._broker.write_appends()
-
-    def may_settle_later(self, connection: Connection) -> bool:
-        """Tell whether a connection must wait for others; its ``settle`` is called then."""
-        return self._group_commit.take(connection)
 
     def complete(self, answered: Future[Any]) -> Frame:
         """Encode the answer that a future has returned."""

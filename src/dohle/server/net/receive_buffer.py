@@ -32,21 +32,21 @@ _unpack_size = _SIZE.unpack_from
 
 
 class ReceiveBuffer:
-    """What was received and not taken yet: the bytes from ``_start`` to ``_end``."""
+    """What was received and not taken yet: the bytes from ``start`` to ``end``."""
 
-    __slots__ = ("_bytes", "_end", "_frame_bytes_max", "_start", "_view", "is_large")
+    __slots__ = ("_bytes", "_frame_bytes_max", "_view", "end", "is_large", "start")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._bytes = bytearray(BUFFER_BYTES_AT_FIRST)
         self._view = memoryview(self._bytes)
-        self._start = 0
-        self._end = 0
+        self.start = 0
+        self.end = 0
         #: Whether it is larger than what is kept.
         self.is_large = False
 
     def __len__(self) -> int:
-        return self._end - self._start
+        return self.end - self.start
 
     @property
     def capacity(self) -> int:
@@ -58,9 +58,9 @@ class ReceiveBuffer:
 
         Frames that were taken must not be in use any more.
         """
-        if self._start != self._end:
+        if self.start != self.end:
             return None
-        self._start = self._end = 0
+        self.start = self.end = 0
         return self._view
 
     def room(self, *, in_use: bool, may_grow: bool = True) -> memoryview | None:
@@ -69,86 +69,86 @@ class ReceiveBuffer:
         ``in_use`` means that frames that were taken may still be read. Without ``may_grow`` no
         memory is reserved for a large frame, since it is not going to be handled soon.
         """
-        if self._start == self._end and not in_use:
-            self._start = self._end = 0
-        room = len(self._view) - self._end
+        if self.start == self.end and not in_use:
+            self.start = self.end = 0
+        room = len(self._view) - self.end
         if (
             room < _ROOM_BYTES_MIN
-            and (room == 0 or (self._start > 0 and not in_use))
+            and (room == 0 or (self.start > 0 and not in_use))
             and not self._make_room(in_use=in_use, may_grow=may_grow)
         ):
             return None
-        return self._view[self._end :]
+        return self._view[self.end :]
 
     def received(self, count: int) -> None:
         """Note that so many bytes were put into the view that ``room`` returned."""
-        is_full = self._end + count == len(self._view)
-        self._end += count
+        is_full = self.end + count == len(self._view)
+        self.end += count
         if is_full and len(self._view) < BUFFER_BYTES:
             # The client sends more than the buffer of an idle connection holds.
             self._take_buffer(BUFFER_BYTES)
 
     def next_frame(self) -> memoryview | None:
         """Take the next frame, without its size field; None if it has not arrived completely."""
-        start = self._start + 4
-        if start > self._end:
+        start = self.start + 4
+        if start > self.end:
             return None
         (size,) = _unpack_size(self._view, start - 4)
         if not 0 <= size <= self._frame_bytes_max:
             raise MalformedMessage(f"a frame of {size} bytes; {self._frame_bytes_max} are allowed")
         end: int = start + size
-        if end > self._end:
+        if end > self.end:
             return None
-        self._start = end
+        self.start = end
         return self._view[start:end]
 
     @property
     def large_frame_size(self) -> int:
         """The size of a frame that is being received; 0 if a buffer that may be kept holds it."""
-        held = self._end - self._start
+        held = self.end - self.start
         if held < _SIZE.size:
             return 0
-        size: int = _unpack_size(self._view, self._start)[0]
+        size: int = _unpack_size(self._view, self.start)[0]
         return size if size > BUFFER_BYTES_KEPT and held < _SIZE.size + size else 0
 
     def put_back(self, frame: memoryview) -> None:
         """Put back the frame that was taken last: it is the next again."""
-        self._start -= _SIZE.size + len(frame)
+        self.start -= _SIZE.size + len(frame)
 
     def shrink(self) -> None:
         """Release the memory of large frames, if nothing is left to be handled."""
-        if self._start == self._end and self.is_large:
+        if self.start == self.end and self.is_large:
             self._take_buffer(BUFFER_BYTES)
 
     def drop(self) -> None:
         """Forget everything, since nothing more is received."""
         self._bytes = bytearray()
-        self._view, self._start, self._end = memoryview(self._bytes), 0, 0
+        self._view, self.start, self.end = memoryview(self._bytes), 0, 0
         self.is_large = False
 
     def _make_room(self, *, in_use: bool, may_grow: bool) -> bool:
         """Make room behind what has arrived: move it to the front, or to a larger buffer."""
-        held = self._end - self._start
+        held = self.end - self.start
         if in_use:
-            if self._start == 0:
+            if self.start == 0:
                 return False
             self._take_buffer(max(BUFFER_BYTES, held + _ROOM_BYTES_MIN))
         elif may_grow and (size := self._larger_size()):
             if held < BUFFER_BYTES_KEPT or not self._grow(size):
                 self._take_buffer(size)
-        elif self._start == 0:
+        elif self.start == 0:
             return False
         else:
-            self._view[:held] = self._view[self._start : self._end]
-            self._start, self._end = 0, held
+            self._view[:held] = self._view[self.start : self.end]
+            self.start, self.end = 0, held
         return True
 
     def _larger_size(self) -> int:
         """Return the size of the buffer that a large frame calls for; 0 if this one will do."""
-        held, length = self._end - self._start, len(self._view)
+        held, length = self.end - self.start, len(self._view)
         if held < _SIZE.size:
             return 0
-        need = _SIZE.size + _unpack_size(self._view, self._start)[0]
+        need = _SIZE.size + _unpack_size(self._view, self.start)[0]
         if need <= held or need <= min(length, _LARGE_FRAME_BYTES):
             return 0
         wanted = max(need, min(_LARGE_FRAMES * need, BUFFER_BYTES_KEPT))
@@ -158,16 +158,16 @@ class ReceiveBuffer:
         return size if size > length else 0
 
     def _take_buffer(self, size: int) -> None:
-        held = self._end - self._start
+        held = self.end - self.start
         self._bytes = bytearray(size)
         view = memoryview(self._bytes)
-        view[:held] = self._view[self._start : self._end]
-        self._view, self._start, self._end = view, 0, held
+        view[:held] = self._view[self.start : self.end]
+        self._view, self.start, self.end = view, 0, held
         self.is_large = size > BUFFER_BYTES_KEPT
 
     def _grow(self, size: int) -> bool:
         """Make a large buffer larger without copying it: its pages move, not what is in them."""
-        if self._start:
+        if self.start:
             return False
         self._view.release()
         try:

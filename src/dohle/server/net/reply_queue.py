@@ -80,6 +80,10 @@ class ReplyQueue:
         """
         unmade, self._unmade = self._unmade, []
         ready, behind = self._ready, self._behind
+        if not self.is_open:
+            # All are frames, and none waits.
+            ready += cast("list[Frame]", unmade)
+            return
         gate: Gate | None = None
         try:
             for reply in unmade:

@@ -26,7 +26,7 @@ class Service(Protocol):
     def settle(self) -> None:
         """Write what the requests handled so far have appended."""
 
-    def may_settle_later(self, connection: Connection) -> bool:
+    def may_settle_later(self, connection: Connection, /) -> bool:
         """Tell whether a connection must wait for others; its ``settle`` is called then."""
 
     def complete(self, answered: Future[Any]) -> Frame:

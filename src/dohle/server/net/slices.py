@@ -146,7 +146,11 @@ def begin(turns: Turns, steps: Steps[T]) -> T | Begun[T]:
     time = turns.time
     begun = time()
     try:
-        step = _advance(steps, None, time, begun + turns.first_slice_s)
+        # Most work is done after the first step.
+        step = steps.send(None)
+        end = begun + turns.first_slice_s
+        while step is None and time() < end:
+            step = next(steps)
     except StopIteration as ended:
         result: T = ended.value
         return result

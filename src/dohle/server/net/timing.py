@@ -21,7 +21,7 @@ from dohle.metrics.requests import RequestMetrics, ShortcutUsage
 request_log = logging.getLogger("dohle.request")
 
 #: Of so many read events of a connection one is timed, if shortcuts serve what it brings.
-EVENTS_PER_SAMPLE = 16
+EVENTS_PER_SAMPLE = 64
 
 
 class TimedRequest:

@@ -60,6 +60,8 @@ class RefusedByLog(KafkaError):
 
 #: A partition and what was appended to it. Writing it may still fail.
 Appended = tuple[Partition, AppendInfo]
+#: What an append returns that is done. (A union of types takes longer to make than to look at.)
+DONE = (tuple, KafkaError)
 
 
 def append(

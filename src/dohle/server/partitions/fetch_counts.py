@@ -6,7 +6,7 @@ from dohle.core.ids import BrokerId
 from dohle.protocol.messages.fetch import PartitionData
 from dohle.replication.fetch_sessions import SessionPartition
 from dohle.server.partitions.old_fetches import Unconverted
-from dohle.server.partitions.partitions import Partitions
+from dohle.server.partitions.partitions import Partition, Partitions
 
 
 def count_fetched(
@@ -19,9 +19,11 @@ def count_fetched(
 
     The bytes of records that are converted for an old consumer are counted when they are known.
     """
-    partition = None if part.topic is None else partitions.get(part.topic, part.partition)
-    if partition is None:
-        return
+    partition: Partition | None = part.local
+    if partition is None or partition.is_gone:
+        partition = None if part.topic is None else partitions.get(part.topic, part.partition)
+        if partition is None:
+            return
     traffic, records = partition.traffic, data.records
     size = len(records) if records and not isinstance(records, Unconverted) else 0
     traffic.fetch_requests += 1

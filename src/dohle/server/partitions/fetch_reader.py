@@ -38,6 +38,7 @@ from dohle.server.partitions.fetch_counts import count_fetched
 from dohle.server.partitions.lookup import ANY_EPOCH, check_asker, fetching, find_partition
 from dohle.server.partitions.old_fetches import UNCONVERTED, unconverted
 from dohle.server.partitions.partitions import Partition
+from dohle.storage import log_read
 from dohle.storage.log_values import FetchData, Isolation
 from dohle.storage.segment.segment_file import LogSlice
 
@@ -58,11 +59,14 @@ _ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADE
 # The encoder recognises the shared default by identity, and omits it without comparing fields.
 _NO_EPOCH = cast("EpochEndOffset", default_struct(EpochEndOffset))
 _NO_LEADER = cast("LeaderIdAndEpoch", default_struct(LeaderIdAndEpoch))
+_NOTHING, _NOTHING_COMMITTED = FetchData(), FetchData(aborted_transactions=[])
 
 
 def fetching_replica(request: FetchRequest) -> BrokerId | None:
     """Return the broker that fetches for its replica; None if a consumer fetches."""
-    replica_id = max(request.replica_id, request.replica_state.replica_id)
+    replica_id, other = request.replica_id, request.replica_state.replica_id
+    if other > replica_id:
+        replica_id = other
     return None if replica_id < 0 else replica_id
 
 
@@ -89,9 +93,8 @@ class FetchReader:
         self.min_bytes = min(request.min_bytes, self._max_bytes)
         self._isolation = isolation_of(request)
         self._reads_committed = self._isolation is Isolation.TXN_COMMITTED
-        follower = fetching_replica(request)
-        self._asker = fetching(follower, version)
-        self._is_follower = follower is not None
+        self._is_follower = self._isolation is Isolation.LOG_END
+        self._asker = fetching(fetching_replica(request) if self._is_follower else None, version)
         self._replica_epoch = request.replica_state.replica_epoch
         # A partition of which there is nothing to read stands here itself, and is told of when it
         # is known that there will be an answer.
@@ -100,7 +103,7 @@ class FetchReader:
         self._at_once = self._has_read = False
         self._not_at_end: list[SessionPartition] = []
         self._change_count = -1
-        self._nothing = FetchData(aborted_transactions=[] if self._reads_committed else None)
+        self._nothing = _NOTHING_COMMITTED if self._reads_committed else _NOTHING
 
     @property
     def is_enough(self) -> bool:
@@ -214,7 +217,7 @@ class FetchReader:
             if self._diverging_epoch(partition, epoch, offset) is not None:
                 return None
             limit = min(asked.partition_max_bytes, self.min_bytes)
-            return partition.log.readable_bytes(offset, self._isolation, limit)
+            return log_read.readable_bytes(partition.log, offset, self._isolation, limit)
         except KafkaError:
             return None
 
@@ -282,29 +285,56 @@ class FetchReader:
             return self._data(partition, part, FetchData(), diverging), 0
         limit = max(0, min(asked.partition_max_bytes, left))
         is_first = self._bytes == 0 and self._version > 2
-        found = log.read(asked.fetch_offset, limit, self._isolation, min_one_batch=is_first)
+        soon = self._read_soon(partition, asked.fetch_offset, limit, is_first=is_first)
+        answer: PartitionData | None = None
+        if soon is not None:
+            answer = self._data(partition, part, self._nothing, _NO_EPOCH, soon)
+            if self._is_follower and not self._has_read:
+                self._note_follower(partition, part)
+            return answer, len(soon)
+        found = log_read.read(
+            log, asked.fetch_offset, limit, self._isolation, min_one_batch=is_first
+        )
         if (found.first_batch_incomplete and self._version > 2) or (
             self._copied >= COPIED_BYTES_MAX and not self._may_stay(partition, found)
         ):
             found = found._replace(slice=None)
-        answer: PartitionData | None = None
         if found.slice is not None or not self._context.may_omit(
             part, log.high_watermark, log.log_start_offset
         ):
             answer = self._data(partition, part, found, _NO_EPOCH)
-        follower = self._asker.follower
-        if follower is not None and not self._has_read:
-            self._note_follower(partition, part, follower)
+        if self._is_follower and not self._has_read:
+            self._note_follower(partition, part)
         return answer, found.size
 
-    def _note_follower(
-        self, partition: Partition, part: SessionPartition, replica_id: BrokerId
-    ) -> None:
+    def _read_soon(
+        self, partition: Partition, offset: int, limit: int, *, is_first: bool
+    ) -> bytes | None:
+        """Read what takes one small read, and is copied into the answer; None if it takes more."""
+        if (
+            self._copied >= COPIED_BYTES_AT_ONCE
+            or self._version < UNCONVERTED
+            or partition.rules.codec is not None
+        ):
+            return None
+        try:
+            piece = log_read.read_soon(partition.log, offset, limit, self._isolation)
+        except OSError:
+            # The slow path runs into the same error, and handles it.
+            return None
+        # Only the first that has anything returns a batch that is larger than its limit.
+        if not isinstance(piece, bytes) or (len(piece) > limit and not is_first):
+            return None
+        self._copied += len(piece)
+        return piece
+
+    def _note_follower(self, partition: Partition, part: SessionPartition) -> None:
         """Take in how far a follower is: it has everything below the offset that it asks for.
 
         The answer is already made, so it has the high watermark from before this.
         """
-        asked = part.request
+        asked, replica_id = part.request, self._asker.follower
+        assert replica_id is not None
         self._broker.commits.fetched(
             partition,
             replica_id,
@@ -335,9 +365,13 @@ class FetchReader:
         part: SessionPartition,
         found: FetchData,
         diverging: EpochEndOffset,
+        records: Records | None = None,
     ) -> PartitionData:
+        """Tell of a partition; ``records`` are those that were found, if they are read already."""
         log = partition.log
         aborted = found.aborted_transactions
+        if records is None:
+            records = self._records(partition, found, part.request.fetch_offset)
         return PartitionData(
             partition_index=part.partition,
             high_watermark=log.high_watermark,
@@ -352,7 +386,7 @@ class FetchReader:
                 )
                 for txn in aborted
             ),
-            records=self._records(partition, found, part.request.fetch_offset),
+            records=records,
         )
 
     def _records(self, partition: Partition, found: FetchData, fetch_offset: int) -> Records:

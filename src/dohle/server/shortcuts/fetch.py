@@ -27,6 +27,7 @@ from dohle.server.net.sending import SENDFILE_BYTES_MIN
 from dohle.server.net.shortcut import Served
 from dohle.server.partitions.fetch_reader import fetching_replica, isolation_of
 from dohle.server.partitions.lookup import ANY_EPOCH, fetching
+from dohle.storage import log_read
 from dohle.storage.log_values import Isolation
 
 if TYPE_CHECKING:
@@ -133,9 +134,9 @@ class FetchShortcut:
             if self._epoch != ANY_EPOCH:
                 partition.check_epoch(self._epoch)
             limit, isolation = self._limit, self._isolation
-            piece = log.read_soon(offset, limit, isolation)
+            piece = log_read.read_soon(log, offset, limit, isolation)
             if piece is None:
-                found = log.read(offset, limit, isolation, min_one_batch=True)
+                found = log_read.read(log, offset, limit, isolation, min_one_batch=True)
                 piece = found.slice
                 if piece is None or found.aborted_transactions:
                     return None

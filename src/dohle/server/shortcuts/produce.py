@@ -27,7 +27,7 @@ from dohle.protocol.messages.produce import (
 from dohle.server.net.outcome import Frame, Gate, LateFrame
 from dohle.server.net.shortcut import Served
 from dohle.server.net.slices import Begun, begin
-from dohle.server.partitions.appends import Appended, append, partition_response
+from dohle.server.partitions.appends import DONE, Appended, append, partition_response
 from dohle.server.transactions.verification import is_open
 from dohle.storage.producers.append import NO_VERIFICATION
 
@@ -167,7 +167,7 @@ class ProduceShortcut:
         outcome = append(
             broker, partition, records, self._acks, self._version, self._client_id, now_ms, guard
         )
-        if not isinstance(outcome, tuple | KafkaError):
+        if not isinstance(outcome, DONE):
             begun = begin(broker.turns, outcome)
             if isinstance(begun, Begun):
                 finishing = self._finish(broker, correlation_id, index, begun)

@@ -33,33 +33,33 @@ class OpenTransactions:
     """The ongoing and the unreplicated transactions of one partition."""
 
     __slots__ = (
-        "_ongoing",
-        "_unreplicated",
+        "ongoing",
+        "unreplicated",
     )
 
     def __init__(self) -> None:
-        # First offset to producer, in the order of the offsets: the oldest comes first.
-        self._ongoing: OrderedDict[int, ProducerId] = OrderedDict()
-        # First offset to marker, in the order of the markers.
-        self._unreplicated: dict[int, int] = {}
+        #: First offset to producer, in the order of the offsets: the oldest comes first.
+        self.ongoing: OrderedDict[int, ProducerId] = OrderedDict()
+        #: First offset to marker, in the order of the markers.
+        self.unreplicated: dict[int, int] = {}
 
     @property
     def has_unreplicated(self) -> bool:
         """Tell whether a marker is above the high watermark."""
-        return bool(self._unreplicated)
+        return bool(self.unreplicated)
 
     @property
     def first_undecided_offset(self) -> int | None:
         """Where the oldest ongoing transaction began."""
-        return next(iter(self._ongoing), None)
+        return next(iter(self.ongoing), None)
 
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the oldest transaction began that is ongoing or unreplicated."""
-        ongoing = next(iter(self._ongoing), None)
-        if not self._unreplicated:
+        ongoing = next(iter(self.ongoing), None)
+        if not self.unreplicated:
             return ongoing
-        unreplicated = min(self._unreplicated)
+        unreplicated = min(self.unreplicated)
         return unreplicated if ongoing is None else min(ongoing, unreplicated)
 
     def last_stable_offset(self, marker_offset: int, changes: TransactionChanges) -> int:
@@ -68,26 +68,26 @@ class OpenTransactions:
         Changes are applied in the order of the batches, so a follower that gets many at once finds
         the same offset as its leader did.
         """
-        for first_offset in itertools.chain(self._ongoing, changes.started):
+        for first_offset in itertools.chain(self.ongoing, changes.started):
             if first_offset not in changes.completed:
                 return first_offset
         return marker_offset + 1
 
     def apply(self, changes: TransactionChanges) -> None:
         """Start and complete transactions."""
-        self._ongoing.update(changes.started)
+        self.ongoing.update(changes.started)
         for first_offset, marker_offset in changes.completed.items():
-            self._ongoing.pop(first_offset, None)
-            self._unreplicated[first_offset] = marker_offset
+            self.ongoing.pop(first_offset, None)
+            self.unreplicated[first_offset] = marker_offset
 
     def load(self, ongoing: Iterable[tuple[int, ProducerId]]) -> None:
         """Start anew with ongoing transactions: first offsets with their producers."""
-        self._ongoing = OrderedDict(sorted(ongoing))
-        self._unreplicated.clear()
+        self.ongoing = OrderedDict(sorted(ongoing))
+        self.unreplicated.clear()
 
     def markers_replicated_below(self, offset: int) -> None:
         """Forget the transactions whose markers are below an offset."""
-        unreplicated = self._unreplicated
+        unreplicated = self.unreplicated
         while unreplicated:
             first_offset = next(iter(unreplicated))
             if unreplicated[first_offset] >= offset:

@@ -93,11 +93,11 @@ class ProducerState:
         "_config",
         "_last_snapshot_offset",
         "_producers",
-        "_transactions",
         "_verifications",
         "map_end_offset",
         "partition",
         "snapshots",
+        "transactions",
     )
 
     def __init__(
@@ -116,7 +116,8 @@ class ProducerState:
         self._last_snapshot_offset = 0
         self._producers: dict[int, ProducerEntry] = {}
         self._verifications: dict[int, VerificationState] = {}
-        self._transactions = OpenTransactions()
+        #: Those that hold the last stable offset back.
+        self.transactions = OpenTransactions()
         self.snapshots = SnapshotFiles(fs, directory, partition, snapshot_offsets)
 
     @property
@@ -127,7 +128,7 @@ class ProducerState:
     @property
     def is_empty(self) -> bool:
         """Tell whether there is nothing to know."""
-        return not self._producers and not self._transactions.has_unreplicated
+        return not self._producers and not self.transactions.has_unreplicated
 
     # Appending
 
@@ -181,7 +182,7 @@ class ProducerState:
         self.map_end_offset = plan.next_offset
         changes = plan.transactions
         if changes is not None:
-            self._transactions.apply(changes)
+            self.transactions.apply(changes)
             for producer_id in changes.verified:
                 self._verifications.pop(producer_id, None)
 
@@ -266,7 +267,7 @@ class ProducerState:
         first_offset = entry.current_txn_first_offset
         changes.completed[first_offset] = marker.offset
         if marker.is_abort:
-            last_stable_offset = self._transactions.last_stable_offset(marker.offset, changes)
+            last_stable_offset = self.transactions.last_stable_offset(marker.offset, changes)
             changes.aborted.append(
                 AbortedTransaction(
                     entry.producer_id, first_offset, marker.offset, last_stable_offset
@@ -278,20 +279,20 @@ class ProducerState:
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the oldest transaction began that is ongoing or unreplicated."""
-        return self._transactions.first_unstable_offset
+        return self.transactions.first_unstable_offset
 
     @property
     def first_undecided_offset(self) -> int | None:
         """Where the oldest transaction began that has no marker yet."""
-        return self._transactions.first_undecided_offset
+        return self.transactions.first_undecided_offset
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Forget the transactions whose markers are replicated."""
-        self._transactions.markers_replicated_below(high_watermark)
+        self.transactions.markers_replicated_below(high_watermark)
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
         """Follow the log's start. Producers stay known, even if all their batches are gone."""
-        self._transactions.markers_replicated_below(log_start_offset)
+        self.transactions.markers_replicated_below(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.snapshots.latest_offset
         self._last_snapshot_offset = log_start_offset if latest is None else latest
@@ -417,7 +418,7 @@ class ProducerState:
 
     def _clear(self) -> None:
         self._producers.clear()
-        self._transactions.load(())
+        self.transactions.load(())
 
     def _load_snapshot(self, log_start_offset: int, now_ms: int) -> None:
         found = self.snapshots.read_newest()
@@ -425,7 +426,7 @@ class ProducerState:
         for entry in loaded:
             if not self._is_expired(entry, now_ms):
                 self._producers[entry.producer_id] = entry
-        self._transactions.load(
+        self.transactions.load(
             (entry.current_txn_first_offset, entry.producer_id)
             for entry in self._producers.values()
             if entry.has_open_transaction

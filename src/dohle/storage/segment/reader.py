@@ -20,6 +20,7 @@ from dohle.records.batch import (
     Batch,
     CorruptBatch,
 )
+from dohle.storage.files import File
 from dohle.storage.segment.batch_scan import (
     BatchHead,
     find_batch,
@@ -65,11 +66,11 @@ class SegmentReader:
         indexes = self._indexes
         if not indexes.loaded:
             indexes.load()
-        self._log_file.intact_file()
+        file = self._log_file.intact_file()
         if (found := self._find_large(offset)) is not None:
             return BatchHead(*found)
         try:
-            return self._find(offset)
+            return self._find(file, offset)
         except CorruptIndex as error:
             # A file that was cut is not an index that is wrong.
             self._log_file.ensure_intact()
@@ -78,17 +79,17 @@ class SegmentReader:
             self._log_file.ensure_intact()
             raise
         try:
-            return self._find(offset)
+            return self._find(file, offset)
         except CorruptIndex as error:
             raise CorruptBatch(f"{self._log_file.path}: {error}") from error
 
-    def _find(self, offset: int) -> BatchHead | None:
-        log_file = self._log_file
-        entry = self._indexes.offset.lookup(offset)
-        if entry.position == 0:
-            return find_batch(log_file.file, 0, log_file.size, offset)
+    def _find(self, file: File, offset: int) -> BatchHead | None:
+        last_offset, position = self._indexes.offset.lookup(offset)
+        end = self._log_file.size
+        if position == 0:
+            return find_batch(file, 0, end, offset)
         try:
-            return find_batch(log_file.file, entry.position, log_file.size, offset, entry.offset)
+            return find_batch(file, position, end, offset, last_offset)
         except CorruptBatch as error:
             raise CorruptIndex(str(error)) from error
 

@@ -18,7 +18,11 @@ class Segments:
     __slots__ = (
         "_base_offsets",
         "_segments",
+        "active",
     )
+
+    #: The newest segment, the one that is appended to. A log has one, except while it replaces all.
+    active: LogSegment
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self._set(segments)
@@ -26,6 +30,10 @@ class Segments:
     def _set(self, segments: Iterable[LogSegment]) -> None:
         self._segments = tuple(sorted(segments, key=lambda segment: segment.base_offset))
         self._base_offsets = tuple(segment.base_offset for segment in self._segments)
+        if self._segments:
+            self.active = self._segments[-1]
+        elif hasattr(self, "active"):
+            del self.active
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -42,11 +50,6 @@ class Segments:
     def first(self) -> LogSegment:
         """The oldest segment."""
         return self._segments[0]
-
-    @property
-    def active(self) -> LogSegment:
-        """The newest segment, the one that is appended to."""
-        return self._segments[-1]
 
     @property
     def size(self) -> int:
