@@ -24,7 +24,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 #: A round as soon as anything is dirty; markers and tombstones stay, or go as soon as they may.
 CONFIGS = {
     "cleanup.policy": "compact",
-    "internal.segment.bytes": "4000",
+    "internal.segment.bytes": "1500",
     "min.cleanable.dirty.ratio": "0",
 }
 IDLE = {**QUICK, "log.cleaner.enable": "false"}
@@ -202,7 +202,7 @@ class Pair:
                 with Wire(broker.bootstrap) as wire:
                     configs = {k.replace(".", "_"): v for k, v in self._configs.items()}
                     wire.create_topic(TOPIC, 1, **configs)
-            self._writer.write(broker.bootstrap, 12)
+            self._writer.write(broker.bootstrap, 30)
             self._latest = latest(read(broker.bootstrap))
             broker.stop()
 
