@@ -7,14 +7,13 @@ also tells what is wrong with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from dohle.core.errors import KafkaError
 from dohle.core.steps import Steps
 from dohle.records.checking.record_reader import RecordReader
 from dohle.records.checking.record_scan import Summary, begin_scan, scanning
-from dohle.records.compression import gzip, lz4, snappy, zstd
+from dohle.records.compression import gzip
 from dohle.records.compression.codecs import Codec, decompressing
+from dohle.records.compression.scratch import DECOMPRESS_INTO
 
 _SCRATCH_BYTES = 4 * 1024 * 1024
 #: So much is decompressed at once, and more only of data that is not much smaller: it must
@@ -22,14 +21,6 @@ _SCRATCH_BYTES = 4 * 1024 * 1024
 _AT_ONCE_BYTES, _AT_ONCE_TIMES = 1024 * 1024, 8
 #: One is in use at a time, unless there are threads.
 _SCRATCHES_KEPT = 2
-
-#: Each decompresses into the buffer and returns the number of bytes; None if the buffer is too
-#: small or anything else is wrong.
-_DECOMPRESS_INTO: dict[Codec, Callable[[memoryview, memoryview], int | None]] = {
-    Codec.LZ4: lz4.decompress_into,
-    Codec.SNAPPY: snappy.decompress_into,
-    Codec.ZSTD: zstd.decompress_into,
-}
 
 #: Gzip gives memory of its own, at most 128 KiB at a time: about so much is put together at once.
 _GZIP_AT_ONCE_BYTES = 384 * 1024
@@ -52,7 +43,7 @@ def begin_compressed_scan(
 
     Without that, to as much as is usual for their size (``decompressing``).
     """
-    decompress_into = _DECOMPRESS_INTO.get(codec)
+    decompress_into = DECOMPRESS_INTO.get(codec)
     if decompress_into is None:
         return _begin_gzip_scan(data, count, base_timestamp, max_bytes, may_stop)
     scratch = _scratches.pop() if _scratches else bytearray(_SCRATCH_BYTES)

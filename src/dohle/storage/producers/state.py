@@ -125,6 +125,10 @@ class ProducerState:
         """The active producers by id."""
         return MappingProxyType(self._producers)
 
+    def captured(self) -> dict[int, ProducerEntry]:
+        """Return the active producers as they are now, for another thread."""
+        return self._producers.copy()
+
     @property
     def is_empty(self) -> bool:
         """Tell whether there is nothing to know."""

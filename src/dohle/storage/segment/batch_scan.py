@@ -69,7 +69,7 @@ def scan_batches(file: File, start: int, end: int) -> Iterator[tuple[int, Batch]
     while position + at < end:
         need = LOG_OVERHEAD
         if filled - at >= LOG_OVERHEAD:
-            need = _total_size(view, at, position + at, end)
+            need = batch_size_at(view, at, position + at, end)
         if filled - at < need:
             view, filled = _refill(file, view, at, filled, position, end, need)
             position, at = position + at, 0
@@ -110,7 +110,7 @@ def scan_checked(file: File, start: int, end: int) -> Iterator[CheckedBatch]:
             return
         need = LOG_OVERHEAD
         if filled - at >= LOG_OVERHEAD:
-            need = _total_size(view, at, position + at, end)
+            need = batch_size_at(view, at, position + at, end)
         if filled - at < need:
             view, filled = _refill(file, view, at, filled, position, end, need)
             position, at = position + at, 0
@@ -131,7 +131,11 @@ def _check_odd_batch(view: memoryview, at: int, position: int) -> CheckedBatch:
     return position, batch.size, last, last, batch.max_timestamp, -1, None
 
 
-def _total_size(view: memoryview, at: int, position: int, end: int) -> int:
+def batch_size_at(view: memoryview, at: int, position: int, end: int) -> int:
+    """Return the size of the batch at ``view[at]``, which is at ``position`` of a file.
+
+    CorruptBatch if it cannot be one, IncompleteBatch if it reaches beyond the file's ``end``.
+    """
     _, length = _OVERHEAD.unpack_from(view, at)
     if length < _SMALLEST_LENGTH:
         raise CorruptBatch(f"batch length {length} at position {position} is too small", position)

@@ -65,6 +65,11 @@ class Segments:
         names = {segment.base_offset for segment in gone}
         self._set(s for s in self._segments if s.base_offset not in names)
 
+    def replace(self, gone: Iterable[LogSegment], new: LogSegment) -> None:
+        """Put a segment in the place of others, in one step for readers."""
+        names = {segment.base_offset for segment in gone}
+        self._set((*(s for s in self._segments if s.base_offset not in names), new))
+
     def clear(self) -> None:
         """Remove all segments."""
         self._set(())

@@ -1,0 +1,143 @@
+"""The new segment that a group is rewritten to, with the suffix ``.cleaned``.
+
+If a group is one segment and nothing of it changes, nothing is written: the bytes are copied only
+when the first change comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dohle.storage.cleaning.reading import Pace, Source
+from dohle.storage.cleaning.round_values import Uncleanable
+from dohle.storage.config import LogConfig
+from dohle.storage.files import Buffer, FileSystem, join
+from dohle.storage.log_context import LogContext
+from dohle.storage.open_files import OpenFiles
+from dohle.storage.segment.file_names import CLEANED_SUFFIX, has_base_offset
+from dohle.storage.segment.index import MAX_RELATIVE_OFFSET, IndexMemory
+from dohle.storage.segment.segment import LogSegment
+from dohle.storage.segment.transaction_index import AbortedTransaction
+
+
+class CleanedSegment:
+    """A ``Sink`` that writes a segment. It is used on one thread that may block."""
+
+    def __init__(
+        self,
+        context: LogContext,
+        directory: str,
+        sources: Sequence[Source],
+        config: LogConfig,
+        pace: Pace,
+    ) -> None:
+        self._fs = context.fs
+        self._directory = directory
+        self._sources = sources
+        self._pace = pace
+        # What the log's own thread uses is not for others.
+        own = replace(context, open_files=OpenFiles(4), index_memory=IndexMemory())
+        base_offset = sources[0].base_offset
+        self._segment = LogSegment(
+            own, directory, base_offset, config, size=0, suffix=CLEANED_SUFFIX
+        )
+        self._segment.indexes.create()
+        self._segment.log_file.create(0)
+        self._offset_max = base_offset + MAX_RELATIVE_OFFSET
+        self._buffers: list[Buffer] = []
+        #: Where the bytes begin that are not in the file yet.
+        self._written = 0
+        #: Whether all is as in the only source so far, and nothing was written.
+        self._is_same = len(sources) == 1
+        self.bytes_written = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return self._segment.log_file.size
+
+    def keep(self, data: memoryview, last_offset: int, max_timestamp: int) -> None:
+        """Take a batch that stays as it is."""
+        self._add(data, last_offset, max_timestamp)
+
+    def put(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
+        """Take a batch that has changed."""
+        self.drop()
+        self._add(data, last_offset, max_timestamp)
+
+    def drop(self) -> None:
+        """Note that something has changed: from here on it is written."""
+        if not self._is_same:
+            return
+        self._is_same = False
+        self._buffers.clear()
+        self._copy_source(self.size)
+
+    def _add(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
+        if last_offset > self._offset_max:
+            raise Uncleanable(
+                f"offset {last_offset} does not fit into the segment at"
+                f" {self._sources[0].base_offset}"
+            )
+        segment = self._segment
+        segment.indexes.add(segment.log_file.size, last_offset, max_timestamp, len(data))
+        segment.log_file.size += len(data)
+        if not self._is_same:
+            self._buffers.append(data)
+
+    def flush(self) -> None:
+        """Write what was taken."""
+        if not self._buffers:
+            return
+        buffers, self._buffers = self._buffers, []
+        size = sum(map(len, buffers))
+        self._segment.log_file.file.write_all_at(self._written, buffers)
+        self._written += size
+        self.bytes_written += size
+        self._pace.done(size)
+
+    def _copy_source(self, end: int) -> None:
+        """Copy the beginning of the only source, which has stayed as it is."""
+        file, target = self._fs.open(self._sources[0].path), self._segment.log_file.file
+        try:
+            while self._written < end:
+                data = file.read_at(
+                    self._written, min(self._pace.buffer_bytes, end - self._written)
+                )
+                target.write_at(self._written, data)
+                self._written += len(data)
+                self.bytes_written += len(data)
+                self._pace.done(2 * len(data))
+        finally:
+            file.close()
+
+    def finish(self, aborted: Sequence[AbortedTransaction], *, same_aborted: bool) -> bool:
+        """Complete and sync the files; False if they are not needed, as nothing has changed.
+
+        ``same_aborted`` tells whether the sources' transaction indexes have just these entries.
+        """
+        if self._is_same and same_aborted:
+            return False
+        self.drop()
+        self.flush()
+        segment = self._segment
+        for one in aborted:
+            segment.indexes.txn.append(one)
+        segment.seal()
+        mtime_ms = self._fs.stat(self._sources[-1].path).mtime_ms
+        for path in segment.paths():
+            self._fs.set_mtime(path, mtime_ms)
+        segment.log_file.file.sync()
+        segment.indexes.sync()
+        # All names are there, or none counts: a start removes them.
+        self._fs.sync_dir(self._directory)
+        segment.close()
+        return True
+
+
+def remove_cleaned(fs: FileSystem, directory: str) -> None:
+    """Remove what rounds have left that were given up."""
+    for entry in fs.list_dir(directory):
+        if entry.name.endswith(CLEANED_SUFFIX) and has_base_offset(entry.name):
+            fs.remove(join(directory, entry.name))
