@@ -43,6 +43,7 @@ from dohle.storage.segment.file_names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
     segment_file_name,
 )
 from dohle.storage.segment.segment import LogSegment
@@ -266,12 +267,13 @@ def _copy_segment(
                 for name in set(indexes).difference(missing):
                     fs.remove(join(target, name))
         return True
-    # Retention or the cleaner has taken it meanwhile; for a while it is still there.
-    deleted = segment.name + DELETED_SUFFIX
-    if not _copy_log_file(fs, folder, target, segment, deleted):
-        return False
-    fs.rename(join(target, deleted), copy)
-    return True
+    # Retention or the cleaner has taken it meanwhile, and for a while it is still there; or the
+    # cleaner was just about to give it its name.
+    for suffix in (DELETED_SUFFIX, SWAP_SUFFIX):
+        if _copy_log_file(fs, folder, target, segment, segment.name + suffix):
+            fs.rename(copy + suffix, copy)
+            return True
+    return False
 
 
 def _copy_log_file(

@@ -12,6 +12,7 @@ from dohle.storage.cleaning.round_values import CleanerSettings
 from dohle.storage.cleaning.selection import look_at
 from dohle.storage.config import LogConfig
 from dohle.storage.log import Log
+from dohle.storage.log_read import read
 from dohle.storage.log_values import Isolation
 from dohle.storage.producers.state import AppendOrigin
 from tests.storage.logs import LEADER_EPOCH, NOW_MS, log_batches, marker
@@ -133,7 +134,7 @@ def read_all(log: Log, isolation: Isolation = Isolation.HIGH_WATERMARK) -> list[
     found: list[Record] = []
     offset = log.log_start_offset
     while True:
-        data = log.read(offset, 1 << 20, isolation, min_one_batch=True)
+        data = read(log, offset, 1 << 20, isolation, min_one_batch=True)
         if data.slice is None:
             return found
         aborted = sorted(

@@ -12,6 +12,7 @@ from dohle.records.batch import Codec, Record, RecordBatch
 from dohle.storage.cleaning.round_values import CleanerSettings
 from dohle.storage.cleaning.selection import look_at
 from dohle.storage.log import Log
+from dohle.storage.log_read import aborted_transactions
 from dohle.storage.log_values import Isolation
 from tests.storage.cleaning.cleaning import (
     SETTINGS,
@@ -161,7 +162,7 @@ def check(log: Log, change: Callable[[], object], uncleanable: int) -> None:
     # 5: producers, as they are and as they would be found.
     assert producers(log) == producers_before
     # 6: an index entry for each abort marker that has data.
-    aborted = log.aborted_transactions(0, log.log_end_offset)
+    aborted = aborted_transactions(log.segments, 0, log.log_end_offset)
     assert [one.last_offset for one in aborted] == sorted({one.last_offset for one in aborted})
     markers = {b.base_offset for b in found if b.is_control}
     assert {one.last_offset for one in aborted} <= markers

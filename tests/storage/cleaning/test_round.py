@@ -9,6 +9,7 @@ import pytest
 from dohle.records.batch import RecordBatch
 from dohle.storage.cleaning.round_values import CleaningAborted, Uncleanable
 from dohle.storage.cleaning.selection import look_at
+from dohle.storage.log_read import aborted_transactions, read
 from dohle.storage.log_values import Isolation
 from tests.storage.cleaning.cleaning import (
     clean,
@@ -79,13 +80,13 @@ def test_aborted_data_goes_at_once_and_its_marker_after_a_horizon() -> None:
     before = read_all(log, Isolation.TXN_COMMITTED)
     clean(log)
     assert offsets_of(log) == [0, 2, 3, 4, 6, 7]
-    assert [one.last_offset for one in log.aborted_transactions(0, 100)] == [2]
+    assert [one.last_offset for one in aborted_transactions(log.segments, 0, 100)] == [2]
     assert last_values(read_all(log, Isolation.TXN_COMMITTED)) == last_values(before)
     clean(log)
     marker = next(b for b in log_batches(log) if b.base_offset == 2)
     assert isinstance(marker, RecordBatch)
     assert marker.delete_horizon_ms == NOW_MS + DAY_MS
-    assert log.aborted_transactions(0, 100) == []
+    assert aborted_transactions(log.segments, 0, 100) == []
     clean(log, None, NOW_MS + DAY_MS)
     assert offsets_of(log) == [0, 3, 4, 6, 7]
 
@@ -152,7 +153,7 @@ def test_vanished_segments_lose_their_snapshots_and_files() -> None:
         put(log, (b"a", b"1"), pid=5, sequence=number)
         log.roll()
     put(log, (b"z", b""))
-    slice = log.read(1, 1000).slice
+    slice = read(log, 1, 1000).slice
     assert slice is not None
     content = slice.read()
     clean(log)

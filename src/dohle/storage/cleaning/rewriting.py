@@ -81,39 +81,35 @@ class Rewriter:
 
     def rewrite(self, fs: FileSystem, sources: Sequence[Source], sink: Sink) -> None:
         """Clean the segments of a group, which become one."""
-        last_filled = max((n for n, source in enumerate(sources) if source.size), default=-1)
-        for number, source in enumerate(sources):
+        for source in sources:
             self._tracker.add_aborted(
                 self._aborted.between(source.base_offset, source.base_offset, source.end_offset)
             )
-            self._rewrite_segment(fs, source, sink, is_last=number == last_filled)
+            self._rewrite_segment(fs, source, sink)
             self.statistics.segments_read += 1
 
-    def _rewrite_segment(
-        self, fs: FileSystem, source: Source, sink: Sink, *, is_last: bool
-    ) -> None:
+    def _rewrite_segment(self, fs: FileSystem, source: Source, sink: Sink) -> None:
         rules, statistics = self._rules, self.statistics
         keeps_legacy = fs.stat(source.path).mtime_ms > rules.legacy_horizon_ms
         file, order = fs.open(source.path), BatchOrder(source)
         try:
-            for position, piece in whole_batches(file, 0, source.size, self._pace.buffer_bytes):
+            for _, piece in whole_batches(file, 0, source.size, self._pace.buffer_bytes):
                 self._pace.done(len(piece))
                 statistics.bytes_read += len(piece)
-                for at, batch in order.batches(piece):
-                    ends_group = is_last and position + at + batch.size == source.size
+                for _, batch in order.batches(piece):
                     if isinstance(batch, RecordBatch):
-                        self._rewrite_batch(batch, sink, ends_group)
+                        self._rewrite_batch(batch, sink)
                     else:
                         assert isinstance(batch, LegacyBatch)
-                        self._convert(batch, sink, ends_group, keeps_legacy)
+                        self._convert(batch, sink, keeps_legacy)
                 sink.flush()
         finally:
             file.close()
 
-    def _rewrite_batch(self, batch: RecordBatch, sink: Sink, ends_group: bool) -> None:
+    def _rewrite_batch(self, batch: RecordBatch, sink: Sink) -> None:
         statistics = self.statistics
         statistics.messages_read += batch.record_count
-        fate = self._fate(batch, ends_group)
+        fate = self._fate(batch)
         horizon = batch.delete_horizon_ms
         if fate.discards_records or not batch.record_count:
             if not fate.keeps_header:
@@ -157,7 +153,7 @@ class Rewriter:
         else:
             sink.drop()
 
-    def _fate(self, batch: Batch, ends_group: bool) -> BatchFate:
+    def _fate(self, batch: Batch) -> BatchFate:
         producer_id, last_offset = batch.producer_id, batch.last_offset
         if batch.is_control:
             may_discard = self._tracker.may_discard_control(
@@ -172,7 +168,7 @@ class Rewriter:
             last_record = LastRecord(
                 entry.producer_epoch, entry.batches[-1].last_offset if entry.batches else None
             )
-        is_last = ends_group or last_offset + 1 == self._rules.first_uncleanable_offset
+        is_last = last_offset + 1 == self._rules.first_uncleanable_offset
         return fate_of(
             batch,  # type: ignore[arg-type]
             may_discard=may_discard,
@@ -202,9 +198,7 @@ class Rewriter:
         max_timestamp = RecordBatch(memoryview(rebuilt)).max_timestamp
         sink.put(rebuilt, batch.last_offset, max_timestamp)
 
-    def _convert(
-        self, message: LegacyBatch, sink: Sink, ends_group: bool, keeps_tombstones: bool
-    ) -> None:
+    def _convert(self, message: LegacyBatch, sink: Sink, keeps_tombstones: bool) -> None:
         message.ensure_valid()
         self._tracker.may_discard_data(-1, message.last_offset, False)
         found = list(message)
@@ -222,7 +216,7 @@ class Rewriter:
         self.statistics.tombstones_kept += sum(record.value is None for record in kept)
         if kept:
             self._write(sink, convert(message, kept), message, len(kept))
-        elif ends_group or message.next_offset == self._rules.first_uncleanable_offset:
+        elif message.next_offset == self._rules.first_uncleanable_offset:
             sink.put(empty_batch(message), message.last_offset, message.max_timestamp)
         else:
             sink.drop()
