@@ -206,11 +206,14 @@ def _copy_log(fs: FileSystem, log: LogCut, target: str) -> bool:
         return False
     pieces = log.pieces(names)
     missing = set(_copy(fs, log.folder, target, pieces))
-    # Retention has taken them meanwhile; for a while they are still there.
+    # Retention has taken them meanwhile, or the cleaner has put others in their place; for a while
+    # they are still there.
+    left = {entry.name for entry in fs.list_dir(log.folder)} if fs.exists(log.folder) else set()
     again = [
         piece._replace(name=piece.name + DELETED_SUFFIX)
         for piece in pieces
-        if piece.name in missing and piece.name.endswith(LOG_SUFFIX)
+        if piece.name.endswith(LOG_SUFFIX)
+        and (piece.name in missing or piece.name + DELETED_SUFFIX in left)
     ]
     lost = _copy(fs, log.folder, target, again)
     if lost and not fs.exists(join(log.folder, PARTITION_METADATA)):
@@ -223,8 +226,22 @@ def _copy_log(fs: FileSystem, log: LogCut, target: str) -> bool:
     for piece in again:
         copy = join(target, piece.name)
         fs.rename(copy, copy.removesuffix(DELETED_SUFFIX))
+        _remove_indexes(fs, copy.removesuffix(LOG_SUFFIX + DELETED_SUFFIX))
+    for piece in pieces:
+        if piece.end is not None and fs.stat(join(target, piece.name)).size != piece.end:
+            raise BackupFailed(
+                f"{join(log.folder, piece.name)} was cleaned before it could be copied: try again,"
+                " or let file.delete.delay.ms be longer"
+            )
     fs.sync_dir(target)
     return True
+
+
+def _remove_indexes(fs: FileSystem, path: str) -> None:
+    """Remove copies that may be those of another segment; the first start makes them anew."""
+    for suffix in SEGMENT_SUFFIXES:
+        if suffix != LOG_SUFFIX and fs.exists(path + suffix):
+            fs.remove(path + suffix)
 
 
 def is_metadata(log: LogCut) -> bool:
