@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dohle.storage.cleaning.grouping import SegmentSize, group_segments
+from dohle.storage.cleaning.grouping import SEGMENTS_MAX, SegmentSize, group_segments
 
 LIMIT = 2**31 - 1
 
@@ -25,6 +25,14 @@ def test_indexes_have_a_limit_too() -> None:
     assert group_segments(sizes(1, 1, 1, 1, index=50), 100, 100, 100) == [2, 2]
     only_time = [SegmentSize(n, 1, 0, 60) for n in range(3)]
     assert group_segments(only_time, 10, 100, 100) == [1, 1, 1]
+
+
+def test_a_group_has_a_limited_number_of_segments() -> None:
+    assert group_segments(sizes(*[0] * (2 * SEGMENTS_MAX + 1)), 10_000, 100, 100) == [
+        SEGMENTS_MAX,
+        SEGMENTS_MAX,
+        1,
+    ]
 
 
 def test_offsets_must_fit_into_an_index_entry() -> None:
