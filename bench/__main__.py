@@ -1,4 +1,4 @@
-"""``python -m bench [--quick] [--json] [codec|log|broker|coordinators|columnar ...]``.
+"""``python -m bench [--quick] [--json] [codec|log|broker|coordinators|columnar|cleaner ...]``.
 
 A full run is added to the history in bench/results; one that is quick or prints JSON is not.
 """
@@ -17,6 +17,7 @@ SECTIONS = {
     "broker": "bench.broker.section",
     "coordinators": "bench.coordinators.section",
     "columnar": "bench.columnar",
+    "cleaner": "bench.cleaner",
 }
 
 

@@ -17,7 +17,7 @@ from dohle.records.record import ONE_BYTE_VARINTS
 from dohle.records.varint import encode_varint, read_varint, read_varlong
 
 #: Trying a run costs as much as following some records singly.
-_RUN_MIN = 8
+_RUN_MIN = 24
 #: So many records of one size in a row let a run be tried.
 _ALIKE_MIN = 3
 _NULL = 1
@@ -147,8 +147,11 @@ def timestamp_deltas(data: bytes, positions: Sequence[int]) -> list[int]:
             position += 1
         # Behind the length, and the attributes.
         position += 2
-        if (delta := one_byte[data[position]]) is None:
-            delta, _ = read_varlong(data, position)
+        if (delta := one_byte[first := data[position]]) is None:
+            if (second := data[position + 1]) < 0x80:
+                delta = (first >> 1 & 0x3F | second << 6) ^ -(first & 1)
+            else:
+                delta, _ = read_varlong(data, position)
         deltas.append(delta)
     return deltas
 

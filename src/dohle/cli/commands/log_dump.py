@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from dohle.cli.commands import log_compact
 from dohle.cli.options import Commands, add_command, add_family, add_json_option, positive
 
 _DESCRIPTION = """\
@@ -64,7 +65,7 @@ _DECODERS = {
 
 
 def add_parser(commands: Commands) -> None:
-    """Declare the ``log`` family and its ``dump``."""
+    """Declare the ``log`` family."""
     family = add_family(commands, "log", "inspect files on disk", "Log files.")
     help = "show the contents of log, index and checkpoint files"
     parser = add_command(family, "dump", help, _DESCRIPTION, _EPILOG)
@@ -103,6 +104,7 @@ def add_parser(commands: Commands) -> None:
             help=f"show records, decoded as {what}",
         )
     parser.set_defaults(run=run)
+    log_compact.add_parser(family)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,6 +2,9 @@
 
 The sizes are those before cleaning, so a group never becomes too large. It gets the base offset of
 its first segment, and all its offsets must fit into the four bytes of an index entry.
+
+Unlike in Kafka, the number of segments in a group has a limit: their files are renamed between two
+appends. What is left small is merged by the next rounds.
 """
 
 from __future__ import annotations
@@ -10,6 +13,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dohle.storage.segment.index import MAX_RELATIVE_OFFSET
+
+#: The renames of so many segments take a few milliseconds.
+SEGMENTS_MAX = 64
 
 
 class SegmentSize(NamedTuple):
@@ -44,7 +50,7 @@ def group_segments(
                 or following - 1 - segments[first].base_offset <= MAX_RELATIVE_OFFSET
             )
         )
-        if groups and fits:
+        if groups and fits and groups[-1] < SEGMENTS_MAX:
             groups[-1] += 1
             continue
         groups.append(1)

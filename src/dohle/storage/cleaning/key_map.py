@@ -80,7 +80,8 @@ class KeyMap:
         if few is None:
             return self._put_in_table(keys, offsets)
         if self._count + len(keys) > self.keys_max:
-            return self._put_some(few, keys, offsets)
+            self._move_to_table(few)
+            return self._put_in_table(keys, offsets)
         before = len(few)
         few.update(zip(keys, offsets, strict=True))
         self._count = len(few)
@@ -91,17 +92,6 @@ class KeyMap:
             self._few_bytes += int(added * (_DICT_ENTRY_BYTES + mean))
             if self._few_bytes > self._dict_bytes_max:
                 self._move_to_table(few)
-        return len(keys)
-
-    def _put_some(
-        self, few: dict[bytes, int], keys: Sequence[bytes], offsets: Sequence[int]
-    ) -> int:
-        for number, key in enumerate(keys):
-            if key not in few:
-                if self._count >= self.keys_max:
-                    return number
-                self._count += 1
-            few[key] = offsets[number]
         return len(keys)
 
     def get_all(self, keys: Sequence[bytes | None]) -> list[int]:

@@ -104,6 +104,8 @@ class CleaningRound:
         self._generation = log.files.generation
         self._rules: Rules | None = None
         self._groups: list[tuple[LogSegment, ...]] = []
+        # What the map is built from.
+        self._mapping: tuple[LogSegment, ...] = ()
         self._swap: SegmentSwap | None = None
         self._is_over = False
         self._next: Callable[[], Job | None] = self._map
@@ -152,7 +154,9 @@ class CleaningRound:
         log = self._log
         if self._generation != log.files.generation or self._directory != log.directory:
             raise CleaningAborted("the log was truncated or moved")
-        if self._swap is not None and not self._swap.is_possible:
+        if not set(log.segments).issuperset(self._mapping) or (
+            self._swap is not None and not self._swap.is_possible
+        ):
             raise CleaningAborted("segments that were being cleaned are gone")
 
     # The map
@@ -161,6 +165,7 @@ class CleaningRound:
         log, cleanable = self._log, self._cleanable
         first_dirty, end = cleanable.first_dirty_offset, cleanable.first_uncleanable_offset
         segments = [s for s in log.segments.from_offset(first_dirty) if s.base_offset < end]
+        self._mapping = tuple(segments)
         position = 0
         if segments:
             # Below the first dirty offset there may be nothing left of its segment.
@@ -187,6 +192,7 @@ class CleaningRound:
 
     def _mapped(self, builder: MapBuilder, keys: KeyMap) -> None:
         log, cleanable = self._log, self._cleanable
+        self._mapping = ()
         self.statistics.add(builder.statistics)
         self.end_offset = builder.end_offset
         clean = [s for s in log.segments if s.base_offset < cleanable.first_dirty_offset]

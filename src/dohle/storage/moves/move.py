@@ -184,6 +184,11 @@ class ReplicaMove:
         segment = self._job_segment
         if self._generation != self.log.files.generation or segment is None:
             return
+        if segment not in set(self.log.segments):
+            # It was cleaned or deleted meanwhile: a file of its name may be another one.
+            for name in job.unwanted:
+                del self._copied[name]
+            return
         if missing and (gone := set(missing) & self._wanted()):
             error = FileNotFoundError(2, "a file is gone", join(self.log.directory, min(gone)))
             raise self.source.disk.failed(f"moving {self.log.partition}", error)
