@@ -50,7 +50,7 @@ def test_appends_reads_rolls_and_flushes_go_on(events: list[str]) -> None:
     node = Node(compacted(300))
     log = filled(node)
     model = last_values(read_all(log))
-    held = log.read(0, 1 << 20, min_one_batch=True).slice
+    held = read(log, 0, 1 << 20, min_one_batch=True).slice
     assert held is not None
     content = held.read()
     coming = iter(events)
