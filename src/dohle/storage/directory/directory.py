@@ -41,8 +41,13 @@ from dohle.storage.directory.partition_dirs import (
     read_partition_metadata,
     write_partition_metadata,
 )
-from dohle.storage.directory.pending_flush import PendingFlush, take_due_flushes
-from dohle.storage.files import FileSystem, Lock, join
+from dohle.storage.directory.pending_flush import (
+    SYNCED_SINGLY_MAX,
+    PendingClose,
+    PendingFlush,
+    take_due_flushes,
+)
+from dohle.storage.files import FileSystem, Lock, WholeDisk, join
 from dohle.storage.flush import FlushSchedule
 from dohle.storage.log import Log
 from dohle.storage.log_context import LogContext
@@ -104,6 +109,8 @@ class LogDirectory:
         self._fs = fs
         self._clock = clock
         self._lock: Lock | None = None
+        # Taken before anything is written: it tells of what failed since.
+        self._whole_disk: WholeDisk | None = None
 
     # Recurring work. All times are those of the monotonic clock.
 
@@ -128,6 +135,7 @@ class LogDirectory:
                 f"{self.path} is in use by another process: stop that one, or choose another"
                 " directory"
             ) from None
+        self._whole_disk = self._fs.whole_disk(self.path)
 
     def load(self, config_for: Callable[[TopicPartition], LogConfig]) -> PlainSteps[None]:
         """Open every partition in the directory, one in each step."""
@@ -303,9 +311,9 @@ class LogDirectory:
 
     # Closing
 
-    def prepare_close(self) -> PlainSteps[list[PendingFlush]]:
+    def prepare_close(self) -> PlainSteps[PendingClose]:
         """Write what a clean stop leaves in each log; return the flushes that must come first."""
-        closing = []
+        closing: list[PendingFlush] = []
         for log in tuple(self.logs.values()):
             yield
             try:
@@ -316,11 +324,13 @@ class LogDirectory:
                 self._warn_unclean()
                 break
             if job is not None:
-                # The directory itself is synced once for all of them.
-                folders = tuple(folder for folder in job.folders if folder != self.path)
-                job = replace(job, folders=folders)
+                if self.path in job.folders:
+                    # The directory itself is synced once for all of them.
+                    folders = tuple(folder for folder in job.folders if folder != self.path)
+                    job = replace(job, folders=folders)
                 closing.append(PendingFlush(self._flushes, log, job))
-        return closing
+        together = len(closing) > SYNCED_SINGLY_MAX
+        return PendingClose(closing, self._whole_disk if together else None)
 
     def close(self, broker_epoch: int) -> None:
         """Write the checkpoints, and last the mark of a clean stop, when all logs are closed."""
@@ -352,6 +362,9 @@ class LogDirectory:
         """Close the descriptors and release the lock, without the mark of a clean stop."""
         for log in self.logs.values():
             log.files.discard()
+        if self._whole_disk is not None:
+            self._whole_disk.close()
+            self._whole_disk = None
         if self._lock is not None:
             self._lock.release()
             self._lock = None
