@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 
 from dohle.core.ids import GroupId, TopicName
+from dohle.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from dohle.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from dohle.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from dohle.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
 from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -121,3 +130,62 @@ def test_offsets_of_very_many_partitions() -> None:
             return attacker.sent_bytes
 
     assert_harmless(attack, prepare=prepare)
+
+
+def short_name(number: int) -> str:
+    """Return one of 100,000 names, of which a record can hold all."""
+    return f"{number:05x}"
+
+
+def test_a_member_that_subscribes_to_very_many_topics() -> None:
+    """It joins, subscribes to others, and leaves: each time all of them count anew."""
+    names = tuple(TopicName(short_name(number)) for number in range(MANY))
+
+    def attack(bootstrap: str) -> int:
+        with Wire(bootstrap) as wire:
+            attacker = Attacker(wire)
+            epoch = 0
+            for number in range(3):
+                beat = ConsumerGroupHeartbeatRequest(
+                    group_id=GROUP,
+                    member_id="m",
+                    member_epoch=epoch,
+                    rebalance_timeout_ms=10_000,
+                    topic_partitions=() if number == 0 else None,
+                    subscribed_topic_names=names[number:],
+                )
+                answer = attacker.ask(beat, ConsumerGroupHeartbeatResponse, 1)
+                assert answer.error_code == 0
+                assert answer.member_epoch > epoch
+                epoch = answer.member_epoch
+            leave = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=-1)
+            assert attacker.ask(leave, ConsumerGroupHeartbeatResponse, 1).error_code == 0
+            return attacker.sent_bytes
+
+    assert_harmless(attack, prepare=find_coordinator)
+
+
+def test_a_member_that_offers_very_many_protocols() -> None:
+    protocols = tuple(
+        JoinGroupRequestProtocol(name=short_name(number), metadata=b"") for number in range(MANY)
+    )
+
+    def attack(bootstrap: str) -> int:
+        with Wire(bootstrap) as wire:
+            attacker = Attacker(wire)
+            member_id = ""
+            for number in range(3):
+                join = JoinGroupRequest(
+                    group_id=GROUP,
+                    session_timeout_ms=10_000,
+                    rebalance_timeout_ms=10_000,
+                    member_id=member_id,
+                    protocol_type="consumer",
+                    protocols=protocols[number:],
+                )
+                answer = attacker.ask(join, JoinGroupResponse, JOIN_VERSION)
+                assert answer.error_code == 0
+                member_id = answer.member_id
+            return attacker.sent_bytes
+
+    assert_harmless(attack, prepare=find_coordinator)
