@@ -274,7 +274,9 @@ def test_a_crash_during_a_deletion_leaves_nothing_to_a_partition_of_the_same_nam
     directory.checkpoints.write_log_start_offsets()
     directory.checkpoints.write_high_watermarks()
     # The folder has its new name, the checkpoints still have its entries.
-    node.disk.fail(Operation.CREATE, lambda path: path.endswith("checkpoint.tmp"), errno.EIO)
+    node.disk.fail(
+        Operation.CREATE, lambda path: path.endswith("checkpoint.deleted.tmp"), errno.EIO
+    )
     refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: node.manager.delete(PARTITION))
     node.disk.heal()
     node.disk.power_loss_everything_unsynced_lost()

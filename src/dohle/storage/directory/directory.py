@@ -16,7 +16,7 @@ from dataclasses import replace
 from dohle.core.errors import KafkaError
 from dohle.core.ids import TopicPartition, Uuid
 from dohle.core.seams import Clock, Rng
-from dohle.core.steps import PlainSteps
+from dohle.core.steps import PlainSteps, Steps
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.clean_shutdown import (
     has_clean_shutdown,
@@ -24,7 +24,11 @@ from dohle.storage.directory.clean_shutdown import (
     write_clean_shutdown,
 )
 from dohle.storage.directory.delayed_deletions import DelayedDeletions
-from dohle.storage.directory.directory_checkpoints import DirectoryCheckpoints, KnownOffsets
+from dohle.storage.directory.directory_checkpoints import (
+    DirectoryCheckpoints,
+    KnownOffsets,
+    blocking,
+)
 from dohle.storage.directory.disk_space import DiskSpace
 from dohle.storage.directory.disk_status import DiskStatus
 from dohle.storage.directory.folders import PartitionFolders
@@ -269,7 +273,7 @@ class LogDirectory:
             write_partition_metadata(self._fs, log.directory, topic_id)
             log.topic_id = topic_id
 
-    def delete_logs(self, partitions: Sequence[TopicPartition]) -> PlainSteps[None]:
+    def delete_logs(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
         """Delete logs: their folders are renamed to ``-delete`` now and removed after the delay.
 
         Many at once take one sync of the names and one of each checkpoint. They are gone for
@@ -284,10 +288,10 @@ class LogDirectory:
                 target = self.folders.new_delete_path(log.partition)
                 self._rename(log, target)
                 self.deletions.add([target], log.config.file_delete_delay_ms)
-                yield
-            self._fs.sync_dir(self.path)
+                yield None
+            yield from blocking(lambda: self._fs.sync_dir(self.path))
             # A new partition of the same name must not inherit these.
-            self.checkpoints.write_all()
+            yield from self.checkpoints.write_all_in_steps()
 
     def mark_stray(self, partition: TopicPartition) -> None:
         """Close a log that is no longer assigned here; its folder is kept as ``-stray``."""

@@ -257,7 +257,7 @@ class LogManager:
         """Delete logs; those in an offline directory stay on its disk until it is back."""
         finish(self.delete_in_steps(partitions))
 
-    def delete_in_steps(self, partitions: Sequence[TopicPartition]) -> PlainSteps[None]:
+    def delete_in_steps(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
         """Do the same, one folder in each step; all are gone for everybody with the first."""
         by_directory: dict[LogDirectory, list[TopicPartition]] = {}
         for partition in partitions:
