@@ -21,6 +21,7 @@ from dohle.core.config.listeners import Listener
 from dohle.core.config.static import BrokerConfig
 from dohle.core.config.topic import effective_topic_config
 from dohle.core.errors import KafkaError
+from dohle.core.host import ThreadPool
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.core.uuid import is_reserved, random_uuid, uuid_to_text
 from dohle.metadata.context import ControllerContext
@@ -48,7 +49,7 @@ from dohle.storage.directory.clean_shutdown import read_broker_epoch
 from dohle.storage.directory.directory import LogDirectory
 from dohle.storage.directory.manager import Identity, LogManager
 from dohle.storage.directory.meta_properties import InvalidMetaProperties, load_ensemble
-from dohle.storage.directory.pending_flush import PendingFlush
+from dohle.storage.directory.pending_flush import PendingClose, PendingFlush
 from dohle.storage.moves.places import Assignment
 from dohle.storage.open_files import OpenFiles
 
@@ -460,16 +461,23 @@ class Node:
             listener.close()
 
     async def _close_logs(self, broker_epoch: int) -> None:
-        flushes = await Slices(self._turns).run(self.logs.prepare_close())
+        pending = await Slices(self._turns).run(self.logs.prepare_close())
         values = self.broker.broker_values()
         threads = values.get_int("num.recovery.threads.per.data.dir")
         pool = self._host.thread_pool(threads * max(1, len(self.logs.directories)), "log-close")
         with closing(pool):
-            running = {pool.run(flush.try_run): flush for flush in flushes}
-            await self._wait_for_disk("flushes of logs that are closed", set(running))
-        for future, flush in running.items():
-            flush.complete(future.result())
+            await asyncio.gather(*(self._flush_closed(each, pool) for each in pending))
+        for each in pending:
+            each.complete()
         self.logs.finish_close(broker_epoch)
+
+    async def _flush_closed(self, pending: PendingClose, pool: ThreadPool) -> None:
+        for work in pending.rounds():
+            running = {pool.run(part) for part in work}
+            what = f"parts of the flush of {len(pending.flushes)} logs that are closed"
+            await self._wait_for_disk(what, running)
+            for part in running:
+                part.result()
 
     async def _wait_for_disk(self, what: str, running: Set[asyncio.Future[Any]]) -> None:
         """Wait for threads, and tell how far they are: a disk may be slow, or stuck."""

@@ -7,9 +7,9 @@ that loses unsynced writes, tears them, fills up and flips bits.
 What a caller may rely on, and no more:
 
 - a write that returned is seen by every later read, and survives the death of the process;
-- it survives a power cut only after ``File.sync`` returned;
+- it survives a power cut only after ``File.sync`` returned, or ``WholeDisk.sync``;
 - a name that was created, renamed or removed survives a power cut only after ``sync_dir`` of its
-  folder returned;
+  folder returned, or ``WholeDisk.sync``;
 - ``rename`` replaces its target in one step;
 - a write that raised may have written any part of its bytes.
 """
@@ -23,6 +23,8 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar, cast
+
+from dohle.storage.whole_disk import open_whole_disk
 
 if TYPE_CHECKING:
     from dohle.core.host import StreamSocket
@@ -134,6 +136,19 @@ class Lock(Protocol):
         """Let go."""
 
 
+class WholeDisk(Protocol):
+    """The disk that a folder is on, to be synced as a whole."""
+
+    def sync(self) -> None:
+        """Return once all that was written to the disk has reached it, names included.
+
+        OSError if anything has failed to since ``whole_disk`` returned this.
+        """
+
+    def close(self) -> None:
+        """Let go of it. Closing twice is harmless."""
+
+
 class FileSystem(Protocol):
     """Names and folders. Failures are ``OSError`` with the usual errno."""
 
@@ -174,6 +189,9 @@ class FileSystem(Protocol):
     def sync_dir(self, path: str) -> None:
         """Return once the folder's names have reached the disk."""
 
+    def whole_disk(self, path: str) -> WholeDisk | None:
+        """Return the disk of a folder; None if it can only be synced file by file."""
+
     def free_bytes(self, path: str) -> tuple[int, int]:
         """Return (total, usable) bytes of the disk that holds ``path``."""
 
@@ -205,23 +223,55 @@ def write_atomically(
     survives only the death of the process; after a power cut the file may be empty. Without
     ``sync_name`` the old file may come back until the folder is synced.
     """
-    temporary = path + ".tmp"
+    temporary = temporary_name(path)
     write_whole(fs, temporary, data, sync=sync)
     fs.rename(temporary, path)
     if sync and sync_name:
         fs.sync_dir(parent(path))
 
 
+class Replacement(NamedTuple):
+    """The new content of a small file, to be written as ``write_atomically`` does.
+
+    First under another name, which may replace the old one when the content is on the disk.
+    """
+
+    path: str
+    data: bytes
+    #: Whether the file may be torn by a power cut, and has no other name.
+    in_place: bool
+
+    @property
+    def written_path(self) -> str:
+        """Where it is written."""
+        return self.path if self.in_place else temporary_name(self.path)
+
+
+def temporary_name(path: str) -> str:
+    """Return what a file is called until it replaces the one with its name."""
+    return path + ".tmp"
+
+
 def write_whole(fs: FileSystem, path: str, data: bytes, *, sync: bool = True) -> None:
     """Create a small file, or write it anew in place; only its name may be lost by a power cut."""
     file = fs.open(path, write=True, create=True)
     try:
-        file.truncate(0)
         file.write_at(0, data)
+        cut_behind(file, len(data))
         if sync:
             file.sync()
     finally:
         file.close()
+
+
+def cut_behind(file: File, size: int) -> None:
+    """Cut what a longer file had behind this size.
+
+    A file that is cut to nothing before it is written is written out by ext4 when it is closed,
+    which takes longer than all the rest.
+    """
+    if file.size() > size:
+        file.truncate(size)
 
 
 def make_empty(fs: FileSystem, path: str) -> None:
@@ -488,6 +538,10 @@ class OsFileSystem:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def whole_disk(self, path: str) -> WholeDisk | None:
+        """Return the file system of a folder, if the kernel can sync it with a promise."""
+        return self._having_descriptor(lambda: open_whole_disk(path))
 
     def free_bytes(self, path: str) -> tuple[int, int]:
         """Return (total, usable) bytes of the disk."""

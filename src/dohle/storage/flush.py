@@ -9,8 +9,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dohle.storage.files import FileSystem, sync_file
-from dohle.storage.leader_epochs import EpochEntry, write_leader_epochs
+from dohle.storage.files import FileSystem, Replacement, sync_file, write_whole
 from dohle.storage.producers.snapshot import SnapshotWrite
 from dohle.storage.segment.segments import Segments
 
@@ -25,6 +24,9 @@ class FlushJob:
 
     It has paths, not open files: fsync works on the file, whichever descriptor it is called with.
     Only what it writes itself is open: another file may have the name by then.
+
+    Of many jobs at once ``write`` can be called for all, then ``rename`` for all, each with a sync
+    of the whole disk behind it.
     """
 
     fs: FileSystem
@@ -36,27 +38,45 @@ class FlushJob:
     #: ... the log was not truncated or moved meanwhile, and its active segment still begins here.
     generation: int
     active_base_offset: int
-    #: The partition's folder, and the content of its leader epoch file, if that has to be written.
-    leader_epochs: tuple[str, tuple[EpochEntry, ...]] | None = None
-    #: Snapshots of many producers, which are not in their files yet.
+    #: The partition's leader epoch file, if that has to be written.
+    leader_epochs: Replacement | None = None
+    #: Snapshots of producers which are not in their files yet.
     snapshots: tuple[SnapshotWrite, ...] = ()
 
     def run(self) -> None:
         """Write what is left to it and sync the files. One that is gone by now needs no sync."""
+        self.write()
         if self.leader_epochs is not None:
-            write_leader_epochs(self.fs, *self.leader_epochs)
-        for snapshot in self.snapshots:
-            snapshot.run()
+            sync_file(self.fs, self.leader_epochs.written_path)
         for path in self.paths:
             try:
                 sync_file(self.fs, path)
             except FileNotFoundError:
                 logger.debug("%s went while it was being flushed", path)
+        self.rename()
         for folder in self.folders:
             try:
                 self.fs.sync_dir(folder)
             except FileNotFoundError:
                 logger.debug("%s went while it was being flushed", folder)
+
+    def write(self) -> None:
+        """Write what is left to it, without a sync."""
+        if self.leader_epochs is not None:
+            epochs = self.leader_epochs
+            write_whole(self.fs, epochs.written_path, epochs.data, sync=False)
+        for snapshot in self.snapshots:
+            snapshot.run()
+
+    @property
+    def renames(self) -> bool:
+        """Tell whether ``rename`` has anything to do."""
+        return self.leader_epochs is not None and not self.leader_epochs.in_place
+
+    def rename(self) -> None:
+        """Replace what may only be replaced by a file that is on the disk."""
+        if self.leader_epochs is not None and self.renames:
+            self.fs.rename(self.leader_epochs.written_path, self.leader_epochs.path)
 
 
 def files_to_sync(
@@ -73,8 +93,10 @@ def files_to_sync(
                 paths.append(segment.path)
                 names_changed |= segment.base_offset >= recovery_point
         elif segment is active or segment.base_offset < offset:
-            flushed = segment is active and recovery_point >= offset
-            paths += [path for path in segment.paths() if not flushed or path != segment.path]
+            if segment is not active or recovery_point < offset:
+                paths.append(segment.path)
+            # Not all of them need exist: a job does without what is not there.
+            paths += segment.indexes.paths
             names_changed = True
     return paths, names_changed
 

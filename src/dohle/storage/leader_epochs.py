@@ -31,7 +31,7 @@ from dohle.storage.directory.checkpoints import (
     parse_fields,
     parse_int,
 )
-from dohle.storage.files import FileSystem, join, write_atomically
+from dohle.storage.files import FileSystem, Replacement, join, write_atomically
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH: Final = -1
@@ -60,7 +60,7 @@ UNDEFINED_END_OFFSET: Final = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OF
 class LeaderEpochs:
     """The epochs of a partition in memory, and the file behind them."""
 
-    __slots__ = ("_dirty", "_epochs", "_fs", "_path", "_starts")
+    __slots__ = ("_dirty", "_epochs", "_file_is_empty", "_fs", "_path", "_starts")
 
     def __init__(self, fs: FileSystem, folder: str, entries: Iterable[EpochEntry] = ()) -> None:
         self._fs = fs
@@ -68,6 +68,7 @@ class LeaderEpochs:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self._dirty = False
+        self._file_is_empty = False
         for epoch, start_offset in entries:
             epochs, starts = self._epochs, self._starts
             if not epochs or (epoch > epochs[-1] and start_offset > starts[-1]):
@@ -88,7 +89,9 @@ class LeaderEpochs:
             data = fs.read(path)
         except FileNotFoundError:
             fs.open(path, write=True, create=True).close()
-            return cls(fs, folder)
+            found = cls(fs, folder)
+            found._file_is_empty = True
+            return found
         return cls(fs, folder, parse_leader_epochs(path, data))
 
     @property
@@ -191,26 +194,34 @@ class LeaderEpochs:
         if self._dirty:
             self._replace(self._epochs, self._starts)
 
+    def replacement(self) -> Replacement:
+        """Return what ``flush`` would write, for a job that writes it in another thread."""
+        data = encode_leader_epochs(self.entries)
+        # An epoch that is in no file yet is found again by recovery, which then does not begin
+        # behind it. So nothing can be lost, and no further file needs to be made.
+        return Replacement(self._path, data, in_place=self._file_is_empty)
+
     def folder_renamed(self, folder: str) -> None:
         """Follow the partition folder to its new name."""
         self._path = join(folder, LEADER_EPOCH_CHECKPOINT)
 
     def _replace(self, epochs: list[int], starts: list[int]) -> None:
-        _write(self._fs, self._path, zip(epochs, starts, strict=True))
+        data = encode_leader_epochs(zip(epochs, starts, strict=True))
+        write_atomically(self._fs, self._path, data)
+        self._file_is_empty = False
         self._epochs, self._starts = epochs, starts
         self._dirty = False
 
 
 def write_leader_epochs(fs: FileSystem, folder: str, entries: Iterable[EpochEntry]) -> None:
     """Write the file of a partition folder; only the folder's own sync is left to the caller."""
-    _write(fs, join(folder, LEADER_EPOCH_CHECKPOINT), entries, sync_name=False)
+    path = join(folder, LEADER_EPOCH_CHECKPOINT)
+    write_atomically(fs, path, encode_leader_epochs(entries), sync_name=False)
 
 
-def _write(
-    fs: FileSystem, path: str, entries: Iterable[tuple[int, int]], *, sync_name: bool = True
-) -> None:
-    data = format_entries([f"{epoch} {start}" for epoch, start in entries])
-    write_atomically(fs, path, data, sync_name=sync_name)
+def encode_leader_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    """Return the content of a leader epoch file."""
+    return format_entries([f"{epoch} {start}" for epoch, start in entries])
 
 
 def parse_leader_epochs(path: str, data: bytes) -> list[EpochEntry]:

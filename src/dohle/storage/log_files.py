@@ -138,10 +138,10 @@ class LogFiles:
                     paths.append(snapshot)
         self.context.deletions.add(paths, delay_ms)
 
-    def take_snapshot(self, offset: int) -> None:
+    def take_snapshot(self, offset: int, *, closing: bool = False) -> None:
         """Keep the producer state as it is at ``offset``; the next flush has it on the disk."""
         self._producer_state.map_end_offset = offset
-        snapshot = self._producer_state.take_snapshot_soon()
+        snapshot = self._producer_state.take_snapshot_soon(closing=closing)
         if snapshot is not None:
             self._unsynced_snapshots.add(snapshot)
 
@@ -162,7 +162,7 @@ class LogFiles:
             self._leader_epochs.flush()
         elif self._leader_epochs.dirty:
             # Nothing else writes the file any more, so it can be left to the job.
-            epochs = tuple(self._leader_epochs.entries)
+            epochs = self._leader_epochs.replacement()
         paths += sorted(self._unsynced_snapshots)
         folders = [self.directory] if names_changed or self._unsynced_snapshots else []
         if self.is_new:
@@ -176,7 +176,7 @@ class LogFiles:
             offset,
             self.generation,
             self.segments.active.base_offset,
-            None if epochs is None else (self.directory, epochs),
+            epochs,
             self._producer_state.snapshots.unwritten,
         )
 
@@ -214,7 +214,7 @@ class LogFiles:
         if is_empty or self._closed_as == self._extent(log_end_offset):
             # At most the start of an epoch without records was added.
             return None
-        self.take_snapshot(log_end_offset)
+        self.take_snapshot(log_end_offset, closing=True)
         self.segments.active.seal()
         return self.flush_job(recovery_point, log_end_offset, closing=True)
 

@@ -16,6 +16,7 @@ from dohle.storage.cleaning.round_values import CleaningAborted, Uncleanable
 from dohle.storage.cleaning.selection import look_at
 from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.log import Log
+from dohle.storage.log_read import read
 from tests.storage.cleaning.cleaning import (
     SETTINGS,
     clean,

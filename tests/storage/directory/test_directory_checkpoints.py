@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.core.steps import Blocking, Steps, finish
 from dohle.storage.directory.checkpoints import (
@@ -17,7 +18,7 @@ from dohle.storage.directory.checkpoints import (
     read_offsets,
 )
 from dohle.testing.simulation.disk_faults import Operation
-from tests.storage.logs import Node, append, data
+from tests.storage.logs import Node, append, data, refuses
 
 KEYS = [TopicPartition(TopicName("orders"), number) for number in range(450)]
 FILES = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
@@ -90,3 +91,40 @@ def test_a_disk_that_does_not_take_them_goes_offline() -> None:
     node.clock.advance(node.manager.next_due_ms() - node.clock.monotonic_ms())
     node.manager.run_due()
     assert HIGH_WATERMARK_CHECKPOINT in node.manager.offline_directories["/data"]
+
+
+def test_a_deletion_leaves_all_that_waits_for_the_disk_to_threads() -> None:
+    node = filled()
+    node.manager.directories[0].checkpoints.write_all()
+    syncs = (Operation.SYNC, Operation.SYNC_DIR)
+    deletion = node.manager.delete_in_steps(KEYS[:3])
+    recurring = [node.manager.directories[0].checkpoints.write_in_steps(name) for name in FILES]
+    result: object = None
+    in_threads = 0
+    while True:
+        node.disk.trace.clear()
+        try:
+            step = deletion.send(result)
+        except StopIteration:
+            break
+        assert not [path for operation, path in node.disk.trace if operation in syncs]
+        result = None
+        if step is not None:
+            assert isinstance(step, Blocking)
+            in_threads += 1
+            if recurring and in_threads % 2 == 0:
+                # What recurs is written while the deletion waits for its thread.
+                finish(recurring.pop())
+            result = step()
+    assert in_threads == 1 + 2 * len(FILES)
+    assert not recurring
+    for name in FILES:
+        assert not set(KEYS[:3]) & written(node, name).keys()
+
+
+@pytest.mark.parametrize("operation", [Operation.SYNC, Operation.SYNC_DIR])
+def test_a_disk_that_fails_at_a_deletion_goes_offline(operation: Operation) -> None:
+    node = filled()
+    node.disk.fail(operation, "/data", errno.EIO)
+    refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: node.manager.delete(KEYS[0]))
+    assert "/data" in node.manager.offline_directories

@@ -363,8 +363,8 @@ def test_a_clean_stop_is_marked_last_of_all() -> None:
     for path in ("/a", "/b"):
         changes = [found for found in node.disk.trace if found[1].startswith(path)]
         mark = f"{path}/.kafka_cleanshutdown"
-        tail = changes[-6:]
-        assert [name for _, name in tail[:-1]] == [f"{mark}.tmp"] * 5
+        tail = changes[-5:]
+        assert [name for _, name in tail[:-1]] == [f"{mark}.tmp"] * 4
         assert tail[-2:] == [(Operation.RENAME, f"{mark}.tmp"), (Operation.SYNC_DIR, path)]
         assert node.fs.read(mark) == b'{"version":0,"brokerEpoch":7}'
 

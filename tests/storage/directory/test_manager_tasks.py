@@ -274,7 +274,9 @@ def test_a_crash_during_a_deletion_leaves_nothing_to_a_partition_of_the_same_nam
     directory.checkpoints.write_log_start_offsets()
     directory.checkpoints.write_high_watermarks()
     # The folder has its new name, the checkpoints still have its entries.
-    node.disk.fail(Operation.CREATE, lambda path: path.endswith("checkpoint.tmp"), errno.EIO)
+    node.disk.fail(
+        Operation.CREATE, lambda path: path.endswith("checkpoint.deleted.tmp"), errno.EIO
+    )
     refuses(ErrorCode.KAFKA_STORAGE_ERROR, lambda: node.manager.delete(PARTITION))
     node.disk.heal()
     node.disk.power_loss_everything_unsynced_lost()
@@ -351,10 +353,13 @@ def test_the_owner_may_run_the_syncs_of_a_stop_in_any_order() -> None:
     for partition in partitions:
         append(node.create(partition), *(data() for _ in range(3)))
 
-    flushes = finish(node.manager.prepare_close())
-    assert len(flushes) == 8
-    for flush in reversed(flushes):
-        flush.complete(flush.try_run())
+    closing = finish(node.manager.prepare_close())
+    assert [len(each.flushes) for each in closing] == [4, 4]
+    for each in reversed(closing):
+        for work in each.rounds():
+            for part in reversed(work):
+                part()
+        each.complete()
     node.manager.finish_close(broker_epoch=7)
     node.disk.power_loss_everything_unsynced_lost()
     node.start()

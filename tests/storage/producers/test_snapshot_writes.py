@@ -148,7 +148,7 @@ def test_a_clean_stop_writes_it(node: Node) -> None:
     assert [entry.producer_id for entry in decode_snapshot(node.fs.read(path))] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("operation", [Operation.WRITE, Operation.TRUNCATE, Operation.SYNC])
+@pytest.mark.parametrize("operation", [Operation.WRITE, Operation.SYNC])
 def test_a_disk_that_does_not_take_it_goes_offline(node: Node, operation: Operation) -> None:
     path = rolled(node, 1, 2, 3)
     node.disk.fail(operation, path, errno.EIO)

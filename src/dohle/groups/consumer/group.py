@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
+from typing import TypeVar
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import Uuid
@@ -31,6 +32,8 @@ from dohle.groups.consumer.resolved_regex import ResolvedRegex
 from dohle.groups.group import GroupType
 from dohle.protocol.consumer_framing import CONSUMER_PROTOCOL_TYPE
 from dohle.protocol.record_framing import CoordinatorRecord
+
+T = TypeVar("T")
 
 _NO_EPOCH = -1
 _OFFSET_COMMIT_BY_MEMBER_EPOCH = 9
@@ -93,7 +96,9 @@ class ConsumerGroup:
         self.checked_version = -1
         self.checked_epoch = 0
         # How many members have each of these.
-        self._names: Counter[str] = Counter()
+        # Counted are the sets, not the names in them: most members have the same, and one may have
+        # 100,000 names.
+        self._names: Counter[frozenset[str]] = Counter()
         self._regexes: Counter[str] = Counter()
         self._assignors: Counter[str] = Counter()
         self._classic_protocols: Counter[str] = Counter()
@@ -190,13 +195,9 @@ class ConsumerGroup:
             )
         return free
 
-    def all_want(self, names: Collection[str]) -> bool:
+    def all_want(self, names: frozenset[str]) -> bool:
         """Tell whether every member subscribes to exactly these topics."""
-        return (
-            not self._regexes
-            and names == self._names.keys()
-            and all(count == len(self.members) for count in self._names.values())
-        )
+        return not self._regexes and all(names == each for each in self._names)
 
     def owner(self, topic_id: Uuid, partition: int) -> str | None:
         """Return the member that has a partition, or has yet to give it back."""
@@ -221,7 +222,7 @@ class ConsumerGroup:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Tell whether a member subscribes to the topic, by name or by a regular expression."""
-        return topic in self._names or any(
+        return any(topic in names for names in self._names) or any(
             topic in resolved.topics for resolved in self.resolved_regexes.values()
         )
 
@@ -231,17 +232,19 @@ class ConsumerGroup:
         without: Iterable[ConsumerMember] = (),
         added: ConsumerMember | None = None,
         without_regexes: Collection[str] = (),
-    ) -> set[str]:
+    ) -> frozenset[str]:
         """Return the group's topics, or what they would be after the given changes."""
-        topics = set(self._names)
-        gone = Counter(name for member in without for name in member.subscribed_topic_names)
-        topics.difference_update(name for name, count in gone.items() if self._names[name] <= count)
+        counts = self._names.copy()
+        counts.subtract(member.subscribed_topic_names for member in without)
+        found = [names for names, count in counts.items() if count > 0]
         if added is not None:
-            topics |= added.subscribed_topic_names
-        for regex, resolved in self.resolved_regexes.items():
-            if regex not in without_regexes:
-                topics |= resolved.topics
-        return topics
+            found.append(added.subscribed_topic_names)
+        found += [
+            resolved.topics
+            for regex, resolved in self.resolved_regexes.items()
+            if regex not in without_regexes
+        ]
+        return found[0] if len(found) == 1 else frozenset().union(*found)
 
     @property
     def regexes(self) -> Collection[str]:
@@ -427,8 +430,8 @@ def _disown(owners_of: dict[Uuid, dict[int, str]], member_id: str, *parts: Assig
                 del owners_of[topic_id]
 
 
-def _names_of(member: ConsumerMember) -> Iterable[str]:
-    return member.subscribed_topic_names
+def _names_of(member: ConsumerMember) -> Iterable[frozenset[str]]:
+    return (member.subscribed_topic_names,)
 
 
 def _regex_of(member: ConsumerMember) -> Iterable[str]:
@@ -444,10 +447,10 @@ def _classic_protocols_of(member: ConsumerMember) -> Iterable[str]:
 
 
 def _count(
-    counts: Counter[str],
+    counts: Counter[T],
     old: ConsumerMember | None,
     new: ConsumerMember | None,
-    values: Callable[[ConsumerMember], Iterable[str]],
+    values: Callable[[ConsumerMember], Iterable[T]],
 ) -> None:
     for value in values(old) if old is not None else ():
         counts[value] -= 1

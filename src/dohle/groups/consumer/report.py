@@ -10,6 +10,7 @@ from typing import NamedTuple
 from dohle.core.ids import Uuid
 from dohle.core.steps import PlainSteps, sorted_in_steps
 from dohle.groups.assignors.assignment import Assignment
+from dohle.protocol.codec.unsigned_varint import PreparedStrings, prepare_strings
 from dohle.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 
@@ -19,7 +20,7 @@ class Report(NamedTuple):
     owned: Assignment | None
     subscribed_topic_names: frozenset[str] | None
     #: The same, as its record has them.
-    sorted_names: tuple[str, ...] | None
+    sorted_names: PreparedStrings | None
 
 
 def report_of(request: ConsumerGroupHeartbeatRequest) -> PlainSteps[Report]:
@@ -37,4 +38,5 @@ def report_of(request: ConsumerGroupHeartbeatRequest) -> PlainSteps[Report]:
     if request.subscribed_topic_names is None:
         return Report(owned, None, None)
     names = frozenset(request.subscribed_topic_names)
-    return Report(owned, names, tuple((yield from sorted_in_steps(names))))
+    ordered = yield from sorted_in_steps(names)
+    return Report(owned, names, (yield from prepare_strings(ordered)))

@@ -143,18 +143,33 @@ class OffsetStore:
             self._committed.pop(group_id, None)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """Commit or drop a producer's pending offsets."""
+        """Commit or drop a producer's pending offsets.
+
+        There may be 100,000 of them: where no other transaction has any, whole topics are taken.
+        """
         for group_id, offsets in self._pending.pop(producer_id, {}).items():
+            open_ = self._open[group_id]
             for topic, partitions in offsets.items():
-                valid: dict[int, CommittedOffset] = {}
-                for partition, offset in partitions.items():
-                    if is_commit and offset is not None:
-                        valid[partition] = offset
-                        self._supersede(group_id, topic, partition, producer_id)
-                    self._close(group_id, topic, partition, producer_id)
-                if valid:
+                if self._is_alone(open_[topic], partitions):
+                    del open_[topic]
+                else:
+                    for partition, offset in partitions.items():
+                        if is_commit and offset is not None:
+                            self._supersede(group_id, topic, partition, producer_id)
+                        self._close(group_id, topic, partition, producer_id)
+                valid = {each: offset for each, offset in partitions.items() if offset is not None}
+                if is_commit and valid:
                     known = self._committed.setdefault(group_id, {})
                     known.setdefault(topic, {}).update(valid)
+            if not open_:
+                self._open.pop(group_id, None)
+
+    @staticmethod
+    def _is_alone(
+        producers_of: dict[int, dict[int, None]], partitions: Mapping[int, object]
+    ) -> bool:
+        """Tell whether the producer of these partitions is the only one of its topic."""
+        return len(producers_of) == len(partitions) and max(map(len, producers_of.values())) == 1
 
     def _supersede(self, group_id: str, topic: str, partition: int, before: int | None) -> None:
         """Let what is pending have no effect: all of it, or what came before a producer's."""

@@ -24,6 +24,8 @@ from dohle.protocol.schema import Field, Message, Struct, join_small
 
 #: In an encoder that works in steps: so many pieces are joined together.
 _PIECES_PER_CHUNK = 512
+#: More strings than that are looked at as a whole first.
+_STRINGS_AT_ONCE_MIN = 64
 #: From so many pieces on it is worthwhile to remember how an array was encoded.
 _PIECES_REMEMBERED = 16
 
@@ -63,7 +65,15 @@ def write_encoder(source: Source, cls: type[Message], version: int, *, in_steps:
     writer.write_tag_functions()
 
 
-_HELPERS = ("check_bytes", "check_uuid", "pack_array", "string_length", "tagged_section", "uvarint")
+_HELPERS = (
+    "check_bytes",
+    "check_uuid",
+    "pack_array",
+    "short_strings",
+    "string_length",
+    "tagged_section",
+    "uvarint",
+)
 
 
 def unencodable(name: str, version: int, reason: Exception) -> UnencodableMessage:
@@ -235,10 +245,23 @@ class _EncoderWriter:
             may_be_known = self._in_steps and self._depth == 1 and _is_of_structs(element)
             if may_be_known:
                 self._known_items(element)
+            elif element == "string" and self._flexible and not self._in_steps:
+                self._strings()
             else:
                 self._items(element)
         if nullable:
             source.close()
+
+    def _strings(self) -> None:
+        """Write the strings of the array ``a``, very many at once if that can be."""
+        source = self._source
+        source.line(f"s = short_strings(a) if n > {_STRINGS_AT_ONCE_MIN} else None")
+        source.open("if s is not None:")
+        source.line("out.append(s)")
+        source.close()
+        source.open("else:")
+        self._items("string")
+        source.close()
 
     def _items(self, element: str | type[Struct]) -> None:
         """Write the elements of the array ``a``, one by one."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
-from dohle.core.steps import CountedSteps
+from dohle.core.steps import CountedSteps, PlainSteps
 from dohle.protocol.errors import UnencodableMessage
 
 INT32_MAX = 0x7FFF_FFFF
@@ -295,11 +295,57 @@ def check_tag_end(pos: int, end: int) -> None:
         raise struct.error(f"a tagged field that ends {end - pos} bytes before its size")
 
 
+#: So many strings are encoded in one step.
+_PREPARED_AT_A_TIME = 1_000
+#: What goes before a string of so many ASCII characters, where that is one byte.
+_LENGTHS = [chr(length + 1) for length in range(127)]
+
+
 def string_length(length: int) -> bytes:
     """Encode the length of a compact string of 127 bytes or more."""
     if length > STRING_BYTES_MAX:
         raise UnencodableMessage(f"a string of {length} bytes; {STRING_BYTES_MAX} are allowed")
     return uvarint(length + 1)
+
+
+class PreparedStrings(tuple[str, ...]):
+    """Strings that are encoded already, because there may be very many of them."""
+
+    #: As compact strings, without their number; None if they are to be encoded one by one.
+    encoded: bytes | None
+
+
+def prepare_strings(values: Sequence[str]) -> PlainSteps[PreparedStrings]:
+    """Encode any number of strings in steps, ahead of the message that they go into."""
+    prepared = PreparedStrings(values)
+    prepared.encoded = None
+    parts: list[bytes] = []
+    for start in range(0, len(values), _PREPARED_AT_A_TIME):
+        part = short_strings(values[start : start + _PREPARED_AT_A_TIME])
+        if part is None:
+            return prepared
+        parts.append(part)
+        yield
+    prepared.encoded = b"".join(parts)
+    return prepared
+
+
+def short_strings(values: Sequence[str]) -> bytes | None:
+    """Encode very many compact strings at once; None unless all of them are ASCII and short.
+
+    That takes few calls, where one by one would take several for each.
+    """
+    if isinstance(values, PreparedStrings):
+        return values.encoded
+    try:
+        if max(map(len, values)) >= len(_LENGTHS):
+            return None
+        prefixes = map(_LENGTHS.__getitem__, map(len, values))
+        text = "".join(chain.from_iterable(zip(prefixes, values, strict=True)))
+    except TypeError:
+        # Which one is no string is told by whoever takes them one by one.
+        return None
+    return text.encode() if text.isascii() else None
 
 
 def tagged_section(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition, Uuid
-from dohle.core.steps import PlainSteps
+from dohle.core.steps import Steps
 from dohle.metadata.image import TopicImage
 from dohle.metadata.partition import PartitionImage
 from dohle.metadata.topic_names import INTERNAL_TOPICS
@@ -218,7 +218,7 @@ class Partitions:
                 del partitions[partition.key.partition]
         self._logs.delete(partition.key)
 
-    def remove_topic(self, topic: TopicImage) -> PlainSteps[None]:
+    def remove_topic(self, topic: TopicImage) -> Steps[None]:
         """Delete a topic's logs, including those that could not be opened.
 
         Its partitions are gone with the first step; then one folder is renamed in each.
@@ -228,7 +228,7 @@ class Partitions:
             self._leave(partition)
         for partition in gone.values():
             self._commits.fail(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            yield
+            yield None
         logs = [self._logs.get(TopicPartition(topic.name, index)) for index in topic.partitions]
         ours = [log for log in logs if log is not None and log.topic_id in (None, topic.id)]
         yield from self._logs.delete_in_steps([log.partition for log in ours])

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable
 from errno import EDQUOT, ENOSPC
 from functools import partial
+from itertools import count
 from typing import Final, TypeVar
 
 from dohle.core.errors import KafkaError
@@ -55,6 +56,7 @@ class LogCleaner:
         # The rounds that are under way, each until its last job has ended.
         self._rounds: dict[Log, CleaningRound] = {}
         self._uncleanable: dict[Log, str] = {}
+        self._writes: set[int] = set()
         self.is_stopping = False
         #: Called with each round that came to its end, and how many seconds it took.
         self.on_cleaned: Callable[[Log, Statistics, float], None] = lambda *_: None
@@ -179,8 +181,16 @@ class LogCleaner:
         self._tell(log, cleaning, cleanable, self._clock.monotonic_s() - started_s)
 
     def _write_checkpoint(self, directory: LogDirectory) -> Steps[None]:
-        with directory.disk.guarding("writing the cleaner's checkpoint"):
-            yield from directory.checkpoints.write_in_steps(CLEANER_OFFSET_CHECKPOINT)
+        # Several may be written at the same time; a name that a crash leaves is used again.
+        number = next(each for each in count() if each not in self._writes)
+        self._writes.add(number)
+        try:
+            with directory.disk.guarding("writing the cleaner's checkpoint"):
+                yield from directory.checkpoints.write_in_steps(
+                    CLEANER_OFFSET_CHECKPOINT, f".cleaner-{number}.tmp"
+                )
+        finally:
+            self._writes.discard(number)
 
     def _tell(self, log: Log, cleaning: CleaningRound, cleanable: Cleanable, took_s: float) -> None:
         done = cleaning.statistics

@@ -16,7 +16,7 @@ from dataclasses import replace
 from dohle.core.errors import KafkaError
 from dohle.core.ids import TopicPartition, Uuid
 from dohle.core.seams import Clock, Rng
-from dohle.core.steps import PlainSteps
+from dohle.core.steps import PlainSteps, Steps
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.clean_shutdown import (
     has_clean_shutdown,
@@ -24,7 +24,11 @@ from dohle.storage.directory.clean_shutdown import (
     write_clean_shutdown,
 )
 from dohle.storage.directory.delayed_deletions import DelayedDeletions
-from dohle.storage.directory.directory_checkpoints import DirectoryCheckpoints, KnownOffsets
+from dohle.storage.directory.directory_checkpoints import (
+    DirectoryCheckpoints,
+    KnownOffsets,
+    blocking,
+)
 from dohle.storage.directory.disk_space import DiskSpace
 from dohle.storage.directory.disk_status import DiskStatus
 from dohle.storage.directory.folders import PartitionFolders
@@ -41,8 +45,13 @@ from dohle.storage.directory.partition_dirs import (
     read_partition_metadata,
     write_partition_metadata,
 )
-from dohle.storage.directory.pending_flush import PendingFlush, take_due_flushes
-from dohle.storage.files import FileSystem, Lock, join
+from dohle.storage.directory.pending_flush import (
+    SYNCED_SINGLY_MAX,
+    PendingClose,
+    PendingFlush,
+    take_due_flushes,
+)
+from dohle.storage.files import FileSystem, Lock, WholeDisk, join
 from dohle.storage.flush import FlushSchedule
 from dohle.storage.log import Log
 from dohle.storage.log_context import LogContext
@@ -105,6 +114,8 @@ class LogDirectory:
         self._fs = fs
         self._clock = clock
         self._lock: Lock | None = None
+        # Taken before anything is written: it tells of what failed since.
+        self._whole_disk: WholeDisk | None = None
 
     # Recurring work. All times are those of the monotonic clock.
 
@@ -129,6 +140,7 @@ class LogDirectory:
                 f"{self.path} is in use by another process: stop that one, or choose another"
                 " directory"
             ) from None
+        self._whole_disk = self._fs.whole_disk(self.path)
 
     def load(self, config_for: Callable[[TopicPartition], LogConfig]) -> PlainSteps[None]:
         """Open every partition in the directory, one in each step."""
@@ -263,7 +275,7 @@ class LogDirectory:
             write_partition_metadata(self._fs, log.directory, topic_id)
             log.topic_id = topic_id
 
-    def delete_logs(self, partitions: Sequence[TopicPartition]) -> PlainSteps[None]:
+    def delete_logs(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
         """Delete logs: their folders are renamed to ``-delete`` now and removed after the delay.
 
         Many at once take one sync of the names and one of each checkpoint. They are gone for
@@ -278,10 +290,10 @@ class LogDirectory:
                 target = self.folders.new_delete_path(log.partition)
                 self._rename(log, target)
                 self.deletions.add([target], log.config.file_delete_delay_ms)
-                yield
-            self._fs.sync_dir(self.path)
+                yield None
+            yield from blocking(lambda: self._fs.sync_dir(self.path))
             # A new partition of the same name must not inherit these.
-            self.checkpoints.write_all()
+            yield from self.checkpoints.write_all_in_steps()
 
     def mark_stray(self, partition: TopicPartition) -> None:
         """Close a log that is no longer assigned here; its folder is kept as ``-stray``."""
@@ -305,9 +317,9 @@ class LogDirectory:
 
     # Closing
 
-    def prepare_close(self) -> PlainSteps[list[PendingFlush]]:
+    def prepare_close(self) -> PlainSteps[PendingClose]:
         """Write what a clean stop leaves in each log; return the flushes that must come first."""
-        closing = []
+        closing: list[PendingFlush] = []
         for log in tuple(self.logs.values()):
             yield
             try:
@@ -318,11 +330,13 @@ class LogDirectory:
                 self._warn_unclean()
                 break
             if job is not None:
-                # The directory itself is synced once for all of them.
-                folders = tuple(folder for folder in job.folders if folder != self.path)
-                job = replace(job, folders=folders)
+                if self.path in job.folders:
+                    # The directory itself is synced once for all of them.
+                    folders = tuple(folder for folder in job.folders if folder != self.path)
+                    job = replace(job, folders=folders)
                 closing.append(PendingFlush(self._flushes, log, job))
-        return closing
+        together = len(closing) > SYNCED_SINGLY_MAX
+        return PendingClose(closing, self._whole_disk if together else None)
 
     def close(self, broker_epoch: int) -> None:
         """Write the checkpoints, and last the mark of a clean stop, when all logs are closed."""
@@ -354,6 +368,9 @@ class LogDirectory:
         """Close the descriptors and release the lock, without the mark of a clean stop."""
         for log in self.logs.values():
             log.files.discard()
+        if self._whole_disk is not None:
+            self._whole_disk.close()
+            self._whole_disk = None
         if self._lock is not None:
             self._lock.release()
             self._lock = None

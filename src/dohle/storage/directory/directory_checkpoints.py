@@ -42,6 +42,8 @@ Value = Callable[[Log], int | None]
 _LOGS_PER_STEP = 200
 #: What a thread writes has this name until it is complete. One that a crash has left is ignored.
 _LATER_SUFFIX = ".later.tmp"
+#: The same for logs that are deleted: what recurs may be written at the same time.
+_DELETED_SUFFIX = ".deleted.tmp"
 
 
 def _recovery_point(log: Log) -> int:
@@ -181,10 +183,14 @@ class DirectoryCheckpoints:
         self.write_recovery_points()
         self.write_log_start_offsets()
         self.write_high_watermarks()
-        if self._has_cleaner_file or any(
-            log.cleaner_offset is not None for log in self._logs.values()
-        ):
+        if self._has_cleaner_offsets:
             self.write_cleaner_offsets()
+
+    @property
+    def _has_cleaner_offsets(self) -> bool:
+        return self._has_cleaner_file or any(
+            log.cleaner_offset is not None for log in self._logs.values()
+        )
 
     def write_recovery_points(self) -> None:
         """Write each log's recovery point."""
@@ -203,8 +209,17 @@ class DirectoryCheckpoints:
         """Write the log start offsets that are not base offsets, also of logs that move in."""
         self._write(LOG_START_OFFSET_CHECKPOINT, *coming)
 
-    def write_in_steps(self, name: str) -> Steps[None]:
-        """Write one of the files as it is now, or a little later."""
+    def write_all_in_steps(self) -> Steps[None]:
+        """Write all files when logs are deleted; there is one such deletion at a time."""
+        for name in _VALUES:
+            if name != CLEANER_OFFSET_CHECKPOINT or self._has_cleaner_offsets:
+                yield from self.write_in_steps(name, _DELETED_SUFFIX)
+
+    def write_in_steps(self, name: str, suffix: str = _LATER_SUFFIX) -> Steps[None]:
+        """Write one of the files as it is now, or a little later.
+
+        Whoever does so at the same time as others takes a suffix of his own.
+        """
         if name == CLEANER_OFFSET_CHECKPOINT:
             self._has_cleaner_file = True
         number = self._begin(name)
@@ -215,13 +230,13 @@ class DirectoryCheckpoints:
                 entries.append(offset_entry(log.partition, offset))
             if position % _LOGS_PER_STEP == 0:
                 yield None
-        path, later = join(self._folder, name), join(self._folder, name + _LATER_SUFFIX)
+        path, later = join(self._folder, name), join(self._folder, name + suffix)
         data = format_entries(entries)
-        yield from _blocking(lambda: write_whole(self._fs, later, data))
+        yield from blocking(lambda: write_whole(self._fs, later, data))
         if number > self._written[name]:
             self._fs.rename(later, path)
             self._written[name] = number
-            yield from _blocking(lambda: self._fs.sync_dir(self._folder))
+            yield from blocking(lambda: self._fs.sync_dir(self._folder))
 
     def _write(self, name: str, *coming: Log) -> None:
         number = self._begin(name)
@@ -241,7 +256,7 @@ class DirectoryCheckpoints:
         return [offset_entry(each, kept[each]) for each in kept if each not in self._logs]
 
 
-def _blocking(work: Callable[[], None]) -> Steps[None]:
+def blocking(work: Callable[[], None]) -> Steps[None]:
     """Do work that waits for the disk as one step; an ``OSError`` is raised here."""
 
     def attempt() -> OSError | None:

@@ -21,7 +21,7 @@ from dohle.storage.config import LogConfig, LogManagerConfig
 from dohle.storage.directory.attached import AttachedDirectories
 from dohle.storage.directory.directory import LogDirectory
 from dohle.storage.directory.meta_properties import InvalidMetaProperties
-from dohle.storage.directory.pending_flush import PendingFlush
+from dohle.storage.directory.pending_flush import PendingClose, PendingFlush
 from dohle.storage.directory.recurring import RecurringTasks
 from dohle.storage.files import FileSystem
 from dohle.storage.log import Log
@@ -257,7 +257,7 @@ class LogManager:
         """Delete logs; those in an offline directory stay on its disk until it is back."""
         finish(self.delete_in_steps(partitions))
 
-    def delete_in_steps(self, partitions: Sequence[TopicPartition]) -> PlainSteps[None]:
+    def delete_in_steps(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
         """Do the same, one folder in each step; all are gone for everybody with the first."""
         by_directory: dict[LogDirectory, list[TopicPartition]] = {}
         for partition in partitions:
@@ -336,18 +336,21 @@ class LogManager:
 
     def close(self, broker_epoch: int = -1) -> None:
         """Stop cleanly, in this thread. Offline directories stay as they are, for recovery."""
-        for flush in finish(self.prepare_close()):
-            flush.complete(flush.try_run())
+        for closing in finish(self.prepare_close()):
+            for work in closing.rounds():
+                for part in work:
+                    part()
+            closing.complete()
         self.finish_close(broker_epoch)
 
-    def prepare_close(self) -> PlainSteps[list[PendingFlush]]:
+    def prepare_close(self) -> PlainSteps[list[PendingClose]]:
         """Write what a clean stop leaves in the logs; return the flushes that must come first.
 
-        They may be run in any threads, and in any order; then comes ``finish_close``.
+        When they are complete, ``finish_close`` follows.
         """
-        closing: list[PendingFlush] = []
+        closing: list[PendingClose] = []
         for directory in self.online_directories:
-            closing += yield from directory.prepare_close()
+            closing += [(yield from directory.prepare_close())]
         return closing
 
     def finish_close(self, broker_epoch: int) -> None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 from dohle.core.errors import KafkaError
+from dohle.storage.files import WholeDisk
 from dohle.storage.flush import FlushJob, FlushSchedule
 from dohle.storage.log import Log
+
+#: So many logs are closed by one call in a thread: to hand over each costs more than to close it.
+_CLOSED_AT_A_TIME = 50
+#: If more logs than that are closed, their disk is synced as a whole, where it can be.
+SYNCED_SINGLY_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,61 @@ class PendingFlush:
         else:
             self.log.complete_flush(self.job)
         _schedule_again(self.flushes, self.log)
+
+
+@dataclass(slots=True)
+class PendingClose:
+    """The flushes that a clean stop of a directory takes: those of its logs with unsynced files."""
+
+    flushes: Sequence[PendingFlush]
+    #: Where all of them are synced at once, if that is possible and worthwhile.
+    disk: WholeDisk | None
+    _errors: dict[Log, OSError] = field(default_factory=dict)
+    _disk_error: OSError | None = None
+
+    def rounds(self) -> Iterator[list[Callable[[], None]]]:
+        """Yield what is to be done: each round when that before is done, all of it in any threads.
+
+        What fails is known to ``complete``.
+        """
+        if self.disk is None:
+            yield self._each(self.flushes, FlushJob.run)
+            return
+        yield self._each(self.flushes, FlushJob.write)
+        yield [self._sync_disk]
+        # A file replaces another only when it is on the disk: after a power cut there is one.
+        if replacing := [flush for flush in self.flushes if flush.job.renames]:
+            yield self._each(replacing, FlushJob.rename)
+            yield [self._sync_disk]
+
+    def _each(
+        self, flushes: Sequence[PendingFlush], work: Callable[[FlushJob], None]
+    ) -> list[Callable[[], None]]:
+        return [
+            partial(self._try_each, flushes[start : start + _CLOSED_AT_A_TIME], work)
+            for start in range(0, len(flushes), _CLOSED_AT_A_TIME)
+        ]
+
+    def _try_each(self, flushes: Sequence[PendingFlush], work: Callable[[FlushJob], None]) -> None:
+        for flush in flushes:
+            if self._disk_error is None and flush.log not in self._errors:
+                try:
+                    work(flush.job)
+                except OSError as error:
+                    self._errors[flush.log] = error
+
+    def _sync_disk(self) -> None:
+        assert self.disk is not None
+        if self._disk_error is None:
+            try:
+                self.disk.sync()
+            except OSError as error:
+                self._disk_error = error
+
+    def complete(self) -> None:
+        """Move the recovery points, or take offline what has failed."""
+        for flush in self.flushes:
+            flush.complete(self._errors.get(flush.log, self._disk_error))
 
 
 def take_due_flushes(flushes: FlushSchedule[Log], now_ms: int) -> list[PendingFlush]:

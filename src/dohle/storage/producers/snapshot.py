@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dohle.core.checksum import crc32c
-from dohle.storage.files import File, FileSystem, parent
+from dohle.storage.files import File, FileSystem, cut_behind, parent
 from dohle.storage.producers.entry import BatchMetadata, ProducerEntry
 
 SNAPSHOT_SUFFIX = ".snapshot"
@@ -121,32 +121,39 @@ def write_snapshot(
     fs: FileSystem, path: str, entries: Iterable[ProducerEntry], *, sync: bool
 ) -> None:
     """Write a file; with ``sync`` it survives a power cut once this returns."""
-    file = fs.open(path, write=True, create=True)
-    try:
-        SnapshotWrite(path, file, tuple(entries)).run()
-        if sync:
-            file.sync()
-    finally:
-        file.close()
+    SnapshotWrite(fs, path, tuple(entries)).run(sync=sync)
     if sync:
         fs.sync_dir(parent(path))
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotWrite:
-    """A snapshot that is still to be written, to a file that is open.
+    """A snapshot that is still to be written.
 
     ``run`` may block in any thread. Run twice, or twice at the same time, it writes the same bytes.
-    If the file was removed meanwhile, nobody sees them.
     """
 
+    fs: FileSystem
     path: str
-    file: File
     entries: Sequence[ProducerEntry]
+    #: If it is open by now: should it be removed before it is written, nobody sees the bytes.
+    file: File | None = None
 
-    def run(self) -> None:
-        """Write the file."""
-        entries, file = self.entries, self.file
+    def run(self, *, sync: bool = False) -> None:
+        """Write the file, and make it unless it is open."""
+        if self.file is not None:
+            self._write(self.file)
+            return
+        file = self.fs.open(self.path, write=True, create=True)
+        try:
+            self._write(file)
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+
+    def _write(self, file: File) -> None:
+        entries = self.entries
         first = self._piece(0)
         checksum = crc32c(first, crc32c(_COUNT.pack(len(entries))))
         position = _HEAD.size + len(first)
@@ -157,7 +164,7 @@ class SnapshotWrite:
             position += len(piece)
         file.write_at(0, _HEAD.pack(_VERSION, checksum, len(entries)) + first)
         # A longer file of the same name may have been left by a crash.
-        file.truncate(position)
+        cut_behind(file, position)
 
     def _piece(self, start: int) -> bytes:
         return b"".join(map(_packed, self.entries[start : start + _WRITTEN_AT_A_TIME]))
@@ -167,4 +174,4 @@ def begin_snapshot(fs: FileSystem, path: str, entries: Sequence[ProducerEntry]) 
     """Make the file, empty: what it is to hold is written later."""
     file = fs.open(path, write=True, create=True)
     file.truncate(0)
-    return SnapshotWrite(path, file, entries)
+    return SnapshotWrite(fs, path, entries, file)

@@ -80,15 +80,21 @@ class SnapshotFiles:
         self._add(offset)
         return path
 
-    def write_soon(self, offset: int, entries: Collection[ProducerEntry]) -> str:
+    def write_soon(
+        self, offset: int, entries: Collection[ProducerEntry], *, closing: bool = False
+    ) -> str:
         """Write a snapshot if it is short, or else leave that to the next flush; return its path.
 
-        Nothing is synced.
+        Nothing is synced. If the log is being closed, the flush makes the file, too: many logs are
+        closed at once, and its threads make files at the same time.
         """
-        if len(entries) <= WRITTEN_AT_ONCE_MAX:
-            return self.write(offset, entries, sync=False)
         path = self._path(offset)
-        self._unwritten[offset] = begin_snapshot(self._fs, path, tuple(entries))
+        if closing:
+            self._unwritten[offset] = SnapshotWrite(self._fs, path, tuple(entries))
+        elif len(entries) <= WRITTEN_AT_ONCE_MAX:
+            return self.write(offset, entries, sync=False)
+        else:
+            self._unwritten[offset] = begin_snapshot(self._fs, path, tuple(entries))
         self._add(offset)
         return path
 

@@ -388,12 +388,15 @@ class ProducerState:
         self._last_snapshot_offset = offset
         return path
 
-    def take_snapshot_soon(self) -> str | None:
-        """Do as ``take_snapshot`` does, but leave the writing of many producers to the flush."""
+    def take_snapshot_soon(self, *, closing: bool = False) -> str | None:
+        """Do as ``take_snapshot`` does, but leave the writing of many producers to the flush.
+
+        When the log is closed, even the file is made by the flush.
+        """
         offset = self.map_end_offset
         if offset <= self._last_snapshot_offset:
             return None
-        path = self.snapshots.write_soon(offset, self._producers.values())
+        path = self.snapshots.write_soon(offset, self._producers.values(), closing=closing)
         self._last_snapshot_offset = offset
         return path
 

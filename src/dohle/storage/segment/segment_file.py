@@ -193,10 +193,14 @@ class SegmentFile:
         self.write_appends()
         if not self._was_opened:
             return
-        file = self.file
-        if self._reserved_end > max(self.size, RESERVED_BYTES) or file.size() > self.size:
-            file.truncate(self.size)
+        if self._reserved_end > max(self.size, RESERVED_BYTES) or self._size_on_disk() > self.size:
+            self.file.truncate(self.size)
             self._reserved_end = RESERVED_BYTES
+
+    def _size_on_disk(self) -> int:
+        """Return the length of the file, which need not be opened for that."""
+        file = self._file
+        return self._fs.stat(self.path).size if file is None else file.size()
 
     def close(self) -> None:
         """Drop the file; a later use opens it again.

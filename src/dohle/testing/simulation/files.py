@@ -29,7 +29,7 @@ from random import Random
 
 from dohle.core.host import StreamSocket
 from dohle.core.seams import Clock, ManualClock
-from dohle.storage.files import Buffer, Entry, FileLost, FileStat, Lock
+from dohle.storage.files import Buffer, Entry, FileLost, FileStat, Lock, WholeDisk
 from dohle.testing.simulation.disk import (
     Fate,
     Node,
@@ -173,6 +173,35 @@ class _SimulatedLock:
 
     def release(self) -> None:
         self._locked.pop(id(self._inode), None)
+
+
+class _SimulatedWholeDisk:
+    """The disk, to be synced as a whole by one operation."""
+
+    __slots__ = ("_fs", "_life", "_path")
+
+    def __init__(self, fs: SimulatedFileSystem, path: str) -> None:
+        self._fs = fs
+        self._life = fs._life
+        self._path = path
+
+    def sync(self) -> None:
+        """Sync what is below the path. A failure here or before spoils all later syncs."""
+        if self._fs._life is not self._life:
+            raise SimulatedCrash
+        folder = self._fs._tree.folder(self._path)
+        try:
+            self._fs._start(Operation.SYNC, self._path)
+        except OSError:
+            for _, inode in folder.walk():
+                inode.sync_failed |= bool(inode.unsynced)
+            raise
+        if any(inode.sync_failed for _, inode in folder.walk()):
+            raise disk_error(errno.EIO, self._path)
+        folder.settle()
+
+    def close(self) -> None:
+        """Do nothing: there is no descriptor."""
 
 
 class SimulatedFileSystem:
@@ -436,6 +465,10 @@ class SimulatedFileSystem:
         """Make the folder's names safe from a power cut."""
         self._start(Operation.SYNC_DIR, path)
         self._tree.folder(path).unsynced.clear()
+
+    def whole_disk(self, path: str) -> WholeDisk | None:
+        """Return the disk that a folder is on, of which nothing else is relied on."""
+        return _SimulatedWholeDisk(self, path)
 
     def free_bytes(self, path: str) -> tuple[int, int]:
         """Return (total, usable) bytes of the mount that holds ``path``."""
