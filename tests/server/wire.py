@@ -220,19 +220,20 @@ async def create_topic(
 
 def batch(
     *values: bytes,
+    key: bytes | None = None,
     timestamp: int = 1_000,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytes:
-    """Return a batch of records without keys."""
+    """Return a batch of records of one key, or without keys."""
     builder = BatchBuilder(
         producer_id=ProducerId(producer_id),
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
     )
     for value in values:
-        builder.append(timestamp, None, value)
+        builder.append(timestamp, key, value)
     return bytes(builder.build())
 
 

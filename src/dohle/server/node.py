@@ -234,6 +234,7 @@ class Node:
             channel=self.controller,
         )
         self.cleaning = LogCleaning(self.logs, self._host, self._turns, self.broker.broker_values)
+        self.sources.cleaner = self.cleaning.cleaner
         self.images.subscribe(self.broker.publish)
         self.sources.broker = self.broker
         self._refuse_missing_directories()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dohle.server.metrics.broker import collect_broker
+from dohle.server.metrics.cleaner import collect_cleaner
 from dohle.server.metrics.groups import collect_groups
 from dohle.server.metrics.log_counts import LogCounts
 from dohle.server.metrics.network import collect_network
@@ -20,6 +21,7 @@ def collect(sources: Sources, logged: LogCounts) -> Iterator[str]:
     """Yield the text of all metrics, and now and then nothing, after a moment's work each."""
     yield from collect_process(sources, logged)
     yield from collect_broker(sources)
+    yield from collect_cleaner(sources)
     yield from collect_network(sources)
     yield from collect_requests(sources)
     yield from collect_topics(sources)

@@ -13,6 +13,7 @@ from dohle.server.metrics.loop_probe import LoopProbe
 from dohle.server.net.listener import ListeningSocket
 from dohle.server.quorum.controller import Controller
 from dohle.storage.backup import CapturedLog
+from dohle.storage.cleaning.cleaner import LogCleaner
 
 
 class BrokerState(IntEnum):
@@ -40,6 +41,7 @@ class Sources:
     state: BrokerState = BrokerState.STARTING
     broker: BrokerServer | None = None
     controller: Controller | None = None
+    cleaner: LogCleaner | None = None
     #: Tells in one go how far all logs have come: for backups.
     capture: Callable[[], list[CapturedLog]] | None = None
     listeners: Sequence[ListeningSocket] = ()

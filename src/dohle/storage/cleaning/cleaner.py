@@ -16,7 +16,7 @@ from collections.abc import Callable
 from errno import EDQUOT, ENOSPC
 from functools import partial
 from itertools import count
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from dohle.core.errors import KafkaError
 from dohle.core.ids import TopicPartition
@@ -47,6 +47,19 @@ CLEANER_THREADS: Final = "log-cleaner"
 _PASSING = frozenset({ENOSPC, EDQUOT}) | NO_DESCRIPTOR
 
 
+class FinishedRound(NamedTuple):
+    """A round that came to its end."""
+
+    statistics: Statistics
+    took_s: float
+
+    @property
+    def recopy_percent(self) -> float:
+        """How much of what it read it has kept."""
+        done = self.statistics
+        return 100 * done.bytes_written / done.bytes_read if done.bytes_read else 0.0
+
+
 class LogCleaner:
     """Chooses logs, cleans them, and remembers what came of it."""
 
@@ -58,13 +71,23 @@ class LogCleaner:
         self._uncleanable: dict[Log, str] = {}
         self._writes: set[int] = set()
         self.is_stopping = False
-        #: Called with each round that came to its end, and how many seconds it took.
-        self.on_cleaned: Callable[[Log, Statistics, float], None] = lambda *_: None
+        #: What the last look at all logs has found, and when, in monotonic time.
+        self.dirty_ratio_max = 0.0
+        self.overdue_ms_max = 0
+        self.last_run_ms: int | None = None
+        #: How many rounds came to their end, and the last of them.
+        self.round_count = 0
+        self.last_round: FinishedRound | None = None
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
         """The logs that cannot be cleaned, and why."""
         return {log.partition: reason for log, reason in self._uncleanable.items()}
+
+    @property
+    def ms_since_last_run(self) -> int:
+        """How long ago all logs were last looked at."""
+        return self._clock.monotonic_ms() - (self.last_run_ms or 0)
 
     def stop(self) -> None:
         """Give up all rounds; their jobs end soon, and nothing is begun any more."""
@@ -101,7 +124,8 @@ class LogCleaner:
         """Return the dirtiest log, and its directory."""
         self._forget_vanished()
         best: tuple[LogDirectory, Log] | None = None
-        highest = 0.0
+        highest = dirtiest = 0.0
+        overdue_ms = 0
         for directory in self._logs.online_directories:
             is_checkpoint_wrong = False
             for log in tuple(directory.logs.values()):
@@ -117,10 +141,14 @@ class LogCleaner:
                     # Kafka corrects it at once, chosen or not.
                     log.cleaner_offset = cleanable.first_dirty_offset
                     is_checkpoint_wrong = True
+                dirtiest = max(dirtiest, cleanable.ratio)
+                overdue_ms = max(overdue_ms, cleanable.overdue_ms)
                 if cleanable.is_eligible and cleanable.ratio > highest:
                     best, highest = (directory, log), cleanable.ratio
             if is_checkpoint_wrong:
                 yield from self._write_checkpoint(directory)
+        self.dirty_ratio_max, self.overdue_ms_max = dirtiest, overdue_ms
+        self.last_run_ms = self._clock.monotonic_ms()
         return best
 
     def _look_at(self, log: Log) -> Cleanable | None:
@@ -212,7 +240,8 @@ class LogCleaner:
                 log.partition,
                 done.invalid_messages,
             )
-        self.on_cleaned(log, done, took_s)
+        self.round_count += 1
+        self.last_round = FinishedRound(done, took_s)
 
     # What cannot be cleaned
 

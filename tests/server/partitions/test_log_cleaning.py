@@ -1,0 +1,108 @@
+"""The log cleaner of a running node: its workers, its settings, its metrics, and its stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from dohle.core.ids import TopicName
+from dohle.server.node import Node
+from dohle.storage.log import Log
+from tests.server.metrics.scraping import scrape, value
+from tests.server.wire import Wire, batch, create_topic, on_node, produce_request
+
+TOPIC = TopicName("changes")
+PRODUCE = 12
+QUICK = {"log.cleaner.backoff.ms": "5", "metrics.listener": "127.0.0.1:0"}
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "internal.segment.bytes": "500",
+    "min.cleanable.dirty.ratio": "0",
+}
+DEADLINE_S = 20.0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def filled(node: Node, wire: Wire, configs: Mapping[str, str] = CONFIGS) -> Log:
+    """A topic in which one key was written again and again."""
+    await create_topic(wire, TOPIC, configs=configs)
+    for number in range(30):
+        records = batch(b"%d" % number * 10, key=b"key")
+        await wire.send(produce_request(TOPIC, records), PRODUCE)
+    return node.broker.partitions.of_topic(TOPIC)[0].log
+
+
+def is_clean(log: Log) -> bool:
+    return log.cleaner_offset == log.segments.active.base_offset
+
+
+def test_a_compacted_topic_is_cleaned_and_metrics_tell_of_it(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        log = await filled(node, wire)
+        size = log.size
+        await until(lambda: is_clean(log))
+        assert log.size < size / 2
+        series = await scrape(node)
+        assert value(series, "dohle_log_cleaner_rounds_total") >= 1
+        assert 0 < value(series, "kafka_log_logcleaner_cleaner_recopy_percent") < 100
+        assert value(series, "kafka_log_logcleanermanager_time_since_last_run_ms") >= 0
+        labels = {"logDirectory": log.directory.rpartition("/")[0]}
+        name = "kafka_log_logcleanermanager_uncleanable_partitions_count"
+        assert value(series, name, **labels) == 0
+
+    on_node(tmp_path, scenario, QUICK)
+
+
+def test_a_log_that_cannot_be_cleaned_is_told_by_metrics(tmp_path: Path) -> None:
+    async def fill(node: Node, wire: Wire) -> None:
+        await filled(node, wire)
+
+    async def look(node: Node, wire: Wire) -> None:
+        await until(lambda: bool(node.cleaning.cleaner.uncleanable))
+        log = node.broker.partitions.of_topic(TOPIC)[0].log
+        series = await scrape(node)
+        labels = {"logDirectory": log.directory.rpartition("/")[0]}
+        manager = "kafka_log_logcleanermanager_uncleanable"
+        assert value(series, f"{manager}_partitions_count", **labels) == 1
+        assert value(series, f"{manager}_bytes", **labels) == log.size
+
+    on_node(tmp_path, fill, {**QUICK, "log.cleaner.enable": "false"})
+    first = min((tmp_path / "data" / f"{TOPIC}-0").glob("*.log"))
+    content = bytearray(first.read_bytes())
+    content[-1] ^= 0xFF
+    first.write_bytes(content)
+    on_node(tmp_path, look, QUICK)
+
+
+def test_a_stop_in_the_middle_of_a_round_leaves_nothing_of_it(tmp_path: Path) -> None:
+    slow = {**QUICK, "log.cleaner.io.max.bytes.per.second": "1000"}
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        log = await filled(node, wire)
+        await until(lambda: log.cleaning is not None)
+
+    on_node(tmp_path, scenario, slow)
+    left = [path.name for path in (tmp_path / "data" / f"{TOPIC}-0").iterdir()]
+    assert not [name for name in left if name.endswith((".cleaned", ".swap"))]
+
+
+@pytest.mark.parametrize("setting", ["log.cleaner.enable=false", "log.cleaner.threads=0"])
+def test_no_cleaner_no_cleaning(tmp_path: Path, setting: str) -> None:
+    """Compaction 2."""
+    name, _, text = setting.partition("=")
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        log = await filled(node, wire)
+        cleaner = node.cleaning.cleaner
+        assert cleaner.last_run_ms is None
+        assert log.cleaner_offset is None
+
+    on_node(tmp_path, scenario, {**QUICK, name: text})
