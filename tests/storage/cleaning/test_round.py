@@ -179,7 +179,7 @@ def test_a_damaged_batch_makes_the_log_uncleanable(position: int, reason: str) -
     log.flush()
     node.disk.flip_bit(log.segments.first.path, position, 0)
     files = node.files()
-    with pytest.raises(Uncleanable, match=reason):
+    with pytest.raises(Uncleanable, match=rf"0000\.log: .*{reason}"):
         clean(log)
     assert node.files() == files
 

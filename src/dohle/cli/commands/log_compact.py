@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     from dohle.core.errors import KafkaError
     from dohle.core.seams import SystemClock, system_rng
     from dohle.storage.cleaning.estimate import estimate_cleaning
-    from dohle.storage.cleaning.round_values import CleanerSettings
+    from dohle.storage.cleaning.round_values import CleanerSettings, Uncleanable
     from dohle.storage.files import OsFileSystem
     from dohle.storage.segment.index import CorruptIndex
 
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
             settings=CleanerSettings(),
             secret=system_rng().randbytes(32),
         )
-    except (OSError, KafkaError, CorruptIndex) as error:
+    except (OSError, KafkaError, CorruptIndex, Uncleanable) as error:
         print(f"{args.folder}: {error}", file=sys.stderr)
         return 1
     if args.json:

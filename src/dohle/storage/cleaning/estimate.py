@@ -91,7 +91,7 @@ def estimate_cleaning(
     settings: CleanerSettings,
     secret: bytes,
 ) -> Estimate:
-    """Look at a partition's folder. CorruptBatch and other KafkaErrors tell of damage."""
+    """Look at a partition's folder. Uncleanable and KafkaErrors tell of damage."""
     pace = Pace(settings, StopFlag())
     sources = _sources(fs, folder)
     state, stable = _producers(fs, folder, sources, pace)

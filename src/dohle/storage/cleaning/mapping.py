@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dohle.core.errors import KafkaError
 from dohle.records.batch import Batch, RecordBatch
 from dohle.records.compression.scratch import Scratch
 from dohle.records.record_columns import record_columns
@@ -16,7 +17,7 @@ from dohle.storage.cleaning.reading import (
     control_type,
     whole_batches,
 )
-from dohle.storage.cleaning.round_values import Statistics
+from dohle.storage.cleaning.round_values import Statistics, Uncleanable
 from dohle.storage.cleaning.transactions import TransactionTracker
 from dohle.storage.files import FileSystem
 
@@ -63,6 +64,8 @@ class MapBuilder:
                 for _, batch in order.batches(piece):
                     if not self._add_batch(batch):
                         return False
+        except KafkaError as error:
+            raise Uncleanable(f"{source.path}: {error}") from error
         finally:
             file.close()
         return True

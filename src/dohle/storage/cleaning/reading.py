@@ -92,7 +92,7 @@ class BatchOrder:
             batch = read_batch(piece, at)
             last_offset = batch.last_offset
             if not previous < last_offset < end_offset:
-                raise CorruptBatch(f"{self._source.path}: offset {last_offset} is out of order")
+                raise CorruptBatch(f"offset {last_offset} is out of order")
             yield at, batch
             at += batch.size
             previous = last_offset

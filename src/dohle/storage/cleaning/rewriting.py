@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from dohle.core.errors import KafkaError
 from dohle.records.batch import Batch, LegacyBatch, RecordBatch
 from dohle.records.compression.scratch import Scratch
 from dohle.records.record_columns import record_columns
@@ -24,7 +25,7 @@ from dohle.storage.cleaning.reading import (
     whole_batches,
 )
 from dohle.storage.cleaning.rebuilding import convert, empty_batch, rebuild
-from dohle.storage.cleaning.round_values import Statistics
+from dohle.storage.cleaning.round_values import Statistics, Uncleanable
 from dohle.storage.cleaning.transactions import TransactionTracker
 from dohle.storage.files import Buffer, FileSystem
 from dohle.storage.producers.entry import ProducerEntry
@@ -103,6 +104,8 @@ class Rewriter:
                         assert isinstance(batch, LegacyBatch)
                         self._convert(batch, sink, keeps_legacy)
                 sink.flush()
+        except KafkaError as error:
+            raise Uncleanable(f"{source.path}: {error}") from error
         finally:
             file.close()
 

@@ -34,7 +34,6 @@ from dohle.storage.leader_epochs import EpochEntry
 from dohle.storage.log import Log
 from dohle.storage.moves.copy import CopyFailed, CopyJob, Piece
 from dohle.storage.producers.snapshot import snapshot_name
-from dohle.storage.segment.file_names import SEGMENT_SUFFIXES, segment_file_name
 from dohle.storage.segment.segment import LogSegment
 
 if TYPE_CHECKING:
@@ -64,7 +63,8 @@ class ReplicaMove:
         #: The offset below which the future replica has everything.
         self.log_end_offset = 0
         self._generation = self.log.files.generation
-        self._whole: set[LogSegment] = set()
+        # By path too: the files of a cleaned segment get their names last.
+        self._whole: set[tuple[LogSegment, str]] = set()
         # How many bytes of a file are copied, and of which segment: a cleaned one reuses the name.
         self._copied: dict[str, tuple[LogSegment | None, int]] = {}
         self._epochs: tuple[EpochEntry, ...] | None = None
@@ -95,7 +95,7 @@ class ReplicaMove:
                 self._begin()
             *closed, active = self.log.segments
             for segment in closed:
-                if segment not in self._whole:
+                if (segment, file_name(segment.path)) not in self._whole:
                     return self._job(segment, bytes_max, is_closed=True)
             missing = active.size - self._position(active)
             if (
@@ -205,7 +205,7 @@ class ReplicaMove:
         if job.leader_epochs is not None:
             self._epochs = job.leader_epochs
         if self._job_closes:
-            self._whole.add(segment)
+            self._whole.add((segment, job.pieces[0].name))
         if job.sync:
             self._synced_segment = segment
             self._synced_up_to = max(self._synced_up_to, self._job_end_offset)
@@ -253,7 +253,7 @@ class ReplicaMove:
     def _wanted(self) -> set[str]:
         names: set[str] = set()
         for segment in self.log.segments:
-            names.update(segment_file_name(segment.base_offset, kind) for kind in SEGMENT_SUFFIXES)
+            names.update(file_name(path) for path in (segment.path, *segment.indexes.paths))
         snapshots = self.log.producer_state.snapshots.offsets
         names.update(snapshot_name(offset) for offset in snapshots)
         return names
