@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from dohle.records.batch import Batch, Codec, Record
+from dohle.records.batch import Batch, Codec, Record, batches
 from dohle.records.builder import BatchBuilder
 from dohle.storage.cleaning.round import CleaningRound
 from dohle.storage.cleaning.round_values import CleanerSettings
@@ -129,8 +129,6 @@ def offsets_of(log: Log) -> list[int]:
 
 def read_all(log: Log, isolation: Isolation = Isolation.HIGH_WATERMARK) -> list[Record]:
     """Read as a consumer does, filtering aborted transactions by the list that the log gives."""
-    from dohle.records.batch import batches
-
     found: list[Record] = []
     offset = log.log_start_offset
     while True:
@@ -163,3 +161,30 @@ def last_values(records: Iterable[Record]) -> dict[bytes, bytes | None]:
         if record.key is not None:
             found[record.key] = record.value
     return {key: value for key, value in found.items() if value is not None}
+
+
+def producers(log: Log) -> dict[int, tuple[object, ...]]:
+    """What must survive of each producer."""
+    return {
+        pid: (
+            entry.producer_epoch,
+            entry.last_sequence,
+            entry.batches[-1].last_offset if entry.batches else None,
+            entry.current_txn_first_offset,
+        )
+        for pid, entry in log.producer_state.producers.items()
+    }
+
+
+def extent(log: Log) -> tuple[int, ...]:
+    return (
+        log.log_start_offset,
+        log.log_end_offset,
+        log.high_watermark,
+        log.last_stable_offset,
+    )
+
+
+def is_subsequence(some: list[Record], all_: list[Record]) -> bool:
+    rest = iter(all_)
+    return all(record in rest for record in some)

@@ -24,12 +24,14 @@ from tests.storage.cleaning.cleaning import (
     clean,
     compacted,
     end,
+    extent,
+    is_subsequence,
     last_values,
+    producers,
     put,
     read_all,
     tiny_map,
 )
-from tests.storage.cleaning.test_cleaning_model import extent, is_subsequence, producers
 from tests.storage.logs import IDENTITY, NOW_MS, PARTITION, TOPIC_ID, log_batches
 
 CONFIG = compacted(600)

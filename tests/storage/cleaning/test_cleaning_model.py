@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dohle.records.batch import Codec, Record, RecordBatch
+from dohle.records.batch import Codec, RecordBatch
 from dohle.storage.cleaning.round_values import CleanerSettings
 from dohle.storage.cleaning.selection import look_at
 from dohle.storage.log import Log
@@ -19,7 +19,10 @@ from tests.storage.cleaning.cleaning import (
     clean,
     compacted,
     end,
+    extent,
+    is_subsequence,
     last_values,
+    producers,
     put,
     read_all,
     tiny_map,
@@ -105,33 +108,6 @@ def write(steps: list[Step], *, append_time: bool) -> Node:
     for step in steps:
         writer.take(step)
     return node
-
-
-def producers(log: Log) -> dict[int, tuple[object, ...]]:
-    """What must survive of each producer."""
-    return {
-        pid: (
-            entry.producer_epoch,
-            entry.last_sequence,
-            entry.batches[-1].last_offset if entry.batches else None,
-            entry.current_txn_first_offset,
-        )
-        for pid, entry in log.producer_state.producers.items()
-    }
-
-
-def extent(log: Log) -> tuple[int, ...]:
-    return (
-        log.log_start_offset,
-        log.log_end_offset,
-        log.high_watermark,
-        log.last_stable_offset,
-    )
-
-
-def is_subsequence(some: list[Record], all_: list[Record]) -> bool:
-    rest = iter(all_)
-    return all(record in rest for record in some)
 
 
 def check(log: Log, change: Callable[[], object], uncleanable: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from dohle.storage.cleaning.round_values import CleaningAborted
 from tests.storage.cleaning.cleaning import clean, compacted, last_values, put, read_all, shapes
 from tests.storage.logs import Node
-from tests.storage.moves.test_move import assign, begin, catch_up, two_directories
+from tests.storage.moves.moving import assign, begin, catch_up, two_directories
 
 
 def filled() -> Node:

@@ -11,18 +11,15 @@ from dohle.core.ids import TopicName, TopicPartition, Uuid
 from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.checkpoints import CLEANER_OFFSET_CHECKPOINT, read_offsets
-from dohle.storage.directory.directory import LogDirectory
 from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.log import Log
 from dohle.storage.moves.copy import CopyFailed
-from dohle.storage.moves.move import TAIL_BYTES_MAX, ReplicaMove
-from dohle.storage.moves.places import Assignment
+from dohle.storage.moves.move import TAIL_BYTES_MAX
 from dohle.testing.simulation.disk_faults import Operation
 from tests.storage.logs import (
     BATCH_SIZE,
     NOW_MS,
     PARTITION,
-    TOPIC_ID,
     Node,
     append,
     append_marker,
@@ -34,35 +31,7 @@ from tests.storage.logs import (
     offsets,
     refuses,
 )
-
-SMALL = LogConfig(segment_bytes=5 * BATCH_SIZE, index_interval_bytes=100, retention_ms=-1)
-
-
-def two_directories(config: LogConfig = SMALL) -> Node:
-    node = Node(config, paths=("/a", "/b"))
-    assert node.log.directory == "/a/orders-0"
-    return node
-
-
-def directory(node: Node, path: str) -> LogDirectory:
-    return next(one for one in node.manager.directories if one.path == path)
-
-
-def begin(node: Node, path: str = "/b") -> ReplicaMove:
-    source = node.manager.directory_of(PARTITION)
-    assert source is not None
-    return ReplicaMove(node.log, source, directory(node, path), TOPIC_ID)
-
-
-def catch_up(move: ReplicaMove, bytes_max: int = 250) -> None:
-    while (job := move.next_job(bytes_max)) is not None:
-        move.complete(job, job.run())
-
-
-def assign(node: Node, path: str) -> None:
-    """Have the metadata log say that the replica is in a directory."""
-    place = Assignment(TOPIC_ID, directory(node, path).directory_id)
-    node.assignment_of = lambda _: place
+from tests.storage.moves.moving import assign, begin, catch_up, directory, two_directories
 
 
 def move_to(node: Node, path: str) -> None:

@@ -100,7 +100,6 @@ class LogCleaning:
             dedupe_buffer_bytes=values.get_int("log.cleaner.dedupe.buffer.size") // threads,
             load_factor=values.get_float("log.cleaner.io.buffer.load.factor"),
             io_buffer_bytes=values.get_int("log.cleaner.io.buffer.size") // threads,
-            message_max_bytes=values.get_int("message.max.bytes"),
             throttle=self._throttle,
         )
         return await Slices(self._turns).run(self.cleaner.clean_next(settings))

@@ -20,9 +20,11 @@ its last job ended.
    ends there, and the rest stays dirty.
 2. Groups of neighbouring segments (``grouping``), from the log's first on, one after the other:
    a. rewrite the group's records that stay to one new segment, ``<base>.*.cleaned``, and sync it;
-   b. if the group is still part of the log: rename its files to ``.swap``; sync the folder;
-   c. the same again: the new segment takes the group's place for readers, the old files become
-      ``.deleted`` and the new ones get their names; sync the folder.
+      if nothing changes, the group is left alone. If the recovery point is not behind the group,
+      flush the log up to there;
+   b. if the group is still part of the log: rename the new files to ``.swap``; sync the folder;
+   c. the same again: readers see the new segment, the old files become ``.deleted``; sync the
+      folder; then the new files get their names (``swap``).
 
 What a crash leaves is completed or undone by ``directory.loader``.
 """

@@ -35,8 +35,6 @@ class CleanerSettings:
     load_factor: float = 0.9
     #: ``log.cleaner.io.buffer.size`` over the number of threads.
     io_buffer_bytes: int = 512 << 10
-    #: The broker's ``message.max.bytes``; a larger batch in the log is read all the same.
-    message_max_bytes: int = 1_048_588
     #: Called in the job's thread with each number of bytes read or written, about a buffer's worth
     #: at a time. It may block, to keep a rate. What it raises ends the job like an abort.
     throttle: Callable[[int], None] = field(default=unthrottled)
