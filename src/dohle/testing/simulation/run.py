@@ -65,6 +65,16 @@ def _draw_third(rng: Random, roles: Sequence[str]) -> str:
     return rng.choice(("administer", "join", "scatter", rng.choice(roles)))
 
 
+def _draw_compaction(rng: Random) -> dict[str, str]:
+    """Draw the settings of topics that are cleaned again and again."""
+    return {
+        "cleanup.policy": "compact",
+        "internal.segment.bytes": rng.choice(("300", "2000")),
+        "min.cleanable.dirty.ratio": rng.choice(("0", "0.5")),
+        "delete.retention.ms": rng.choice(("0", "500", "86400000")),
+    }
+
+
 class Run:
     """A run of one seed."""
 
@@ -87,6 +97,7 @@ class Run:
             trace=trace,
         )
         self._active_s = active_s
+        self._is_cleaned = rng.random() < 0.5
         self.history = History()
         self.workload = Workload(
             f"node:{_PORT}",
@@ -95,6 +106,7 @@ class Run:
             is_over=lambda: self._is_over,
             partitions=rng.randint(1, 3),
             is_kept=self.plan.is_kept,
+            configs=_draw_compaction(rng) if self._is_cleaned else {},
         )
         self._is_over = False
         self.node = self.world.machine("node")
@@ -128,6 +140,12 @@ class Run:
             "metadata.max.retention.bytes": rng.choice(("4000", "104857600")),
             "log.index.interval.bytes": rng.choice(("64", "4096")),
         }
+        if self._is_cleaned:
+            properties |= {
+                "log.cleaner.backoff.ms": rng.choice(("20", "300")),
+                "log.cleaner.threads": rng.choice(("1", "2")),
+                "log.cleaner.dedupe.buffer.size": rng.choice(("2000", "134217728")),
+            }
         if self.plan.sync_each:
             properties["log.flush.interval.messages"] = "1"
         return properties

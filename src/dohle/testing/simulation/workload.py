@@ -8,7 +8,7 @@ does and sees, and begins anew with new producers and consumers where one has fa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -79,6 +79,9 @@ class Workload:
     now_ns: Callable[[], int]
     is_over: Callable[[], bool]
     partitions: int = 3
+    #: Those of the topics. If they are compacted, nothing goes but what was aborted: each record
+    #: has a key of its own.
+    configs: Mapping[str, str] = field(default_factory=dict)
     #: The directories of the node's logs.
     log_dirs: Sequence[str] = ()
     #: How long a client rests between two operations, on average.
@@ -103,7 +106,7 @@ class Workload:
     async def set_up(self, host: SimulatedHost) -> None:
         """Make the topics."""
         async with Cluster(self.bootstrap, PATIENT, host=host) as cluster:
-            topics = [NewTopic(name, self.partitions) for name in TOPICS]
+            topics = [NewTopic(name, self.partitions, configs=self.configs) for name in TOPICS]
             while True:
                 made = await Admin(cluster).create_topics(topics)
                 if all(e.code is ErrorCode.TOPIC_ALREADY_EXISTS for e in made.errors.values()):
@@ -212,7 +215,9 @@ class Workload:
             for record in records:
                 where = Partition(OUTPUT, record.partition)
                 send = self.history.copy(process, where, record.record.value or b"", transaction)
-                sent = await producer.send(OUTPUT, send.value, partition=record.partition)
+                sent = await producer.send(
+                    OUTPUT, send.value, key=send.value, partition=record.partition
+                )
                 futures.append((send, sent))
             if host.rng.random() < 0.1:
                 await producer.abort_transaction()
@@ -298,7 +303,9 @@ class Workload:
             send = self.history.send(process, where, transaction)
             send.began_ns, send.delivery = self.now_ns(), delivery
             try:
-                sent = await producer.send(topic, send.value, partition=where.number)
+                sent = await producer.send(
+                    topic, send.value, key=send.value, partition=where.number
+                )
             except KafkaError:
                 # It was not accepted, so nobody has sent it.
                 send.outcome = Outcome.FAILED
