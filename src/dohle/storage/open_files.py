@@ -18,6 +18,8 @@ from weakref import ref
 from dohle.storage.files import File
 
 CACHED_DEFAULT = 256
+#: So many descriptors a node needs before its first segment and connection.
+_ALWAYS_OPEN = 32
 
 
 class FileHolder(Protocol):
@@ -46,10 +48,12 @@ class OpenFiles:
     def within(cls, open_files_max: int) -> OpenFiles:
         """Return a bound for a process that may have so many files and sockets open.
 
-        Segments get three eighths, with those that are being sent. Connections get half, and the
+        Some are always open: those of the loop, of listeners, locks and directories. Of the others
+        segments get three eighths, with those that are being sent. Connections get half, and the
         rest is for files that are open for a moment: indexes, checkpoints, syncs.
         """
-        return cls(open_files_max // 4, open_files_max // 8)
+        others = max(0, open_files_max - _ALWAYS_OPEN)
+        return cls(others // 4, others // 8)
 
     @property
     def may_hold_more(self) -> bool:
