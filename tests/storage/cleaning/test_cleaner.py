@@ -200,14 +200,57 @@ def test_a_disk_that_fails_takes_its_directory_offline() -> None:
     assert not clean(cleaner)
 
 
-def test_without_room_for_the_new_files_it_is_tried_again_later() -> None:
+def test_without_room_for_the_new_files_it_is_tried_again_after_the_others() -> None:
+    """And not at once: that would take a whole processor."""
     node, cleaner = dirty()
-    node.disk.fail(Operation.WRITE, lambda path: path.endswith(".log.cleaned"), errno.ENOSPC)
-    assert clean(cleaner)
+    other = node.create(OTHER)
+    for number in range(2):
+        put(other, (b"%d" % number, b""))
+    other.roll()
+    node.disk.fail(
+        Operation.WRITE,
+        lambda path: path.startswith(node.log.directory) and path.endswith(".log.cleaned"),
+        errno.ENOSPC,
+    )
+    assert [clean(cleaner) for _ in range(4)] == [True, True, False, True]
+    assert other.cleaner_offset == 2
     assert node.manager.offline_directories == {}
     node.disk.heal()
+    assert not clean(cleaner)
     assert clean(cleaner)
     assert offsets_of(node.log) == [5]
+
+
+@pytest.mark.parametrize("jobs", range(1, 9))
+def test_a_swap_that_cannot_be_completed_is_not_left_for_another_round(jobs: int) -> None:
+    """The next one would take the new files' names for its own, and delete them."""
+    node, cleaner = dirty()
+    folder = node.log.directory
+
+    def fail() -> None:
+        node.disk.fail(Operation.SYNC_DIR, lambda path: path == folder, errno.EMFILE)
+
+    clean_with(cleaner, fail, jobs)
+    node.disk.heal()
+    if node.manager.offline_directories:
+        node.restart(clean=False)
+        cleaner = LogCleaner(node.manager, node.clock)
+    assert not [name for name in node.names() if name.endswith(ENDS[1])]
+    fill(node.log)
+    for _ in range(2):
+        clean(cleaner)
+    node.clock.advance(100_000)
+    node.manager.run_due()
+    assert offsets_of(node.log) == [11]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_log_that_cannot_be_flushed_takes_its_directory_offline(code: int) -> None:
+    """Once a sync has failed, the next one may succeed without the data."""
+    node, cleaner = dirty()
+    node.disk.fail(Operation.SYNC, lambda path: path.endswith(".log"), code)
+    clean(cleaner)
+    assert list(node.manager.offline_directories) == ["/data"]
 
 
 def test_old_segments_of_compacted_logs_are_expired_by_the_cleaner() -> None:

@@ -110,6 +110,8 @@ class CleaningRound:
         self._mapping: tuple[LogSegment, ...] = ()
         self._swap: SegmentSwap | None = None
         self._is_over = False
+        #: Whether the disk has failed in something that cannot be left for another round.
+        self.has_failed = False
         self._next: Callable[[], Job | None] = self._map
         self._completion: Callable[[], None] = lambda: None
 
@@ -150,7 +152,11 @@ class CleaningRound:
         self._stop.is_set = self._is_over = True
         swap, self._swap = self._swap, None
         if swap is not None:
-            swap.give_up()
+            try:
+                swap.give_up()
+            except OSError:
+                self.has_failed = True
+                raise
 
     def _ensure_unchanged(self) -> None:
         log = self._log
@@ -283,7 +289,17 @@ class CleaningRound:
         """Let the recovery point pass the group, so that a start does not take it for unflushed."""
         flush = self._log.prepare_flush(end_offset)
         self._completion = lambda: self._flushed(flush)
-        return Job(lambda: None if flush is None else flush.run())
+
+        def work() -> None:
+            if flush is not None:
+                try:
+                    flush.run()
+                except OSError:
+                    # The next sync could succeed without what this one was to write.
+                    self.has_failed = True
+                    raise
+
+        return Job(work)
 
     def _flushed(self, flush: FlushJob | None) -> None:
         if flush is not None:
