@@ -57,9 +57,9 @@ def test_a_tombstone_goes_in_the_first_round_after_its_horizon() -> None:
     assert isinstance(batch, RecordBatch)
     assert batch.delete_horizon_ms == NOW_MS + DAY_MS
     assert [record.timestamp for record in batch] == [NOW_MS, NOW_MS]
-    clean(log, None, NOW_MS + DAY_MS - 1)
+    clean(log, 3, NOW_MS + DAY_MS - 1)
     assert offsets_of(log) == [1, 2, 3]
-    clean(log, None, NOW_MS + DAY_MS)
+    clean(log, 3, NOW_MS + DAY_MS)
     assert offsets_of(log) == [2, 3]
 
 
@@ -214,3 +214,19 @@ def test_a_truncation_between_any_two_steps_is_never_undone(step: int) -> None:
     end_offset, found = log.log_end_offset, shapes(log)
     log = node.restart(clean=False)
     assert (log.log_end_offset, shapes(log)) == (end_offset, found)
+
+
+def test_a_tombstone_stays_until_a_round_after_the_one_that_sees_it() -> None:
+    """Its batch has a horizon before, if the map ended within it."""
+    log = Node(compacted(delete_retention_ms=1_000)).log
+    put(log, (b"k", b"old"))
+    log.roll()
+    put(log, (b"a", None), (b"b", None), (b"k", None))
+    log.roll()
+    put(log, (b"z", b""))
+    assert clean(log, 0, settings=tiny_map(1)).end_offset == 2
+    assert offsets_of(log) == [0, 1, 2, 3, 4]
+    checkpoint = clean(log, 2, NOW_MS + 1_000).end_offset
+    assert offsets_of(log) == [2, 3, 4]
+    clean(log, checkpoint, NOW_MS + 1_000)
+    assert offsets_of(log) == [4]

@@ -209,6 +209,7 @@ class CleaningRound:
             legacy_horizon = clean[-1].log_file.mtime_ms - log.config.delete_retention_ms
         self._rules = Rules(
             keys,
+            cleanable.first_dirty_offset,
             self.end_offset - 1,
             self._now_ms,
             log.config.delete_retention_ms,
