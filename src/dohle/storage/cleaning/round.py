@@ -185,8 +185,14 @@ class CleaningRound:
             log.files.context.rng.randbytes(_SECRET_BYTES),
         )
         sources, indexes = self._sources(segments), self._txn_indexes(first_dirty)
+        closed = [
+            (s.base_offset, s.size, s.indexes.offset.path, s.indexes.time.path)
+            for s in log.segments
+            if s.base_offset < end
+        ]
         fs, directory, pace = log.fs, log.directory, self._pace
         builders: list[MapBuilder] = []
+        sizes: dict[int, SegmentSize] = {}
 
         def work() -> None:
             remove_cleaned(fs, directory)
@@ -194,11 +200,16 @@ class CleaningRound:
             builder = MapBuilder(keys, aborted, first_dirty, pace)
             builder.build(fs, sources, position)
             builders.append(builder)
+            for base_offset, size, index_path, time_index_path in closed:
+                if base_offset < builder.end_offset:
+                    sizes[base_offset] = SegmentSize(
+                        base_offset, size, _size_of(fs, index_path), _size_of(fs, time_index_path)
+                    )
 
-        self._completion = lambda: self._mapped(builders[0], keys)
+        self._completion = lambda: self._mapped(builders[0], keys, sizes)
         return Job(work)
 
-    def _mapped(self, builder: MapBuilder, keys: KeyMap) -> None:
+    def _mapped(self, builder: MapBuilder, keys: KeyMap, sizes: Mapping[int, SegmentSize]) -> None:
         log, cleanable = self._log, self._cleanable
         self._mapping = ()
         self.statistics.add(builder.statistics)
@@ -216,20 +227,10 @@ class CleaningRound:
             cleanable.first_uncleanable_offset,
             legacy_horizon,
         )
-        *closed, _ = log.segments
-        covered = [s for s in closed if s.base_offset < self.end_offset]
-        sizes = [
-            SegmentSize(
-                s.base_offset,
-                s.size,
-                log.fs.stat(s.indexes.offset.path).size,
-                log.fs.stat(s.indexes.time.path).size,
-            )
-            for s in covered
-        ]
+        covered = [s for s in log.segments if s.base_offset in sizes]
         config, at = log.config, 0
         for count in group_segments(
-            sizes,
+            [sizes[s.base_offset] for s in covered],
             cleanable.first_uncleanable_offset,
             config.segment_bytes,
             config.segment_index_bytes,
@@ -327,6 +328,14 @@ class CleaningRound:
         self._swap.finish()
         self._swap = None
         self._next = self._rewrite
+
+
+def _size_of(fs: FileSystem, path: str) -> int:
+    try:
+        return fs.stat(path).size
+    except FileNotFoundError:
+        # Retention has taken its segment meanwhile, or it is made anew when it is needed.
+        return 0
 
 
 class _Rewrite:
