@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
 
 import pytest
 
-from dohle.records.batch import RecordBatch
+from dohle.records.batch import Codec, RecordBatch
 from dohle.storage.cleaning.round_values import CleaningAborted, Uncleanable
 from dohle.storage.cleaning.selection import look_at
 from dohle.storage.log_read import aborted_transactions, read
@@ -15,6 +16,7 @@ from tests.storage.cleaning.cleaning import (
     clean,
     compacted,
     end,
+    keyed,
     last_values,
     offsets_of,
     put,
@@ -22,7 +24,7 @@ from tests.storage.cleaning.cleaning import (
     shapes,
     tiny_map,
 )
-from tests.storage.logs import NOW_MS, Node, log_batches
+from tests.storage.logs import LEADER_EPOCH, NOW_MS, Node, log_batches
 
 DAY_MS = 86_400_000
 
@@ -230,3 +232,18 @@ def test_a_tombstone_stays_until_a_round_after_the_one_that_sees_it() -> None:
     assert offsets_of(log) == [2, 3, 4]
     clean(log, checkpoint, NOW_MS + 1_000)
     assert offsets_of(log) == [4]
+
+
+def test_what_was_accepted_can_be_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of what a batch may decompress to is that of produce: it grows with the batch."""
+    for module in ("codecs", "scratch"):
+        name = f"dohle.records.compression.{module}.DECOMPRESSED_BYTES_MAX"
+        monkeypatch.setattr(name, 1_000_000, raising=False)
+    value = random.Random(1).randbytes(40_000) + bytes(4_000_000)
+    accepted = keyed([(b"a", value), (b"a", b"")], codec=Codec.ZSTD)
+    log = Node(compacted()).log
+    log.append_as_leader(accepted, LEADER_EPOCH)
+    log.roll()
+    put(log, (b"z", b""))
+    clean(log)
+    assert offsets_of(log) == [1, 2]
