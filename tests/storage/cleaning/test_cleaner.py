@@ -263,3 +263,27 @@ def test_old_segments_of_compacted_logs_are_expired_by_the_cleaner() -> None:
     assert node.log.log_start_offset == 0
     finish(cleaner.expire())
     assert node.log.log_start_offset == 6
+
+
+def test_the_room_that_appends_leave_is_left_by_the_cleaner_too() -> None:
+    """Else the next checkpoint would find none, and take the directory offline."""
+    node, cleaner = dirty()
+    put(node.log, *((b"%d" % number, bytes(100)) for number in range(100)))
+    node.log.roll()
+    size, disk = node.log.size, node.log.files.context.disk
+    used = sum(map(len, node.disk.files().values()))
+    node.fs.make_dirs("/data/others")
+    file = node.fs.open("/data/others/file", write=True, create=True)
+    file.write_at(0, bytes(2_000_000 - used - 15_000))
+    node.disk.set_capacity("/data", 2_000_000)
+    # A disk of this size counts as full with 20,000 free bytes, and 10,000 have to be left.
+    assert clean(cleaner)
+    assert node.log.size == size > 5_000
+    assert node.manager.offline_directories == {}
+    file.truncate(1_000_000)
+    disk.budget_bytes = 1 << 30
+    assert not clean(cleaner)
+    assert clean(cleaner)
+    assert node.log.size < size
+    # How much room there is for appends is looked at again.
+    assert disk.budget_bytes == 0
