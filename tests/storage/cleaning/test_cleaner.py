@@ -287,3 +287,19 @@ def test_the_room_that_appends_leave_is_left_by_the_cleaner_too() -> None:
     assert node.log.size < size
     # How much room there is for appends is looked at again.
     assert disk.budget_bytes == 0
+
+
+@pytest.mark.parametrize("jobs", range(1, 8))
+def test_a_new_log_of_the_same_name_waits_for_the_end_of_the_old_ones_round(jobs: int) -> None:
+    """Whose job would remove its files."""
+    node, cleaner = dirty()
+
+    def recreate() -> None:
+        if PARTITION in node.manager.directories[0].logs:
+            node.manager.delete(PARTITION)
+            fill(node.create(PARTITION))
+            assert not clean(cleaner)
+
+    clean_with(cleaner, recreate, jobs)
+    clean(cleaner)
+    assert offsets_of(node.log) == [5]

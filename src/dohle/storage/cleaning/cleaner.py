@@ -180,6 +180,8 @@ class LogCleaner:
             log not in self._rounds
             and log not in self._uncleanable
             and log not in self._postponed
+            # A job may still be at work in the folder of a log that was deleted since.
+            and all(each.directory != log.directory for each in self._rounds.values())
             and self._is_to_be_cleaned(directory, log)
         )
 

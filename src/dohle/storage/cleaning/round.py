@@ -102,7 +102,8 @@ class CleaningRound:
         self._stop = StopFlag()
         self._pace = Pace(settings, self._stop)
         self._tracker = TransactionTracker()
-        self._directory = log.directory
+        #: Where its jobs work, wherever the log is now.
+        self.directory = log.directory
         self._generation = log.files.generation
         self._rules: Rules | None = None
         self._groups: list[tuple[LogSegment, ...]] = []
@@ -160,7 +161,7 @@ class CleaningRound:
 
     def _ensure_unchanged(self) -> None:
         log = self._log
-        if self._generation != log.files.generation or self._directory != log.directory:
+        if self._generation != log.files.generation or self.directory != log.directory:
             raise CleaningAborted("the log was truncated or moved")
         if not set(log.segments).issuperset(self._mapping) or (
             self._swap is not None and not self._swap.is_possible
@@ -314,7 +315,7 @@ class CleaningRound:
         self._next = lambda: self._sync(self._take_place)
 
     def _sync(self, then: Callable[[], None]) -> Job:
-        fs, directory = self._log.fs, self._directory
+        fs, directory = self._log.fs, self.directory
         self._completion = then
         return Job(lambda: fs.sync_dir(directory))
 
