@@ -7,6 +7,7 @@ when the first change comes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from errno import ENOSPC
 
@@ -154,4 +155,6 @@ def remove_cleaned(fs: FileSystem, directory: str) -> None:
     """Remove what rounds have left that were given up."""
     for entry in fs.list_dir(directory):
         if entry.name.endswith(CLEANED_SUFFIX) and has_base_offset(entry.name):
-            fs.remove(join(directory, entry.name))
+            # Who gives the round up may be removing them at this moment, too.
+            with suppress(FileNotFoundError):
+                fs.remove(join(directory, entry.name))
