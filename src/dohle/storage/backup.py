@@ -76,14 +76,17 @@ class SegmentCut(NamedTuple):
         """The name of its log file."""
         return segment_file_name(self.base_offset, LOG_SUFFIX)
 
-    def is_at(self, fs: FileSystem, path: str) -> bool:
+    def is_at(self, fs: FileSystem, path: str, *, is_closed: bool) -> bool:
         """Tell whether the file of this name is the one that the segment had."""
         try:
             found = fs.stat(path)
         except FileNotFoundError:
             return False
+        if self.file_id == _ANY_FILE:
+            return True
         # Once it is removed for good, a later file may get its number.
-        return self.file_id == _ANY_FILE or (found.file_id, found.size) == (self.file_id, self.size)
+        has_size = found.size == self.size if is_closed else found.size >= self.size
+        return has_size and found.file_id == self.file_id
 
 
 class LogCut(NamedTuple):
@@ -129,7 +132,7 @@ class CapturedLog(NamedTuple):
     high_watermark: int
     end_offset: int
     cleaner_offset: int | None
-    #: Of the closed segments, if they may be replaced.
+    #: Of the segments, if they may be replaced: what is active now may be closed and cleaned soon.
     file_ids: tuple[int, ...]
 
     @classmethod
@@ -139,7 +142,7 @@ class CapturedLog(NamedTuple):
         ids: tuple[int, ...] = ()
         if log.config.compact or log.cleaning is not None:
             with log.disk.guarding_read(f"backing {log.partition} up"):
-                ids = tuple(log.fs.stat(segment.path).file_id for segment in segments[:-1])
+                ids = tuple(log.fs.stat(segment.path).file_id for segment in segments)
         return cls(
             log,
             segments,
@@ -155,7 +158,7 @@ class CapturedLog(NamedTuple):
     def cut(self, absolute: Callable[[str], str]) -> LogCut:
         """Return it as it is told to others, who may be in another folder."""
         *closed, active = self.segments
-        ids = self.file_ids or [_ANY_FILE] * len(closed)
+        *ids, active_id = self.file_ids or [_ANY_FILE] * len(self.segments)
         return LogCut(
             absolute(self.log.directory),
             (
@@ -163,7 +166,7 @@ class CapturedLog(NamedTuple):
                     SegmentCut(segment.base_offset, segment.size, file_id)
                     for segment, file_id in zip(closed, ids, strict=True)
                 ),
-                SegmentCut(active.base_offset, self.active_bytes, _ANY_FILE),
+                SegmentCut(active.base_offset, self.active_bytes, active_id),
             ),
             self.log_start_offset,
             min(self.recovery_point, active.base_offset),
@@ -257,12 +260,12 @@ def _copy_segment(
 ) -> bool:
     """Copy a segment; tell whether its file was still to be found."""
     path, copy = join(folder, segment.name), join(target, segment.name)
-    if _copy_log_file(fs, folder, target, segment, segment.name):
+    if _copy_log_file(fs, folder, target, segment, segment.name, is_closed=is_closed):
         if is_closed:
             kinds = [suffix for suffix in SEGMENT_SUFFIXES if suffix != LOG_SUFFIX]
             indexes = [segment_file_name(segment.base_offset, kind) for kind in kinds]
             missing = _copy(fs, folder, target, [Piece(name, 0, None) for name in indexes])
-            if not segment.is_at(fs, path):
+            if not segment.is_at(fs, path, is_closed=True):
                 # They may be of the file that has replaced it. Without, they are made anew.
                 for name in set(indexes).difference(missing):
                     fs.remove(join(target, name))
@@ -270,21 +273,22 @@ def _copy_segment(
     # Retention or the cleaner has taken it meanwhile, and for a while it is still there; or the
     # cleaner was just about to give it its name.
     for suffix in (DELETED_SUFFIX, SWAP_SUFFIX):
-        if _copy_log_file(fs, folder, target, segment, segment.name + suffix):
+        name = segment.name + suffix
+        if _copy_log_file(fs, folder, target, segment, name, is_closed=is_closed):
             fs.rename(copy + suffix, copy)
             return True
     return False
 
 
 def _copy_log_file(
-    fs: FileSystem, folder: str, target: str, segment: SegmentCut, name: str
+    fs: FileSystem, folder: str, target: str, segment: SegmentCut, name: str, *, is_closed: bool
 ) -> bool:
     """Copy the file of this name, if it is the segment's before and after that."""
     path = join(folder, name)
     return (
-        segment.is_at(fs, path)
+        segment.is_at(fs, path, is_closed=is_closed)
         and not _copy(fs, folder, target, [Piece(name, 0, segment.size)])
-        and segment.is_at(fs, path)
+        and segment.is_at(fs, path, is_closed=is_closed)
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -92,6 +93,19 @@ def test_a_stop_in_the_middle_of_a_round_leaves_nothing_of_it(tmp_path: Path) ->
     on_node(tmp_path, scenario, slow)
     left = [path.name for path in (tmp_path / "data" / f"{TOPIC}-0").iterdir()]
     assert not [name for name in left if name.endswith((".cleaned", ".swap"))]
+
+
+def test_the_loop_gets_its_turn_sooner_while_a_log_is_cleaned(tmp_path: Path) -> None:
+    slow = {**QUICK, "log.cleaner.io.max.bytes.per.second": "1000"}
+    usual_s = sys.getswitchinterval()
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        log = await filled(node, wire)
+        await until(lambda: log.cleaning is not None)
+        assert sys.getswitchinterval() < usual_s / 4
+
+    on_node(tmp_path, scenario, slow)
+    assert sys.getswitchinterval() == usual_s
 
 
 @pytest.mark.parametrize("setting", ["log.cleaner.enable=false", "log.cleaner.threads=0"])

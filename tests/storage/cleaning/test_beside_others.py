@@ -194,3 +194,29 @@ def test_offsets_that_do_not_fit_are_never_grouped() -> None:
     assert len(log.segments) == 3
     assert last_values(read_all(log)) == {b"a": b"2", b"z": b""}
     assert Uncleanable("reason").reason == "reason"
+
+
+def test_a_job_and_who_gives_its_round_up_may_remove_the_same_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the same moment: that one of them is too late takes nothing offline."""
+    node = Node(compacted())
+    log = filled(node)
+    cleaning = CleaningRound(log, look_at(log, None, NOW_MS), SETTINGS, NOW_MS)
+    for _ in range(2):
+        job = cleaning.next_job()
+        assert job is not None
+        job.run()
+        if not node.files(".cleaned"):
+            cleaning.complete(job)
+    assert node.files(".cleaned")
+    remove = log.fs.remove
+
+    def too_late(path: str) -> None:
+        with suppress(FileNotFoundError):
+            remove(path)
+        remove(path)
+
+    monkeypatch.setattr(log.fs, "remove", too_late)
+    cleaning.abort()
+    assert not node.files(".cleaned")

@@ -200,14 +200,57 @@ def test_a_disk_that_fails_takes_its_directory_offline() -> None:
     assert not clean(cleaner)
 
 
-def test_without_room_for_the_new_files_it_is_tried_again_later() -> None:
+def test_without_room_for_the_new_files_it_is_tried_again_after_the_others() -> None:
+    """And not at once: that would take a whole processor."""
     node, cleaner = dirty()
-    node.disk.fail(Operation.WRITE, lambda path: path.endswith(".log.cleaned"), errno.ENOSPC)
-    assert clean(cleaner)
+    other = node.create(OTHER)
+    for number in range(2):
+        put(other, (b"%d" % number, b""))
+    other.roll()
+    node.disk.fail(
+        Operation.WRITE,
+        lambda path: path.startswith(node.log.directory) and path.endswith(".log.cleaned"),
+        errno.ENOSPC,
+    )
+    assert [clean(cleaner) for _ in range(4)] == [True, True, False, True]
+    assert other.cleaner_offset == 2
     assert node.manager.offline_directories == {}
     node.disk.heal()
+    assert not clean(cleaner)
     assert clean(cleaner)
     assert offsets_of(node.log) == [5]
+
+
+@pytest.mark.parametrize("jobs", range(1, 9))
+def test_a_swap_that_cannot_be_completed_is_not_left_for_another_round(jobs: int) -> None:
+    """The next one would take the new files' names for its own, and delete them."""
+    node, cleaner = dirty()
+    folder = node.log.directory
+
+    def fail() -> None:
+        node.disk.fail(Operation.SYNC_DIR, lambda path: path == folder, errno.EMFILE)
+
+    clean_with(cleaner, fail, jobs)
+    node.disk.heal()
+    if node.manager.offline_directories:
+        node.restart(clean=False)
+        cleaner = LogCleaner(node.manager, node.clock)
+    assert not [name for name in node.names() if name.endswith(ENDS[1])]
+    fill(node.log)
+    for _ in range(2):
+        clean(cleaner)
+    node.clock.advance(100_000)
+    node.manager.run_due()
+    assert offsets_of(node.log) == [11]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_log_that_cannot_be_flushed_takes_its_directory_offline(code: int) -> None:
+    """Once a sync has failed, the next one may succeed without the data."""
+    node, cleaner = dirty()
+    node.disk.fail(Operation.SYNC, lambda path: path.endswith(".log"), code)
+    clean(cleaner)
+    assert list(node.manager.offline_directories) == ["/data"]
 
 
 def test_old_segments_of_compacted_logs_are_expired_by_the_cleaner() -> None:
@@ -220,3 +263,43 @@ def test_old_segments_of_compacted_logs_are_expired_by_the_cleaner() -> None:
     assert node.log.log_start_offset == 0
     finish(cleaner.expire())
     assert node.log.log_start_offset == 6
+
+
+def test_the_room_that_appends_leave_is_left_by_the_cleaner_too() -> None:
+    """Else the next checkpoint would find none, and take the directory offline."""
+    node, cleaner = dirty()
+    put(node.log, *((b"%d" % number, bytes(100)) for number in range(100)))
+    node.log.roll()
+    size, disk = node.log.size, node.log.files.context.disk
+    used = sum(map(len, node.disk.files().values()))
+    node.fs.make_dirs("/data/others")
+    file = node.fs.open("/data/others/file", write=True, create=True)
+    file.write_at(0, bytes(2_000_000 - used - 15_000))
+    node.disk.set_capacity("/data", 2_000_000)
+    # A disk of this size counts as full with 20,000 free bytes, and 10,000 have to be left.
+    assert clean(cleaner)
+    assert node.log.size == size > 5_000
+    assert node.manager.offline_directories == {}
+    file.truncate(1_000_000)
+    disk.budget_bytes = 1 << 30
+    assert not clean(cleaner)
+    assert clean(cleaner)
+    assert node.log.size < size
+    # How much room there is for appends is looked at again.
+    assert disk.budget_bytes == 0
+
+
+@pytest.mark.parametrize("jobs", range(1, 8))
+def test_a_new_log_of_the_same_name_waits_for_the_end_of_the_old_ones_round(jobs: int) -> None:
+    """Whose job would remove its files."""
+    node, cleaner = dirty()
+
+    def recreate() -> None:
+        if PARTITION in node.manager.directories[0].logs:
+            node.manager.delete(PARTITION)
+            fill(node.create(PARTITION))
+            assert not clean(cleaner)
+
+    clean_with(cleaner, recreate, jobs)
+    clean(cleaner)
+    assert offsets_of(node.log) == [5]

@@ -62,18 +62,20 @@ RECORDS = columns((b"a", b""), (b"b", None), (None, b""), (b"c", b""))
 
 def test_records_that_are_not_the_last_of_their_key_go() -> None:
     """7b.2 and 7b.3: equal and unknown stay, no key goes."""
-    kept = kept_records(RECORDS, 100, [100, -1, -1, 104], 200, keeps_tombstones=True)
+    kept = kept_records(RECORDS, 100, [100, -1, -1, 104], 200)
     assert kept == Kept([0, 1], 1, 1)
 
 
 def test_records_behind_the_map_stay() -> None:
     """7b.1: null keys too."""
-    kept = kept_records(RECORDS, 100, [300, -1, -1, -1], 100, keeps_tombstones=False)
+    kept = kept_records(RECORDS, 100, [300, -1, -1, -1], 100, tombstones_due_below=101)
     assert kept == Kept([1, 2, 3], 0, 1)
-    assert kept_records(RECORDS, 100, [-1] * 4, 99, keeps_tombstones=False).records is None
+    assert kept_records(RECORDS, 100, [-1] * 4, 99, tombstones_due_below=100).records is None
 
 
 def test_tombstones_go_when_they_are_due() -> None:
     """7b.4."""
-    kept = kept_records(RECORDS, 100, [-1] * 4, 200, keeps_tombstones=False)
+    kept = kept_records(RECORDS, 100, [-1] * 4, 200, tombstones_due_below=200)
     assert kept == Kept([0, 3], 1, 0)
+    kept = kept_records(RECORDS, 100, [-1] * 4, 200, tombstones_due_below=101)
+    assert kept == Kept([0, 1, 3], 1, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +49,21 @@ def test_it_stays_within_its_memory_with_few_bytes_a_key() -> None:
     assert found.memory_bytes <= 1 << 18
     assert found.memory_bytes / len(found) <= 32
     assert found.get_all(keys[:100]) == list(range(100))
+
+
+def test_it_stays_within_its_memory_at_any_moment() -> None:
+    """Also while the keys move from the dict to the table."""
+    bytes_max = 4 << 20
+    keys = KeyMap(bytes_max, 0.9, SECRET)
+    tracemalloc.start()
+    try:
+        for start in range(0, 60_000, 100):
+            numbers = range(start, start + 100)
+            keys.put_all([b"%016d" % number for number in numbers], numbers)
+        assert tracemalloc.get_traced_memory()[1] < bytes_max * 1.05
+    finally:
+        tracemalloc.stop()
+    assert keys.memory_bytes > bytes_max // 2
 
 
 def test_known_keys_still_fit_into_a_full_map() -> None:

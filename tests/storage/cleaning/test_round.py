@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
 
 import pytest
 
-from dohle.records.batch import RecordBatch
+from dohle.records.batch import Codec, RecordBatch
 from dohle.storage.cleaning.round_values import CleaningAborted, Uncleanable
 from dohle.storage.cleaning.selection import look_at
 from dohle.storage.log_read import aborted_transactions, read
@@ -15,6 +16,7 @@ from tests.storage.cleaning.cleaning import (
     clean,
     compacted,
     end,
+    keyed,
     last_values,
     offsets_of,
     put,
@@ -22,7 +24,7 @@ from tests.storage.cleaning.cleaning import (
     shapes,
     tiny_map,
 )
-from tests.storage.logs import NOW_MS, Node, log_batches
+from tests.storage.logs import LEADER_EPOCH, NOW_MS, Node, log_batches
 
 DAY_MS = 86_400_000
 
@@ -57,9 +59,9 @@ def test_a_tombstone_goes_in_the_first_round_after_its_horizon() -> None:
     assert isinstance(batch, RecordBatch)
     assert batch.delete_horizon_ms == NOW_MS + DAY_MS
     assert [record.timestamp for record in batch] == [NOW_MS, NOW_MS]
-    clean(log, None, NOW_MS + DAY_MS - 1)
+    clean(log, 3, NOW_MS + DAY_MS - 1)
     assert offsets_of(log) == [1, 2, 3]
-    clean(log, None, NOW_MS + DAY_MS)
+    clean(log, 3, NOW_MS + DAY_MS)
     assert offsets_of(log) == [2, 3]
 
 
@@ -214,3 +216,34 @@ def test_a_truncation_between_any_two_steps_is_never_undone(step: int) -> None:
     end_offset, found = log.log_end_offset, shapes(log)
     log = node.restart(clean=False)
     assert (log.log_end_offset, shapes(log)) == (end_offset, found)
+
+
+def test_a_tombstone_stays_until_a_round_after_the_one_that_sees_it() -> None:
+    """Its batch has a horizon before, if the map ended within it."""
+    log = Node(compacted(delete_retention_ms=1_000)).log
+    put(log, (b"k", b"old"))
+    log.roll()
+    put(log, (b"a", None), (b"b", None), (b"k", None))
+    log.roll()
+    put(log, (b"z", b""))
+    assert clean(log, 0, settings=tiny_map(1)).end_offset == 2
+    assert offsets_of(log) == [0, 1, 2, 3, 4]
+    checkpoint = clean(log, 2, NOW_MS + 1_000).end_offset
+    assert offsets_of(log) == [2, 3, 4]
+    clean(log, checkpoint, NOW_MS + 1_000)
+    assert offsets_of(log) == [4]
+
+
+def test_what_was_accepted_can_be_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of what a batch may decompress to is that of produce: it grows with the batch."""
+    for module in ("codecs", "scratch"):
+        name = f"dohle.records.compression.{module}.DECOMPRESSED_BYTES_MAX"
+        monkeypatch.setattr(name, 1_000_000, raising=False)
+    value = random.Random(1).randbytes(40_000) + bytes(4_000_000)
+    accepted = keyed([(b"a", value), (b"a", b"")], codec=Codec.ZSTD)
+    log = Node(compacted()).log
+    log.append_as_leader(accepted, LEADER_EPOCH)
+    log.roll()
+    put(log, (b"z", b""))
+    clean(log)
+    assert offsets_of(log) == [1, 2]

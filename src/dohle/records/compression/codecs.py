@@ -88,6 +88,11 @@ def decompress(
             return zstd.decompress(memoryview(data), max_bytes)
 
 
+def decompressed_bytes_max(size: int) -> int:
+    """Return how much the records of a batch may hold that take so many bytes compressed."""
+    return max(DECOMPRESSED_BYTES_MAX, _DECOMPRESSED_TIMES_MAX * size)
+
+
 def decompressing(
     codec: Codec,
     data: bytes | bytearray | memoryview,
@@ -103,7 +108,7 @@ def decompressing(
     """
     view = memoryview(data)
     if max_bytes is None:
-        max_bytes = max(DECOMPRESSED_BYTES_MAX, _DECOMPRESSED_TIMES_MAX * len(view))
+        max_bytes = decompressed_bytes_max(len(view))
     match codec:
         case Codec.NONE:
             yield view

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dohle.records.compression import lz4, snappy, zstd
-from dohle.records.compression.codecs import DECOMPRESSED_BYTES_MAX, Codec, decompress
+from dohle.records.compression.codecs import Codec, decompress, decompressed_bytes_max
 
 _SCRATCH_BYTES = 2 * 1024 * 1024
 
@@ -36,4 +36,5 @@ class Scratch:
         size = None if into is None else into(data, self._view)
         if size is not None:
             return bytes(self._view[:size])
-        return decompress(codec, data, max(DECOMPRESSED_BYTES_MAX, len(data)))
+        # What was accepted once must be readable for ever.
+        return decompress(codec, data, decompressed_bytes_max(len(data)))

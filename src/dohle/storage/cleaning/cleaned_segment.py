@@ -7,11 +7,14 @@ when the first change comes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from errno import ENOSPC
 
 from dohle.storage.cleaning.reading import Pace, Source
 from dohle.storage.cleaning.round_values import Uncleanable
 from dohle.storage.config import LogConfig
+from dohle.storage.directory.disk_space import full_below
 from dohle.storage.files import Buffer, FileSystem, join
 from dohle.storage.log_context import LogContext
 from dohle.storage.open_files import OpenFiles
@@ -33,6 +36,7 @@ class CleanedSegment:
         pace: Pace,
     ) -> None:
         self._fs = context.fs
+        self._disk = context.disk
         self._directory = directory
         self._sources = sources
         self._pace = pace
@@ -92,10 +96,20 @@ class CleanedSegment:
             return
         buffers, self._buffers = self._buffers, []
         size = sum(map(len, buffers))
+        self._take_room(size)
         self._segment.log_file.file.write_all_at(self._written, buffers)
         self._written += size
         self.bytes_written += size
         self._pace.done(size)
+
+    def _take_room(self, size: int) -> None:
+        """Leave half of what appends do not use either: there are checkpoints to be written."""
+        total, usable = self._fs.free_bytes(self._directory)
+        if usable - size < full_below(total) // 2:
+            raise OSError(ENOSPC, f"{usable:,} bytes are free on the disk", self._directory)
+        # The next append looks how much room is left. (An append at this very moment may undo this:
+        # then the one after the next write does.)
+        self._disk.budget_bytes = 0
 
     def _copy_source(self, end: int) -> None:
         """Copy the beginning of the only source, which has stayed as it is."""
@@ -105,6 +119,7 @@ class CleanedSegment:
                 data = file.read_at(
                     self._written, min(self._pace.buffer_bytes, end - self._written)
                 )
+                self._take_room(len(data))
                 target.write_at(self._written, data)
                 self._written += len(data)
                 self.bytes_written += len(data)
@@ -140,4 +155,6 @@ def remove_cleaned(fs: FileSystem, directory: str) -> None:
     """Remove what rounds have left that were given up."""
     for entry in fs.list_dir(directory):
         if entry.name.endswith(CLEANED_SUFFIX) and has_base_offset(entry.name):
-            fs.remove(join(directory, entry.name))
+            # Who gives the round up may be removing them at this moment, too.
+            with suppress(FileNotFoundError):
+                fs.remove(join(directory, entry.name))

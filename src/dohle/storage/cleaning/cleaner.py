@@ -47,6 +47,10 @@ CLEANER_THREADS: Final = "log-cleaner"
 _PASSING = frozenset({ENOSPC, EDQUOT}) | NO_DESCRIPTOR
 
 
+class _Postponed(CleaningAborted):
+    """The round can only be repeated later."""
+
+
 class FinishedRound(NamedTuple):
     """A round that came to its end."""
 
@@ -69,6 +73,8 @@ class LogCleaner:
         # The rounds that are under way, each until its last job has ended.
         self._rounds: dict[Log, CleaningRound] = {}
         self._uncleanable: dict[Log, str] = {}
+        # What had no room, or no descriptor: left until nothing else is to be cleaned.
+        self._postponed: set[Log] = set()
         self._writes: set[int] = set()
         self.is_stopping = False
         #: What the last look at all logs has found, and when, in monotonic time.
@@ -92,8 +98,11 @@ class LogCleaner:
     def stop(self) -> None:
         """Give up all rounds; their jobs end soon, and nothing is begun any more."""
         self.is_stopping = True
-        for cleaning in self._rounds.values():
-            cleaning.abort()
+        for log, cleaning in self._rounds.items():
+            try:
+                _guarded(log, cleaning, cleaning.abort)
+            except KafkaError as error:
+                logger.info("%s: cleaning was given up: %s", log.partition, error)
 
     # Choosing
 
@@ -101,6 +110,7 @@ class LogCleaner:
         """Take a round through the dirtiest log; False if none is dirty enough."""
         chosen = yield from self._choose()
         if chosen is None:
+            self._postponed.clear()
             return False
         directory, log = chosen
         cleanable = look_at(log, log.cleaner_offset, self._clock.now_ms())
@@ -109,6 +119,9 @@ class LogCleaner:
             return True
         try:
             yield from self._clean(directory, log, cleanable, settings)
+        except _Postponed as reason:
+            logger.warning("%s: cleaning is put off: %s", log.partition, reason)
+            self._postponed.add(log)
         except CleaningAborted as reason:
             logger.info("%s: cleaning was given up: %s", log.partition, reason)
         except Uncleanable as error:
@@ -166,6 +179,9 @@ class LogCleaner:
         return (
             log not in self._rounds
             and log not in self._uncleanable
+            and log not in self._postponed
+            # A job may still be at work in the folder of a log that was deleted since.
+            and all(each.directory != log.directory for each in self._rounds.values())
             and self._is_to_be_cleaned(directory, log)
         )
 
@@ -192,11 +208,11 @@ class LogCleaner:
                 # Before the first gap: recovery must know that gaps are no loss here (ADR 4).
                 log.cleaner_offset = cleanable.first_dirty_offset
                 yield from self._write_checkpoint(directory)
-            while (job := _guarded(log, cleaning.next_job)) is not None:
+            while (job := _guarded(log, cleaning, cleaning.next_job)) is not None:
                 yield Blocking(job.run, CLEANER_THREADS)
                 if log.cleaning is not cleaning or not self._is_to_be_cleaned(directory, log):
-                    cleaning.abort()
-                _guarded(log, partial(cleaning.complete, job))
+                    _guarded(log, cleaning, cleaning.abort)
+                _guarded(log, cleaning, partial(cleaning.complete, job))
             log.cleaner_offset = cleaning.end_offset
         except BaseException:
             cleaning.abort()
@@ -280,11 +296,11 @@ class LogCleaner:
                 yield
 
 
-def _guarded(log: Log, work: Callable[[], T]) -> T:
+def _guarded(log: Log, cleaning: CleaningRound, work: Callable[[], T]) -> T:
     """Take the log, or its directory, offline if its disk fails."""
     try:
         return work()
     except OSError as error:
-        if error.errno in _PASSING:
-            raise CleaningAborted(f"{error}; it is tried again later") from error
+        if error.errno in _PASSING and not cleaning.has_failed:
+            raise _Postponed(str(error)) from error
         raise log.disk.failed(f"cleaning {log.partition}", error) from error

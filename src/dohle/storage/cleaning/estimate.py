@@ -103,7 +103,9 @@ def estimate_cleaning(
     builder = MapBuilder(keys, aborted, first, pace)
     builder.build(fs, cleanable, 0)
     covered = [s for s in cleanable if s.base_offset < builder.end_offset]
-    rules = Rules(keys, builder.end_offset - 1, now_ms, delete_retention_ms, end_offset, 0)
+    # Tombstones whose time has come are taken to have been seen before.
+    map_end = builder.end_offset - 1
+    rules = Rules(keys, map_end + 1, map_end, now_ms, delete_retention_ms, end_offset, 0)
     tracker, groups, at = TransactionTracker(), [], 0
     sizes = [_size(fs, folder, source) for source in covered]
     for count in group_segments(sizes, end_offset, segment_bytes, segment_index_bytes):

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from dohle.storage.segment.index import MAX_RELATIVE_OFFSET
 
-#: The renames of so many segments take a few milliseconds.
-SEGMENTS_MAX = 64
+#: The renames of so many segments take about three milliseconds.
+SEGMENTS_MAX = 32
 
 
 class SegmentSize(NamedTuple):

@@ -2,7 +2,10 @@
 
 A record stays if it is the last of its key, as far as the map of keys reaches. A tombstone, which
 is a record with a key and no value, stays until its batch's *horizon* has passed (KIP-534): the
-time of the first cleaning that met it, and ``delete.retention.ms``. A batch that loses all its
+time of the first cleaning that met it, and ``delete.retention.ms``. And it stays until a round is
+finished that has removed what it deletes: if the map ends within a batch, only a part of the batch
+was seen, but all of it gets the horizon. (In Kafka, such a tombstone may go together with what it
+deletes; who has read that learns nothing of it.) A batch that loses all its
 records stays without any where its header is needed: as the last of a producer that is active, so
 that a retry is still recognised, and at the end of what is rewritten together, so that the next
 offset does not move back.
@@ -102,12 +105,12 @@ def kept_records(
     latest: Sequence[int],
     map_end: int,
     *,
-    keeps_tombstones: bool,
+    tombstones_due_below: int = 0,
 ) -> Kept:
     """Decide about the records of a data batch that was not aborted.
 
     ``latest`` has the last offset of each record's key, -1 if the map does not know it; ``map_end``
-    is the last offset that the map covers.
+    is the last offset that the map covers. Below ``tombstones_due_below`` no tombstone stays.
     """
     deltas = records.offset_deltas
     relative_end = map_end - base_offset
@@ -129,10 +132,9 @@ def kept_records(
         gone = set(dropped)
         left = [number for number in records.null_values if number not in gone]
         tombstones = len(left)
-        if not keeps_tombstones:
-            due = [number for number in left if number < covered]
-            tombstones -= len(due)
-            dropped += due
+        due = [n for n in left if base_offset + deltas[n] < tombstones_due_below]
+        tombstones -= len(due)
+        dropped += due
     if not dropped:
         return Kept(None, 0, tombstones)
     gone = set(dropped)

@@ -104,7 +104,7 @@ class KeyMap:
 
     def _move_to_table(self, few: dict[bytes, int]) -> None:
         self._hashes = bytearray(self._buckets * _BUCKET_BYTES)
-        self._offsets = array("q", bytes(self._buckets * _BUCKET_SLOTS * _OFFSET_BYTES))
+        self._offsets = array("q", (0,)) * (self._buckets * _BUCKET_SLOTS)
         self._used = bytearray(self._buckets)
         self._few, self._count = None, 0
         self._put_in_table(list(few), list(few.values()))

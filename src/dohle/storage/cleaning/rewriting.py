@@ -52,6 +52,8 @@ class Rules:
     """What the decisions of one round depend on, beside the batches."""
 
     keys: KeyMap
+    #: Everything below it was seen by a finished round before this one.
+    first_dirty_offset: int
     #: The last offset that the map covers.
     map_end: int
     now_ms: int
@@ -133,6 +135,7 @@ class Rewriter:
             # All of it stays. If it has tombstones, the round that sees them sets their horizon.
             self._keep(batch, sink)
             return
+        is_due = horizon is not None and self._rules.now_ms >= horizon
         data = self._records_of(batch)
         records = record_columns(data, batch.record_count)
         kept = kept_records(
@@ -140,7 +143,7 @@ class Rewriter:
             batch.base_offset,
             self._rules.keys.get_all(records.keys),
             self._rules.map_end,
-            keeps_tombstones=horizon is None or self._rules.now_ms < horizon,
+            tombstones_due_below=self._rules.first_dirty_offset if is_due else 0,
         )
         statistics.invalid_messages += kept.invalid
         statistics.tombstones_kept += kept.tombstones

@@ -102,7 +102,8 @@ class CleaningRound:
         self._stop = StopFlag()
         self._pace = Pace(settings, self._stop)
         self._tracker = TransactionTracker()
-        self._directory = log.directory
+        #: Where its jobs work, wherever the log is now.
+        self.directory = log.directory
         self._generation = log.files.generation
         self._rules: Rules | None = None
         self._groups: list[tuple[LogSegment, ...]] = []
@@ -110,6 +111,8 @@ class CleaningRound:
         self._mapping: tuple[LogSegment, ...] = ()
         self._swap: SegmentSwap | None = None
         self._is_over = False
+        #: Whether the disk has failed in something that cannot be left for another round.
+        self.has_failed = False
         self._next: Callable[[], Job | None] = self._map
         self._completion: Callable[[], None] = lambda: None
 
@@ -150,11 +153,15 @@ class CleaningRound:
         self._stop.is_set = self._is_over = True
         swap, self._swap = self._swap, None
         if swap is not None:
-            swap.give_up()
+            try:
+                swap.give_up()
+            except OSError:
+                self.has_failed = True
+                raise
 
     def _ensure_unchanged(self) -> None:
         log = self._log
-        if self._generation != log.files.generation or self._directory != log.directory:
+        if self._generation != log.files.generation or self.directory != log.directory:
             raise CleaningAborted("the log was truncated or moved")
         if not set(log.segments).issuperset(self._mapping) or (
             self._swap is not None and not self._swap.is_possible
@@ -179,8 +186,14 @@ class CleaningRound:
             log.files.context.rng.randbytes(_SECRET_BYTES),
         )
         sources, indexes = self._sources(segments), self._txn_indexes(first_dirty)
+        closed = [
+            (s.base_offset, s.size, s.indexes.offset.path, s.indexes.time.path)
+            for s in log.segments
+            if s.base_offset < end
+        ]
         fs, directory, pace = log.fs, log.directory, self._pace
         builders: list[MapBuilder] = []
+        sizes: dict[int, SegmentSize] = {}
 
         def work() -> None:
             remove_cleaned(fs, directory)
@@ -188,11 +201,16 @@ class CleaningRound:
             builder = MapBuilder(keys, aborted, first_dirty, pace)
             builder.build(fs, sources, position)
             builders.append(builder)
+            for base_offset, size, index_path, time_index_path in closed:
+                if base_offset < builder.end_offset:
+                    sizes[base_offset] = SegmentSize(
+                        base_offset, size, _size_of(fs, index_path), _size_of(fs, time_index_path)
+                    )
 
-        self._completion = lambda: self._mapped(builders[0], keys)
+        self._completion = lambda: self._mapped(builders[0], keys, sizes)
         return Job(work)
 
-    def _mapped(self, builder: MapBuilder, keys: KeyMap) -> None:
+    def _mapped(self, builder: MapBuilder, keys: KeyMap, sizes: Mapping[int, SegmentSize]) -> None:
         log, cleanable = self._log, self._cleanable
         self._mapping = ()
         self.statistics.add(builder.statistics)
@@ -203,26 +221,17 @@ class CleaningRound:
             legacy_horizon = clean[-1].log_file.mtime_ms - log.config.delete_retention_ms
         self._rules = Rules(
             keys,
+            cleanable.first_dirty_offset,
             self.end_offset - 1,
             self._now_ms,
             log.config.delete_retention_ms,
             cleanable.first_uncleanable_offset,
             legacy_horizon,
         )
-        *closed, _ = log.segments
-        covered = [s for s in closed if s.base_offset < self.end_offset]
-        sizes = [
-            SegmentSize(
-                s.base_offset,
-                s.size,
-                log.fs.stat(s.indexes.offset.path).size,
-                log.fs.stat(s.indexes.time.path).size,
-            )
-            for s in covered
-        ]
+        covered = [s for s in log.segments if s.base_offset in sizes]
         config, at = log.config, 0
         for count in group_segments(
-            sizes,
+            [sizes[s.base_offset] for s in covered],
             cleanable.first_uncleanable_offset,
             config.segment_bytes,
             config.segment_index_bytes,
@@ -283,7 +292,17 @@ class CleaningRound:
         """Let the recovery point pass the group, so that a start does not take it for unflushed."""
         flush = self._log.prepare_flush(end_offset)
         self._completion = lambda: self._flushed(flush)
-        return Job(lambda: None if flush is None else flush.run())
+
+        def work() -> None:
+            if flush is not None:
+                try:
+                    flush.run()
+                except OSError:
+                    # The next sync could succeed without what this one was to write.
+                    self.has_failed = True
+                    raise
+
+        return Job(work)
 
     def _flushed(self, flush: FlushJob | None) -> None:
         if flush is not None:
@@ -296,7 +315,7 @@ class CleaningRound:
         self._next = lambda: self._sync(self._take_place)
 
     def _sync(self, then: Callable[[], None]) -> Job:
-        fs, directory = self._log.fs, self._directory
+        fs, directory = self._log.fs, self.directory
         self._completion = then
         return Job(lambda: fs.sync_dir(directory))
 
@@ -310,6 +329,14 @@ class CleaningRound:
         self._swap.finish()
         self._swap = None
         self._next = self._rewrite
+
+
+def _size_of(fs: FileSystem, path: str) -> int:
+    try:
+        return fs.stat(path).size
+    except FileNotFoundError:
+        # Retention has taken its segment meanwhile, or it is made anew when it is needed.
+        return 0
 
 
 class _Rewrite:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dohle.storage.config import NEVER
 from dohle.storage.log import Log
@@ -18,8 +19,7 @@ from dohle.storage.log import Log
 NO_TIMESTAMP = -1
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentView:
+class SegmentView(NamedTuple):
     """What the choice depends on of one segment."""
 
     base_offset: int

@@ -17,6 +17,7 @@ would be taken for those of the old segment.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from dohle.storage.files import join
 from dohle.storage.log import Log
@@ -76,9 +77,9 @@ class SegmentSwap:
         if self._directory != self._log.directory:
             return
         for name in self._names():
-            path = join(self._directory, name) + CLEANED_SUFFIX
-            if self._fs.exists(path):
-                self._fs.remove(path)
+            # The job may be removing them at this moment, too.
+            with suppress(FileNotFoundError):
+                self._fs.remove(join(self._directory, name) + CLEANED_SUFFIX)
 
     def offer(self) -> None:
         """From here on a start completes the swap."""

@@ -58,7 +58,7 @@ class DiskSpace:
         """Give the reserved room back if there is no other: a start has to write a little."""
         total, usable = self._fs.free_bytes(self._path)
         reserve = join(self._path, RESERVE_FILE)
-        if usable < _full_below(total) and self._fs.exists(reserve):
+        if usable < full_below(total) and self._fs.exists(reserve):
             self._fs.remove(reserve)
 
     def check(self) -> None:
@@ -76,14 +76,14 @@ class DiskSpace:
             self._reserve(total, usable)
 
     def _refuse_or_take(self, total: int, usable: int) -> None:
-        if self._disk.full is None and usable < _full_below(total):
+        if self._disk.full is None and usable < full_below(total):
             self._disk.full = f"the disk of {self._path} is full, {usable:,} bytes are free"
             logger.error(
                 "%s. Records are refused from now on, and can be read. %s",
                 self._disk.full,
                 self._what_may_be_freed(),
             )
-        elif self._disk.full is not None and usable >= 2 * _full_below(total):
+        elif self._disk.full is not None and usable >= 2 * full_below(total):
             self._disk.full = None
             logger.warning(
                 "there are %s bytes free on the disk of %s: records are taken again",
@@ -129,9 +129,9 @@ class DiskSpace:
     def _reserve(self, total: int, usable: int) -> None:
         """Make the file that keeps room for the next start, while there is room for it."""
         # Less than what counts as full: what is given back is not for records.
-        size = min(_RESERVE_BYTES_MAX, _full_below(total) // 2)
+        size = min(_RESERVE_BYTES_MAX, full_below(total) // 2)
         path = join(self._path, RESERVE_FILE)
-        if self._fs.exists(path) or usable < size + 2 * _full_below(total):
+        if self._fs.exists(path) or usable < size + 2 * full_below(total):
             return
         try:
             file = self._fs.open(path, write=True, create=True)
@@ -143,5 +143,6 @@ class DiskSpace:
             logger.warning("%s: no room could be reserved for the next start: %s", path, error)
 
 
-def _full_below(total: int) -> int:
+def full_below(total: int) -> int:
+    """Return with how little free room a disk of this size counts as full."""
     return min(_FULL_BYTES_MAX, total // 100)
