@@ -7,8 +7,8 @@ finished that has removed what it deletes: if the map ends within a batch, only 
 was seen, but all of it gets the horizon. (In Kafka, such a tombstone may go together with what it
 deletes; who has read that learns nothing of it.) A batch that loses all its
 records stays without any where its header is needed: as the last of a producer that is active, so
-that a retry is still recognised, and at the end of what is rewritten together, so that the next
-offset does not move back.
+that a retry is still recognised, and at the end of what a round may touch, so that the next offset
+does not move back.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def fate_of(
 ) -> BatchFate:
     """Decide about a batch.
 
-    ``may_discard`` is what the transactions say, ``is_last`` whether it ends what is rewritten.
+    ``may_discard`` is what the transactions say, ``is_last`` whether it ends what a round may
+    touch.
     """
     keeps_header = is_last or (last_record is not None and _is_last_of_producer(batch, last_record))
     if not batch.is_control:
