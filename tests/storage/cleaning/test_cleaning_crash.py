@@ -174,7 +174,7 @@ def test_death_at_any_file_operation_leaves_the_log_before_or_after() -> None:
     die_everywhere(SETTINGS, 0, 3, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("settings", [SETTINGS, tiny_map(3)], ids=["one round", "small map"])
 def test_death_at_every_file_operation_leaves_the_log_before_or_after(

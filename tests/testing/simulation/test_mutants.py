@@ -86,7 +86,7 @@ _MUTANTS_BY_ROLE = [
 def first_found(faults: FaultPlan, checks: set[str], role: str | None) -> int | None:
     """Return the first seed in which one of the checks finds something."""
     for seed in _SEEDS:
-        result = Run(seed, plan=faults, active_s=4, role=role).go()
+        result = Run(seed, plan=faults, active_s=4, role=role, is_cleaned=False).go()
         if checks & {problem.split()[0] for problem in result.problems}:
             return seed
     return None
@@ -117,4 +117,4 @@ def judge(
         mutate(patch)
         seed = first_found(faults, checks, role)
     assert seed is not None
-    assert Run(seed, plan=faults, active_s=4, role=role).go().problems == ()
+    assert Run(seed, plan=faults, active_s=4, role=role, is_cleaned=False).go().problems == ()

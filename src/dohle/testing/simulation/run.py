@@ -85,9 +85,13 @@ class Run:
         active_s: float = ACTIVE_S,
         plan: FaultPlan | None = None,
         role: str | None = None,
+        is_cleaned: bool | None = None,
         trace: Callable[[str], None] | None = None,
     ) -> None:
-        """``role`` is that of the third client, if it is not to be drawn."""
+        """``role`` is that of the third client, if it is not to be drawn.
+
+        ``is_cleaned`` says whether topics are compacted, if that is not to be drawn either.
+        """
         rng = Random(f"run/{seed}")
         self.plan = draw_plan(rng) if plan is None else plan
         self.world = World(
@@ -97,7 +101,7 @@ class Run:
             trace=trace,
         )
         self._active_s = active_s
-        self._is_cleaned = rng.random() < 0.5
+        self._is_cleaned = rng.random() < 0.5 if is_cleaned is None else is_cleaned
         self.history = History()
         self.workload = Workload(
             f"node:{_PORT}",
