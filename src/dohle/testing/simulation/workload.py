@@ -29,6 +29,7 @@ from dohle.client import (
     Producer,
     ProducerConfig,
 )
+from dohle.client.errors import TimedOut
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.records.compression.codecs import Codec
@@ -347,7 +348,13 @@ class Workload:
             for group in (COPIERS, READERS, MEMBERS):
                 config = ConsumerConfig(group_id=group, enable_auto_commit=False)
                 async with Consumer(cluster, config) as consumer:
-                    committed = await consumer.committed(partitions)
+                    try:
+                        committed = await consumer.committed(partitions)
+                    except TimedOut:
+                        if self.is_kept:
+                            raise
+                        # Of a transaction that is open for ever.
+                        continue
                 for each in partitions:
                     known = committed.get(each)
                     offset = None if known is None else known.offset
