@@ -6,7 +6,7 @@ producers often send, are taken by columns (``checking.equal_run``), others one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from struct import iter_unpack
 from typing import NamedTuple
 
@@ -33,6 +33,16 @@ class RecordColumns(NamedTuple):
     #: The numbers of those whose value is null.
     null_values: list[int]
     has_null_key: bool
+
+
+def _keys_of_run(
+    run: memoryview, count: int, size: int, key_at: int, length: int
+) -> Iterable[bytes | None]:
+    """Return the keys of records of one size, each at the same place of its record."""
+    if length <= 0:
+        return [None if length < 0 else b""] * count
+    form = f"{key_at}x{length}s{size - key_at - length}x"
+    return (key for (key,) in iter_unpack(form, run))
 
 
 def record_columns(data: bytes, count: int) -> RecordColumns:
@@ -116,14 +126,8 @@ def record_columns(data: bytes, count: int) -> RecordColumns:
                 continue
             alike, alike_min = 0, 1
             stop = position + found * size
-            if length < 0:
-                keys += [None] * found
-            elif length == 0:
-                keys += [b""] * found
-            else:
-                before, behind = key_end - start, size - (key_end - start) - length
-                form = f"{before}x{length}s{behind}x"
-                keys += [key for (key,) in iter_unpack(form, memoryview(data)[position:stop])]
+            run = memoryview(data)[position:stop]
+            keys += _keys_of_run(run, found, size, key_end - start, length)
             deltas += range(index, index + found)
             positions += range(position, stop, size)
             if value_length < 0:

@@ -17,6 +17,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import repeat
+from typing import cast
 
 _HASH_BYTES, _OFFSET_BYTES = 16, 8
 _BUCKET_SLOTS = 32
@@ -97,8 +98,8 @@ class KeyMap:
     def get_all(self, keys: Sequence[bytes | None]) -> list[int]:
         """Return the last offsets of keys, NOT_FOUND for those that are not there."""
         if self._few is not None:
-            # No key is None.
-            few: dict[bytes | None, int] = self._few  # type: ignore[assignment]
+            # None may be asked for, and is not there.
+            few = cast("dict[bytes | None, int]", self._few)
             return list(map(few.get, keys, repeat(NOT_FOUND)))
         return self._get_from_table(keys)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from dohle.core.errors import KafkaError
 from dohle.records.batch import Batch, RecordBatch
@@ -101,7 +102,7 @@ class MapBuilder:
             base = batch.base_offset
             offsets = [base + delta for delta in records.offset_deltas]
             if not records.has_null_key and offsets[0] >= self._first_dirty:
-                return records.keys, offsets  # type: ignore[return-value]
+                return cast("list[bytes]", records.keys), offsets
             found = list(zip(offsets, records.keys, strict=True))
         first_dirty = self._first_dirty
         kept = [(o, key) for o, key in found if key is not None and o >= first_dirty]

@@ -159,7 +159,7 @@ class Rewriter:
         else:
             sink.drop()
 
-    def _fate(self, batch: Batch) -> BatchFate:
+    def _fate(self, batch: RecordBatch) -> BatchFate:
         producer_id, last_offset = batch.producer_id, batch.last_offset
         if batch.is_control:
             may_discard = self._tracker.may_discard_control(
@@ -176,7 +176,7 @@ class Rewriter:
             )
         is_last = last_offset + 1 == self._rules.first_uncleanable_offset
         return fate_of(
-            batch,  # type: ignore[arg-type]
+            batch,
             may_discard=may_discard,
             last_record=last_record,
             is_last=is_last,
