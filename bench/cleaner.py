@@ -52,7 +52,8 @@ def run(quick: bool = False) -> list[Row]:
 
 
 @contextmanager
-def _folder() -> Iterator[str]:
+def temporary_folder() -> Iterator[str]:
+    """A folder that goes again."""
     path = tempfile.mkdtemp(prefix="dohle-bench-")
     try:
         yield path
@@ -60,7 +61,8 @@ def _folder() -> Iterator[str]:
         shutil.rmtree(path)
 
 
-def _new_log(path: str) -> Log:
+def new_log(path: str) -> Log:
+    """Open a log directory with one log."""
     manager = LogManager(OsFileSystem(), clock=SystemClock(), rng=random.Random(1))
     manager.open([path], Identity("bench", BrokerId(1)), lambda _: CONFIG)
     return manager.get_or_create(PARTITION, random_uuid(random.Random(1)), CONFIG)
@@ -82,7 +84,8 @@ def _fill(log: Log, codec: Codec, size: int, megabytes: int) -> None:
     log.update_high_watermark(log.log_end_offset)
 
 
-def _clean(log: Log) -> None:
+def clean(log: Log) -> None:
+    """Take one round through a log that is on the disk."""
     round = CleaningRound(log, look_at(log, None, 1), CleanerSettings(), 1_700_000_000_000)
     while (job := round.next_job()) is not None:
         job.run()
@@ -109,16 +112,16 @@ def _round(codec: Codec, size: int, megabytes: int, rounds: int) -> Row:
 
     def ours() -> float:
         nonlocal bytes_read
-        with _folder() as folder:
-            log = _new_log(folder + "/logs")
+        with temporary_folder() as folder:
+            log = new_log(folder + "/logs")
             _fill(log, codec, size, megabytes)
             log.flush()
             bytes_read = log.size
-            return timed(lambda: _clean(log))
+            return timed(lambda: clean(log))
 
     def bare() -> float:
-        with _folder() as folder:
-            log = _new_log(folder + "/logs")
+        with temporary_folder() as folder:
+            log = new_log(folder + "/logs")
             _fill(log, codec, size, megabytes)
             log.flush()
             paths = [segment.path for segment in log.segments]

@@ -23,6 +23,9 @@ class Measure(Enum):
     LATENCY_P99 = "ms", False, 1.0
     START = "s", False, 0.3
     MEMORY = "MB", False, 0.25
+    CLEANING = "MB/s", True, 0.5
+    CLEANING_CPU = "CPU s/GB", False, 2.0
+    KEYS = "keys/s", True, 0.5
     ROWS_READ = "rows/s", True, 1.0
     ROWS_WRITTEN = "rows/s", True, 0.7
     ROWS_THROUGH = "rows/s", True, None

@@ -2,7 +2,8 @@
 
 No other broker is at hand, so the peer is a floor measured in the same run: as many requests that
 are only read and answered (pings), or as many plain acks=all produce requests. Processor time is
-the broker's. There are no figures to be reached.
+the broker's. There are no figures to be reached. The log of a group coordinator is beside itself
+before it was cleaned.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from bench.coordinators import groups, offsets, transactions
+from bench.coordinators import groups, loading, offsets, transactions
 from bench.report import Row
 from dohle.server.run import raise_descriptor_limit
 
@@ -22,6 +23,7 @@ def run(quick: bool = False) -> list[Row]:
     # A thousand members have as many connections.
     raise_descriptor_limit()
     return [
+        *loading.rows(quick),
         *offsets.rows(quick),
         *groups.rows(quick),
         *transactions.rows(quick),

@@ -41,7 +41,7 @@ _MARK = 0x1BADB0021BADB002
 
 
 @dataclass(frozen=True, slots=True)
-class _Beat:
+class Beat:
     """What is sent, how often and for how long."""
 
     records: int
@@ -53,9 +53,9 @@ class _Beat:
         return f"{batch} at {self.rate:,}/s"
 
 
-_BEATS = (_Beat(1, 1_000, 5.0), _Beat(16, 500, 4.0))
+_BEATS = (Beat(1, 1_000, 5.0), Beat(16, 500, 4.0))
 #: Java compiles what has been done often: it is done more often before.
-_WARM_UP_BEAT = _Beat(1, 4_000, 1.0)
+_WARM_UP_BEAT = Beat(1, 4_000, 1.0)
 
 
 def turn(turn: Turn) -> list[Figure]:
@@ -63,7 +63,7 @@ def turn(turn: Turn) -> list[Figure]:
     turn.warm_up(lambda number: _warm_up(turn, number), paced=True)
     found = []
     for number, beat in enumerate(_BEATS):
-        loop = _Loop(turn, f"paced-{number}", beat)
+        loop = Loop(turn, f"paced-{number}", beat)
         loop.run()
         for action, times in (("produce", loop.produced_s), ("end to end", loop.fetched_s)):
             cuts = [cut * 1e3 for cut in quantiles(times, n=1_000)]
@@ -76,15 +76,15 @@ def turn(turn: Turn) -> list[Figure]:
 
 
 def _warm_up(turn: Turn, number: int) -> None:
-    loop = _Loop(turn, f"warm-{number}", _WARM_UP_BEAT)
+    loop = Loop(turn, f"warm-{number}", _WARM_UP_BEAT)
     loop.run()
     delete_topics(turn.server.address, *loop.topics)
 
 
-class _Loop:
+class Loop:
     """Pairs of a writer that keeps time and a reader that waits, each with a topic of its own."""
 
-    def __init__(self, turn: Turn, topic: str, beat: _Beat) -> None:
+    def __init__(self, turn: Turn, topic: str, beat: Beat) -> None:
         batch = build_batch(1024, beat.records)
         address = turn.server.address
         self.topics = [f"{topic}-{n}" for n in range(CONNECTIONS)]

@@ -50,9 +50,12 @@ _RETRY_S = 0.002
 class Server(Measured):
     """A server under test, which has answered its first request."""
 
-    def __init__(self, name: str, command: Sequence[str], address: str, log_path: Path) -> None:
+    def __init__(self, name: str, command: Sequence[str], address: str, folder: Path) -> None:
         self.name = name
         self.address = address
+        #: The log directory.
+        self.data = folder / "data"
+        log_path = folder / "server.log"
         # Python compiles its modules once, as Java programs come compiled.
         environment = {
             key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"
@@ -114,7 +117,7 @@ def dohle(settings: Mapping[str, str], python: str = sys.executable) -> Iterator
         command += ["--data", f"{path}/data", "--listener", address]
         for name, value in {**SAME, **settings}.items():
             command += ["-X", f"{name}={value}"]
-        with _ended(Server(DOHLE, command, address, Path(path) / "server.log")) as server:
+        with _ended(Server(DOHLE, command, address, Path(path))) as server:
             yield server
 
 
@@ -127,8 +130,7 @@ def kafka(classpath: str, formatter: Jvm, settings: Mapping[str, str]) -> Iterat
         collections = f"-Xlog:gc*:file={path}/gc.log:time,tags:filecount=10,filesize=100M"
         command = ["java", *_HEAP_OPTIONS, *PERFORMANCE_OPTIONS, collections, *_JMX_OPTIONS]
         command += ["-cp", classpath, "kafka.Kafka", str(node.properties)]
-        log_path = Path(path) / "server.log"
-        with _ended(Server(KAFKA, command, node.bootstrap, log_path)) as server:
+        with _ended(Server(KAFKA, command, node.bootstrap, Path(path))) as server:
             yield server
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from bench.coordinators.client import answer_of, expect
 from bench.raw_client import METADATA_VERSION, call, connect, frame
@@ -11,6 +11,7 @@ from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, Uuid
 from dohle.protocol.messages.create_topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -37,10 +38,19 @@ _TIMEOUT_S = 60
 _RETRY_S = 0.02
 
 
-def create_topic(address: str, name: str, partitions: int = 1) -> Uuid:
+def create_topic(
+    address: str, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+) -> Uuid:
     """Create a topic, wait until all its partitions are served, and return its id."""
     topic = TopicName(name)
-    created = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+    created = CreatableTopic(
+        name=topic,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=tuple(
+            CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
+        ),
+    )
     create = frame(CreateTopicsRequest(topics=(created,)), _CREATE_VERSION)
     asked = tuple(
         ListOffsetsPartition(partition_index=index, timestamp=_EARLIEST)

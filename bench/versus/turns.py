@@ -33,6 +33,7 @@ PARTS = {
     "f": "connections",
     "g": "coordinators",
     "h": "footprint",
+    "i": "cleaner",
 }
 
 #: The options of kafka-producer-perf-test and its like; they undo those for short-lived tools.

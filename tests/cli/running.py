@@ -91,6 +91,11 @@ class Started:
             raise AssertionError(f"it did not start: {self.log}")
 
     @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
+
+    @property
     def log(self) -> str:
         """What it wrote to stderr."""
         return self._log.read_text()

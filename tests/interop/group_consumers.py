@@ -407,7 +407,7 @@ class AiokafkaConsumer:
 
     def __init__(self, joining: Joining, watcher: Watcher) -> None:
         assert joining.protocol == "classic"
-        self._loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner()
         self._commits: set[asyncio.Task[None]] = set()
 
         async def commit_when_revoked() -> None:
@@ -446,7 +446,7 @@ class AiokafkaConsumer:
         self.consumer = self._run(start())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._loop.run_until_complete(work)
+        return self._runner.run(work)
 
     def poll(self) -> list[Seen]:
         try:
@@ -475,7 +475,7 @@ class AiokafkaConsumer:
             self._commits.discard(task)
             report(task.exception())
 
-        task = self._loop.create_task(commit())
+        task = self._runner.get_loop().create_task(commit())
         self._commits.add(task)
         task.add_done_callback(done)
 
@@ -504,9 +504,9 @@ class AiokafkaConsumer:
     def close(self) -> None:
         try:
             self._run(self._stop())
-            self._run(self._loop.shutdown_default_executor())
         finally:
-            self._loop.close()
+            # Cancels what the library has left behind, such as a connection that is being made.
+            self._runner.close()
 
     async def _stop(self) -> None:
         """Stop within bounds: without a broker it would go on trying, in all tests to come."""

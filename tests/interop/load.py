@@ -12,7 +12,7 @@ import confluent_kafka
 from dohle.testing.checking.checks import check
 from dohle.testing.checking.history import Delivery, History, Partition, Send
 from tests.interop.process import BrokerProcess
-from tests.interop.waiting import wait_until
+from tests.interop.waiting import DEADLINE_S, wait_until
 from tests.interop.wire import Wire
 
 PARTITIONS = 3
@@ -90,10 +90,10 @@ class Load:
         value = name + b" " + bytes(VALUE_BYTES)
         self._producer.produce(self.topic, value, partition=partition, on_delivery=delivered)
 
-    def await_more(self, count: int) -> None:
+    def await_more(self, count: int, deadline_s: float = DEADLINE_S) -> None:
         """Wait until so many more records have been acknowledged."""
         goal = self.acknowledged_count + count
-        wait_until(lambda: self.acknowledged_count >= goal)
+        wait_until(lambda: self.acknowledged_count >= goal, deadline_s)
 
     def finish(self) -> None:
         """Stop writing and wait for every record to be acknowledged."""

@@ -114,7 +114,7 @@ def test_requests_behind_a_long_poll_wait_for_it(quiet_broker: Broker) -> None:
     with Wire(quiet_broker.bootstrap) as wire:
         polled = wire.send(fetch_request(QUIET_TOPIC, wait_ms_max=15_000), 12)
         behind = wire.send(ASK_VERSIONS, 3)
-        wait_until(lambda: len(waiting) == 1)
+        wait_until(lambda: waiting.count == 1)
         wire.socket.settimeout(0.1)
         with pytest.raises(TimeoutError):
             wire.socket.recv(1)
@@ -139,9 +139,9 @@ def test_a_client_that_leaves_during_a_long_poll_is_forgotten(quiet_broker: Brok
     waiting = quiet_broker.node.broker.purgatory
     with Wire(quiet_broker.bootstrap) as wire:
         wire.send(fetch_request(QUIET_TOPIC, wait_ms_max=600_000), 12)
-        wait_until(lambda: len(waiting) == 1)
+        wait_until(lambda: waiting.count == 1)
 
-    wait_until(lambda: len(waiting) == 0)
+    wait_until(lambda: waiting.count == 0)
     with Wire(quiet_broker.bootstrap) as wire:
         assert wire.produce(QUIET_TOPIC, batch_of(b"nobody waits")).error_code == 0
 

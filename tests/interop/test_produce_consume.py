@@ -248,7 +248,7 @@ def test_a_waiting_consumer_gets_what_is_written_later(
         # Longer than the client has patience: without the wake-up it finds nothing.
         patient = Reading(END, wait_ms_max=int(1.5 * DEADLINE_S * 1000))
         reading = threads.submit(client.read, bootstrap, QUIET_TOPIC, 1, patient)
-        wait_until(lambda: len(waiting) == 1)
+        wait_until(lambda: waiting.count == 1)
         client.write(bootstrap, QUIET_TOPIC, SAMPLES[3:4])
         received = reading.result()
 
@@ -276,7 +276,7 @@ def test_an_offset_out_of_range_is_reset_to_the_end(quiet_broker: Broker, client
         reading = threads.submit(
             client.read, bootstrap, QUIET_TOPIC, 1, Reading(10_000, reset="latest")
         )
-        wait_until(lambda: len(waiting) == 1)
+        wait_until(lambda: waiting.count == 1)
         client.write(bootstrap, QUIET_TOPIC, SAMPLES[:1])
         received = reading.result()
 

@@ -213,9 +213,9 @@ class AiokafkaProducer:
     """aiokafka, whose loop runs only while it is being asked."""
 
     def __init__(self, how: Producing) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner()
         # It forgets futures that have failed, and would tell about them much later.
-        self._loop.set_exception_handler(lambda *_: None)
+        self._runner.get_loop().set_exception_handler(lambda *_: None)
 
         async def start() -> Any:
             producer = aiokafka.AIOKafkaProducer(
@@ -233,7 +233,7 @@ class AiokafkaProducer:
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            return self._loop.run_until_complete(work)
+            return self._runner.run(work)
         except (aiokafka.errors.ProducerFenced, aiokafka.errors.InvalidProducerEpoch) as error:
             raise Fenced from error
         except aiokafka.errors.KafkaError as error:
@@ -261,7 +261,8 @@ class AiokafkaProducer:
         try:
             self._run(self.producer.stop())
         finally:
-            self._loop.close()
+            # Cancels what the library has left behind, such as a connection that is being made.
+            self._runner.close()
 
 
 def producing(how: Producing) -> TxnProducer:

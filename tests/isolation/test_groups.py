@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import count, islice
 from typing import Any
 
@@ -19,6 +20,10 @@ from dohle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from dohle.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from dohle.protocol.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from dohle.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from dohle.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from dohle.protocol.messages.init_producer_id import (
@@ -46,6 +51,11 @@ from dohle.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
+)
+from dohle.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
 )
 from dohle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -79,9 +89,15 @@ class Attacker:
         self.sent_bytes = 0
 
     def ask(self, request: Request, response: type[Response], version: int) -> Any:
+        self.send(request, version)
+        return self.receive(response, version)
+
+    def send(self, request: Request, version: int) -> None:
         frame = frame_of(request, version)
         self.sent_bytes += len(frame)
         self._wire.socket.sendall(frame)
+
+    def receive(self, response: type[Response], version: int) -> Any:
         return self._wire.receive(response, version)
 
 
@@ -208,6 +224,73 @@ def test_a_member_that_offers_very_many_protocols() -> None:
             return attacker.sent_bytes
 
     assert_harmless(attack, prepare=find_coordinator)
+
+
+def test_a_group_of_very_many_members() -> None:
+    """They join, are assigned, join again for another rebalance, are described, and go."""
+    size = 800
+
+    def join(member: Attacker, member_id: str) -> None:
+        member.send(
+            JoinGroupRequest(
+                group_id=GROUP,
+                session_timeout_ms=60_000,
+                rebalance_timeout_ms=60_000,
+                member_id=member_id,
+                protocol_type="consumer",
+                protocols=(JoinGroupRequestProtocol(name="range", metadata=bytes(100)),),
+            ),
+            JOIN_VERSION,
+        )
+
+    def joined(members: list[Attacker]) -> list[Any]:
+        answers = [member.receive(JoinGroupResponse, JOIN_VERSION) for member in members]
+        assert {(each.error_code, each.generation_id) for each in answers} == {
+            (0, answers[0].generation_id)
+        }
+        assert max(len(each.members) for each in answers) == size
+        return answers
+
+    def sync(members: list[Attacker], answers: list[Any]) -> None:
+        assigned = tuple(
+            SyncGroupRequestAssignment(member_id=each.member_id, assignment=bytes(100))
+            for each in answers
+        )
+        for member, answer in zip(members, answers, strict=True):
+            is_leader = answer.leader == answer.member_id
+            member.send(
+                SyncGroupRequest(
+                    group_id=GROUP,
+                    generation_id=answer.generation_id,
+                    member_id=answer.member_id,
+                    assignments=assigned if is_leader else (),
+                ),
+                3,
+            )
+        for member in members:
+            answer = member.receive(SyncGroupResponse, 3)
+            assert (answer.error_code, answer.assignment) == (0, bytes(100))
+
+    def attack(bootstrap: str) -> int:
+        with ExitStack() as stack:
+            members = [Attacker(stack.enter_context(Wire(bootstrap))) for _ in range(size)]
+            for member in members:
+                join(member, "")
+            answers = joined(members)
+            sync(members, answers)
+            # The leader's request makes all others join again.
+            order = sorted(range(size), key=lambda at: answers[at].leader != answers[at].member_id)
+            for at in order:
+                join(members[at], answers[at].member_id)
+            sync(members, joined(members))
+            asked = DescribeGroupsRequest(groups=(GROUP,))
+            for _ in range(5):
+                (group,) = members[0].ask(asked, DescribeGroupsResponse, 5).groups
+                assert len(group.members) == size
+            return sum(member.sent_bytes for member in members)
+
+    delay = {"group.initial.rebalance.delay.ms": "3000"}
+    assert_harmless(attack, prepare=find_coordinator, config=delay)
 
 
 def test_a_transaction_with_very_many_pending_offsets() -> None:

@@ -68,13 +68,18 @@ class ApacheKafka:
         }
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
 
-    def format(self, jvm: Jvm, cluster_id: str = "oracle-of-the-tests-00") -> None:
-        """Give the empty data directory its identity, and dohle's features."""
+    def format(
+        self, jvm: Jvm, cluster_id: str = "oracle-of-the-tests-00", voters: str = "--standalone"
+    ) -> None:
+        """Give the empty data directory its identity, and dohle's features.
+
+        ``voters`` says which voters the log begins with, if it has them.
+        """
         levels = [option for feature in _NOT_OURS for option in ("--feature", f"{feature}=0")]
         done = jvm.run(
             *("kafka.tools.StorageTool", "format", "-t", cluster_id),
             *("-c", str(self.properties), *levels),
-            *(["--standalone"] if self._is_standalone else []),
+            *([voters] if self._is_standalone else []),
         )
         assert done.code == 0, done
 

@@ -16,7 +16,7 @@ from tests.interop.process import BrokerProcess
 from tests.interop.quick_broker import QUICK
 from tests.jvm.apache_kafka import ApacheKafka
 from tests.jvm.jvm import Jvm
-from tests.jvm.tools import Tools, see
+from tests.jvm.tools import Tools, directory_id, levels, see
 from tests.ports import free_port
 
 #: So small that either finds a snapshot of the metadata that the other has written.
@@ -76,16 +76,6 @@ def node(
 def tools(request: pytest.FixtureRequest, jvm: Jvm, node: Standalone) -> Tools:
     is_controller = request.param == "--bootstrap-controller"
     return Tools(jvm, node.controller if is_controller else node.bootstrap, request.param)
-
-
-def levels(tools: Tools) -> dict[str, str]:
-    ran = tools.features("describe")
-    return dict(re.findall(r"Feature: (\S+)\t.*FinalizedVersionLevel: (\S+)", ran.out))
-
-
-def directory_id(data: Path) -> str:
-    (found,) = re.findall(r"^directory.id=(.*)$", (data / "meta.properties").read_text(), re.M)
-    return str(found)
 
 
 def test_all_features_are_upgraded_to_those_of_a_release(tools: Tools) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from tests.interop.waiting import DEADLINE_S, wait_until
@@ -89,6 +91,9 @@ class Tools:
         server = (self._option, self.bootstrap)
         return self._jvm.run(f"{_TOOLS}.ClusterTool", action, *server, *arguments)
 
+    def leader_election(self, *arguments: str) -> Ran:
+        return self._run(f"{_TOOLS}.LeaderElectionCommand", *arguments)
+
     def producer_perf_test(self, *arguments: str) -> Ran:
         return self._run(f"{_TOOLS}.ProducerPerformance", *arguments)
 
@@ -97,3 +102,15 @@ class Tools:
 
     def e2e_latency(self, *arguments: str) -> Ran:
         return self._run(f"{_TOOLS}.EndToEndLatency", *arguments)
+
+
+def levels(tools: Tools) -> dict[str, str]:
+    """Return the finalized levels of features."""
+    ran = tools.features("describe")
+    return dict(re.findall(r"Feature: (\S+)\t.*FinalizedVersionLevel: (\S+)", ran.out))
+
+
+def directory_id(data: Path) -> str:
+    """Return the id of a data directory."""
+    (found,) = re.findall(r"^directory.id=(.*)$", (data / "meta.properties").read_text(), re.M)
+    return str(found)

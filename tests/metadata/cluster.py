@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from dohle.core.config.static import SINGLE_NODE, BrokerConfig
@@ -89,8 +89,12 @@ class Cluster:
     def next_offset(self) -> int:
         return self.image.offset + 1
 
-    def write(self, records: Iterable[VersionedRecord]) -> list[MetadataRecord]:
+    def write(
+        self, records: Sequence[VersionedRecord] | PlainSteps[tuple[VersionedRecord, ...]]
+    ) -> list[MetadataRecord]:
         """Append a batch; what is replayed has been through its bytes."""
+        if not isinstance(records, Sequence):
+            records = finish(records)
         batch = [
             decode_metadata_record(encode_metadata_record(each.record, each.version))
             for each in records
@@ -103,7 +107,7 @@ class Cluster:
 
     def replay(self, *records: MetadataRecord) -> Delta:
         """Append records that Kafka may have written."""
-        self.write(VersionedRecord(each, type(each).VERSIONS.highest) for each in records)
+        self.write([VersionedRecord(each, type(each).VERSIONS.highest) for each in records])
         return self.delta
 
     def commit(self, decision: Decision[R] | PlainSteps[Decision[R]]) -> R:

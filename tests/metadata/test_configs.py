@@ -181,6 +181,7 @@ def test_a_config_of_another_release_is_kept_and_in_nobodys_way() -> None:
 
 
 def test_elr_forbids_what_would_make_the_minimum_uncertain() -> None:
+    """A23: 40 for a broker's own and for removing the cluster's; each change clears the ELR."""
     made = with_topic()
     made.replay(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
     name = "min.insync.replicas"

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from dohle.core.ids import BrokerId, TopicName
+from dohle.core.steps import finish
+from dohle.metadata.alter_partition import alter_partition
 from dohle.metadata.brokers import (
     begin_controlled_shutdown,
     fence_broker,
@@ -16,19 +18,37 @@ from dohle.metadata.brokers import (
 from dohle.metadata.configs import incremental_alter_configs
 from dohle.metadata.delta import difference
 from dohle.metadata.image import EMPTY_IMAGE
+from dohle.metadata.leader_elections import (
+    balance_leaders,
+    elect_leaders,
+    elect_unclean_leaders,
+)
 from dohle.metadata.producer_ids import allocate_producer_ids
+from dohle.metadata.reassignments import alter_partition_reassignments
 from dohle.metadata.replay import apply
 from dohle.metadata.snapshot import snapshot_records
 from dohle.metadata.topic_changes import create_partitions, delete_topics
 from dohle.metadata.topic_names import collision_key
 from dohle.metadata.topics import create_topics
 from dohle.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from dohle.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    BrokerState,
+)
+from dohle.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from dohle.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
 from dohle.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from dohle.protocol.messages.elect_leaders import ElectLeadersRequest
 from dohle.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -168,6 +188,57 @@ class ControllerModel(RuleBasedStateMachine):
         request = IncrementalAlterConfigsRequest(resources=(resource,))
         made.commit(incremental_alter_configs(made.image, request, made.context))
 
+    @rule(name=NAMES, isr=st.sets(BROKERS), from_a_leader=st.booleans())
+    def a_leader_asks_for_another_isr(
+        self, name: TopicName, isr: set[int], from_a_leader: bool
+    ) -> None:
+        made = self.cluster
+        topic = made.image.topic(name)
+        if topic is None:
+            return
+        before = topic.partitions[0]
+        sender = made.image.broker(before.leader if from_a_leader else 1)
+        if sender is None:
+            return
+        data = AlterPartitionRequestPartitionData(
+            partition_index=0,
+            leader_epoch=before.leader_epoch,
+            new_isr_with_epochs=tuple(
+                BrokerState(broker_id=BrokerId(each)) for each in sorted(isr | {before.leader})
+            ),
+            partition_epoch=before.partition_epoch,
+        )
+        wanted = AlterPartitionRequestTopicData(topic_id=topic.id, partitions=(data,))
+        request = AlterPartitionRequest(
+            broker_id=sender.id, broker_epoch=sender.epoch, topics=(wanted,)
+        )
+        reply = made.commit(alter_partition(made.image, request, made.context, version=3))
+        (answer,) = reply.topics[0].partitions
+        after = made.topic(name).partitions[0]
+        if answer.error_code == 0:
+            told = (answer.isr, answer.leader_epoch, answer.partition_epoch)
+            assert told == (after.isr, after.leader_epoch, after.partition_epoch)
+        assert (after.partition_epoch > before.partition_epoch) == (after != before)
+
+    @rule(name=NAMES, replicas=st.lists(BROKERS, unique=True), ends=st.booleans())
+    def partitions_are_reassigned(self, name: TopicName, replicas: list[int], ends: bool) -> None:
+        made = self.cluster
+        target = None if ends else tuple(map(BrokerId, replicas))
+        wanted = ReassignablePartition(partition_index=0, replicas=target)
+        topic = ReassignableTopic(name=name, partitions=(wanted,))
+        request = AlterPartitionReassignmentsRequest(topics=(topic,))
+        made.commit(alter_partition_reassignments(made.image, request, made.context))
+
+    @rule(kind=st.sampled_from((0, 1)), by_itself=st.booleans())
+    def leaders_are_elected(self, kind: int, by_itself: bool) -> None:
+        made = self.cluster
+        if by_itself:
+            elect = elect_unclean_leaders if kind else balance_leaders
+            made.write(finish(elect(made.image, made.context)).records)
+        else:
+            request = ElectLeadersRequest(election_type=kind, topic_partitions=None)
+            made.commit(elect_leaders(made.image, request, made.context))
+
     @rule()
     def producer_ids_are_allocated(self) -> None:
         made = self.cluster
@@ -194,6 +265,8 @@ class ControllerModel(RuleBasedStateMachine):
             assert topic.partitions
             for partition in topic.partitions.values():
                 replicas = set(partition.replicas)
+                assert set(partition.adding_replicas) <= replicas
+                assert set(partition.removing_replicas) <= replicas
                 assert len(replicas) == len(partition.replicas) == len(partition.directories)
                 assert set(partition.isr) <= replicas
                 assert not set(partition.elr) & set(partition.isr)
@@ -230,4 +303,4 @@ class ControllerModel(RuleBasedStateMachine):
 
 
 TestControllerModel = ControllerModel.TestCase
-TestControllerModel.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestControllerModel.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

@@ -57,6 +57,7 @@ def partition_of(made: Cluster, name: str) -> PartitionImage:
 
 
 def test_a_broker_tells_where_it_has_a_replica() -> None:
+    """D2: only its own slot; no new leader epoch."""
     made = cluster_of_two_directories()
     topic_id = made.create_topic("jays").topic_id
     before = partition_of(made, "jays")
@@ -78,6 +79,7 @@ def test_what_is_known_already_is_not_written_again() -> None:
 
 
 def test_replicas_that_are_not_there_are_refused_one_by_one() -> None:
+    """D2: 77 at the top; 100, 3 and 6 for each."""
     made = cluster_of_two_directories()
     topic_id = made.create_topic("jays").topic_id
     assert assign(made, uuid(999), 0, ONE) == ErrorCode.UNKNOWN_TOPIC_ID
@@ -89,6 +91,7 @@ def test_replicas_that_are_not_there_are_refused_one_by_one() -> None:
 
 
 def test_a_replica_in_a_directory_that_is_offline_does_not_lead() -> None:
+    """D2: assigned, and out of ISR and leadership."""
     made = cluster_of_two_directories()
     topic_id = made.create_topic("jays").topic_id
     made.create_topic("crows")
@@ -108,6 +111,7 @@ def test_a_replica_found_in_an_online_directory_leads_where_nobody_does() -> Non
 
 
 def test_an_old_level_of_the_metadata_knows_no_directories() -> None:
+    """D2: 35 below 17."""
     made = cluster_of_two_directories(16)
     topic_id = made.create_topic("jays").topic_id
     assert assign(made, topic_id, 0, ONE) == ErrorCode.UNSUPPORTED_VERSION

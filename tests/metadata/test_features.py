@@ -1,6 +1,7 @@
 import pytest
 
 from dohle.core.ids import BrokerId
+from dohle.metadata.decision import KraftUpgrade
 from dohle.metadata.features import (
     TOLERATED_FEATURES,
     registration_features,
@@ -12,6 +13,7 @@ from dohle.protocol.messages.allocate_producer_ids import AllocateProducerIdsReq
 from dohle.protocol.messages.records.cluster_metadata import (
     ConfigRecord,
     FeatureLevelRecord,
+    NoOpRecord,
     ProducerIdsRecord,
 )
 from dohle.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -46,6 +48,7 @@ def test_the_metadata_version_is_upgraded() -> None:
 
 
 def test_a_downgrade_must_be_asked_for_and_lose_nothing() -> None:
+    """A22."""
     made = at_level(29)
     assert update(made, 24, UPGRADE)[0] == 95
     assert update(made, 24, SAFE) == (0, None)
@@ -91,8 +94,14 @@ def test_kraft_version_goes_up_and_never_down(upgrade_type: int) -> None:
     key = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=UPGRADE)
     request = UpdateFeaturesRequest(feature_updates=(key,))
     raised = update_features(made.image, request, made.context, version=2)
-    # It is the quorum that writes it, as control records.
-    assert (raised.kraft_version, raised.records) == (1, ())
+    # It is the quorum that writes it, as control records; whether that is committed, only a record
+    # behind them tells (R112).
+    assert raised.kraft_version == KraftUpgrade(1, validate_only=False)
+    assert [each.record for each in raised.records] == [NoOpRecord()]
+    asked = request.replace(validate_only=True)
+    only_asked = update_features(made.image, asked, made.context, version=2)
+    assert only_asked.kraft_version == KraftUpgrade(1, validate_only=True)
+    assert only_asked.records == ()
     same = update_features(made.image, request, made.context, version=2, kraft_version=1)
     assert (same.kraft_version, same.reply.error_code) == (None, 0)
     lower = key.replace(max_version_level=0, upgrade_type=upgrade_type)
@@ -102,6 +111,7 @@ def test_kraft_version_goes_up_and_never_down(upgrade_type: int) -> None:
 
 
 def test_eligible_leader_replicas_make_one_minimum_for_all() -> None:
+    """A22."""
     made = at_level(29)
     made.replay(
         ConfigRecord(resource_type=4, resource_name="1", name="min.insync.replicas", value="2")
@@ -130,6 +140,7 @@ def test_the_transaction_version_is_lowered_and_raised() -> None:
 
 
 def test_a_broker_that_is_too_old_stops_an_upgrade() -> None:
+    """A22."""
     made = at_level(20)
     old = tuple(
         each.replace(max_supported_version=21) if each.name == METADATA_VERSION else each
@@ -173,6 +184,7 @@ def test_version_0_allows_downgrades_by_a_flag() -> None:
 
 
 def test_a_log_of_kafkas_own_features_is_tolerated_and_one_of_the_future_is_not() -> None:
+    """A21, A24."""
     made = at_level(29)
     made.replay(
         FeatureLevelRecord(name="streams.version", feature_level=1),

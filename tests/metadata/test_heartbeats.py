@@ -17,7 +17,7 @@ class Brokers:
 
     def __init__(self, made: Cluster) -> None:
         self.made = made
-        self.heartbeats = BrokerHeartbeats()
+        self.heartbeats = BrokerHeartbeats(9_000, own_id=100)
 
     def heartbeat(
         self, broker_id: int, *, read: int | None = None, want_shut_down: bool = False
@@ -29,9 +29,9 @@ class Brokers:
             current_metadata_offset=made.image.offset if read is None else read,
             want_shut_down=want_shut_down,
         )
-        self.heartbeats.note(made.image, request)
+        self.heartbeats.note(made.image, request, now_ms=0)
         offset = self.heartbeats.controlled_shutdown_offset(made.image, broker_id)
-        return made.commit(
+        reply = made.commit(
             broker_heartbeat(
                 made.image,
                 request,
@@ -40,6 +40,10 @@ class Brokers:
                 lowest_active_offset=self.heartbeats.lowest_active_offset(made.image),
             )
         )
+        broker = made.image.brokers[BrokerId(broker_id)]
+        if broker.in_controlled_shutdown and not broker.fenced:
+            self.heartbeats.began_shutdown(broker, made.image.offset)
+        return reply
 
 
 def leaders(made: Cluster) -> list[int]:
@@ -120,5 +124,5 @@ def test_a_heartbeat_of_a_former_life_is_not_taken_in() -> None:
     brokers.heartbeat(2)
     lowest = brokers.heartbeats.lowest_active_offset(made.image)
     stale = BrokerHeartbeatRequest(broker_id=BrokerId(2), broker_epoch=0, current_metadata_offset=0)
-    brokers.heartbeats.note(made.image, stale)
+    brokers.heartbeats.note(made.image, stale, now_ms=0)
     assert brokers.heartbeats.lowest_active_offset(made.image) == lowest

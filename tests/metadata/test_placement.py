@@ -88,3 +88,59 @@ def test_too_few_brokers_are_refused(
     with pytest.raises(KafkaError, match=message) as refused:
         place_replicas(brokers, 1, factor, Rng(1))
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+class _Unmoved(Rng):
+    """Chance that always takes the first, and leaves every order as it is."""
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        return 0
+
+    def shuffle(self, x: object) -> None:
+        pass
+
+
+def racks(*sizes: int) -> list[BrokerRegistration]:
+    """Return racks a, b, … with brokers 10, 11, …; 20, 21, …"""
+    return [
+        broker(10 * (1 + rack) + each, "abc"[rack])
+        for rack, size in enumerate(sizes)
+        for each in range(size)
+    ]
+
+
+def test_three_racks_of_three_take_turns() -> None:
+    """P4: (A0,B0,C0), (B1,C1,A1), (C2,A2,B2), and the same again until nine are placed."""
+    placed = place_replicas(racks(3, 3, 3), 9, 3, _Unmoved())
+    assert placed == [(10, 20, 30), (21, 31, 11), (32, 12, 22)] * 3
+
+
+def test_a_fourth_replica_is_in_the_rack_of_the_first() -> None:
+    """P4: the first replica's rack is the doubled one."""
+    placed = place_replicas(racks(3, 3, 3), 2, 4, _Unmoved())
+    assert placed == [(10, 20, 30, 11), (21, 31, 11, 22)]
+
+
+def test_after_as_many_partitions_as_there_are_brokers_the_order_is_shuffled() -> None:
+    """P3: not with a single broker that is not fenced (P4)."""
+    shuffled: list[int] = []
+
+    class Counting(_Unmoved):
+        def shuffle(self, x: object) -> None:
+            shuffled.append(1)
+
+    place_replicas(racks(3, 3, 3), 9, 3, Counting())
+    assert not shuffled
+    place_replicas(racks(3, 3, 3), 10, 3, Counting())
+    # The racks, and the fenced and unfenced brokers of each.
+    assert len(shuffled) == 7
+    shuffled.clear()
+    alone = [broker(1), broker(2, fenced=True)]
+    placed = place_replicas(alone, 5, 2, Counting())
+    assert (set(placed), shuffled) == ({(1, 2)}, [])
+
+
+def test_brokers_without_a_rack_are_one_rack_before_those_with_names() -> None:
+    """P1, P2."""
+    brokers = [broker(1, "a"), broker(2), broker(3)]
+    assert place_replicas(brokers, 2, 2, _Unmoved()) == [(2, 1), (1, 3)]

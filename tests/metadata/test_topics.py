@@ -59,6 +59,7 @@ def create(made: Cluster, *topics: CreatableTopic) -> list[CreatableTopicResult]
 
 
 def test_a_topic_is_a_topic_record_then_its_configs_then_its_partitions() -> None:
+    """P7."""
     made = cluster()
     (result,) = create(made, configured(retention_ms="5").replace(num_partitions=2))
     assert made.batches[-1] == [
@@ -228,6 +229,7 @@ def test_a_name_is_free_again_once_its_colliding_topic_is_gone() -> None:
 
 
 def test_too_many_partitions_for_one_request_are_refused_for_all_topics() -> None:
+    """P7: 44."""
     made = cluster()
     results = create(made, topic("a", partitions=9_999), topic("b", partitions=2))
     assert [result.error_code for result in results] == [ErrorCode.POLICY_VIOLATION] * 2
@@ -248,6 +250,7 @@ def test_without_active_brokers_no_topic_can_be_created() -> None:
 
 
 def test_a_new_minimum_of_replicas_clears_the_elr_where_that_is_on() -> None:
+    """A23."""
     made = cluster()
     made.replay(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
     create(made, configured(min_insync_replicas="1"))

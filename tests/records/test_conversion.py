@@ -180,7 +180,9 @@ def test_a_message_of_another_format_or_compressed_inside_a_set_is_named() -> No
     assert [index for index, _ in refused.value.record_errors] == [1, 2]
 
 
-def test_an_old_producer_does_not_set_the_time_of_the_append_either() -> None:
+@pytest.mark.parametrize("by_topic", [False, True])
+def test_an_old_producer_does_not_set_the_time_of_the_append_either(by_topic: bool) -> None:
+    """As in a batch: refused where the topic sets the time, else a time like any other."""
     old = build_message_set(
         1,
         [Message(NOW_MS, None, b"v")] * 3,
@@ -188,10 +190,58 @@ def test_an_old_producer_does_not_set_the_time_of_the_append_either() -> None:
         timestamp_type=TimestampType.LOG_APPEND_TIME,
         log_append_time=NOW_MS,
     )
+    rules = ValidationRules(log_append_time=by_topic)
+    if not by_topic:
+        batch = view(to_v2(old, rules=rules, now_ms=NOW_MS))
+        assert [record.timestamp for record in batch.records()] == [NOW_MS] * 3
+        return
     with pytest.raises(RecordErrors) as refused:
-        to_v2(old)
+        to_v2(old, rules=rules, now_ms=NOW_MS)
     assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
     assert len(refused.value.record_errors) == 3
+
+
+WITHOUT_KEY = Message(NOW_MS, None, b"v")
+TOO_LATE = Message(NOW_MS + 1_000, b"k", b"v")
+COMPACTED = ValidationRules(compacted=True, timestamp_after_max_ms=10)
+
+
+@pytest.mark.parametrize(
+    ("messages", "code"),
+    [
+        ([WITHOUT_KEY, TOO_LATE], ErrorCode.INVALID_RECORD),
+        ([TOO_LATE, WITHOUT_KEY], ErrorCode.INVALID_TIMESTAMP),
+        ([Message(NOW_MS, b"k", b"v"), TOO_LATE, WITHOUT_KEY], ErrorCode.INVALID_TIMESTAMP),
+    ],
+)
+def test_the_first_bad_message_of_a_set_decides_the_error(
+    messages: list[Message], code: ErrorCode
+) -> None:
+    """Each message that is not compressed counts as a batch of its own."""
+    with pytest.raises(RecordErrors) as refused:
+        to_v2(build_message_set(1, messages), rules=COMPACTED, now_ms=NOW_MS)
+    assert refused.value.code is code
+    assert [index for index, _ in refused.value.record_errors] == [0]
+
+
+def test_one_wrong_time_in_a_compressed_set_decides_the_error() -> None:
+    old = build_message_set(1, [WITHOUT_KEY, TOO_LATE], codec=Codec.GZIP)
+    with pytest.raises(RecordErrors) as refused:
+        to_v2(old, rules=COMPACTED, now_ms=NOW_MS)
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in refused.value.record_errors] == [0, 1]
+
+
+def test_checksums_of_all_messages_come_before_the_rules_for_any() -> None:
+    good = build_message_set(1, [WITHOUT_KEY])
+    damaged = bytearray(good)
+    damaged[-1] ^= 1
+    with pytest.raises(KafkaError) as refused:
+        to_v2(good + damaged, rules=COMPACTED, now_ms=NOW_MS)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    with pytest.raises(KafkaError) as refused:
+        to_v2(good + build_message_set(0, [WITHOUT_KEY]), rules=COMPACTED, now_ms=NOW_MS)
+    assert "without key" in str(refused.value)
 
 
 # Down

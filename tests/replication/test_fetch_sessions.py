@@ -49,6 +49,9 @@ class Node:
 
     def open(self, request: FetchRequest, version: int | None = None) -> FetchContext:
         asked = self.version if version is None else version
+        unchanged = self.cache.open_unchanged(request, asked, self.now_ms)
+        if unchanged is not None:
+            return unchanged
         return finish(self.cache.open(request, asked, self.topics.get, self.now_ms))
 
     def new_session(self, *partitions: tuple[str, int], follower: int = -1) -> int:
@@ -159,6 +162,35 @@ def test_the_end_of_an_error_is_told_even_if_the_error_came_with_a_high_watermar
     node.answer(node.open(fetch(session_id=session_id, epoch=1)), a0=data(0).replace(error_code=6))
     context = node.open(fetch(session_id=session_id, epoch=2))
     assert len(node.answer(context).results) == 1
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+def test_whoever_is_told_where_logs_part_is_told_the_high_watermark_again(in_session: bool) -> None:
+    """KAFKA-14704: a follower uses nothing else of such an answer."""
+    node = Node()
+    epoch = 1
+    if in_session:
+        session_id = node.new_session(A0)
+        context = node.open(fetch(session_id=session_id, epoch=epoch))
+        epoch += 1
+    else:
+        context = node.open(fetch(A0))
+    session_id = node.answer(context, a0=data(0, diverging_epoch=2)).session_id
+    for told in (1, 0):
+        context = node.open(fetch(session_id=session_id, epoch=epoch))
+        assert len(node.answer(context).results) == told
+        epoch += 1
+
+
+def test_a_follower_that_knows_of_a_new_epoch_is_told_the_high_watermark_again() -> None:
+    """It may not have used what it was told in the epoch before (F13)."""
+    node = Node()
+    session_id = node.new_session(A0)
+    asked = fetch(A0, session_id=session_id, epoch=1)
+    (topic,) = asked.topics
+    newer = topic.partitions[0].replace(current_leader_epoch=4)
+    asked = asked.replace(topics=(topic.replace(partitions=(newer,)),))
+    assert named(node.answer(node.open(asked)).results) == [A0]
 
 
 def test_partitions_with_records_go_to_the_end() -> None:

@@ -162,8 +162,9 @@ class LeaderModel(RuleBasedStateMachine):
     @rule(granted=st.booleans(), by_image=st.booleans())
     def controller_answers(self, granted: bool, by_image: bool) -> None:
         assert self.asked is not None
-        if granted:
-            isr = tuple(sorted(self.asked))
+        if granted or by_image:
+            # Metadata that refuses something tells of something else, which is newer.
+            isr = tuple(sorted(self.asked)) if granted else self.place.isr
             epoch = self.place.partition_epoch + 1
             self.place = replace(self.place, isr=isr, partition_epoch=epoch)
         self.naive.place = self.place
@@ -250,6 +251,17 @@ def test_g3_a_leader_that_is_elected_again_knows_what_its_followers_have() -> No
     found = leader.follower(TWO)
     assert found is not None
     assert (found.log_end_offset, found.caught_up_ms) == (10, 2)
+
+
+def test_a_leader_that_has_missed_an_epoch_knows_nothing_of_its_followers() -> None:
+    """Stricter than G3: another may have led, and the follower may have been cut meanwhile."""
+    leader = machine(Place(isr=(ME, TWO), replicas=(ME, TWO)), end=0)
+    leader.appended(3, 1)
+    leader.fetched(TWO, 2, 0, 1)
+    leader.assigned(Place(isr=(ME, TWO), replicas=(ME, TWO), leader_epoch=2, partition_epoch=2), 2)
+    assert leader.high_watermark == 2
+    assert leader.appended(4, 3).high_watermark is None
+    assert leader.fetched(TWO, 0, 0, 3).high_watermark is None
 
 
 @pytest.mark.parametrize(("broker", "epoch"), [(BrokerId(9), -1), (TWO, 11)])
@@ -346,6 +358,22 @@ def test_g13_older_metadata_changes_nothing() -> None:
     assert leader.isr == (ME, TWO)
 
 
+def test_what_is_asked_for_counts_when_metadata_tells_what_was_answered_before() -> None:
+    """Stricter than G13: the request may still be granted, to one who must have everything."""
+    leader = machine(Place(isr=(ME,)))
+    leader.appended(1, 0)
+    leader.fetched(TWO, 1, 0, 0, 12)
+    isr = (ME, TWO)
+    leader.isr_answered(ErrorCode.NONE, 0, leader_epoch=0, partition_epoch=1, isr=isr)
+    leader.appended(3, 50_000)
+    assert leader.fetched(THREE, 1, 0, 50_000, 13).wanted_isr is not None
+    leader.assigned(Place(isr=isr, partition_epoch=1), 50_000)
+    assert set(leader.maximal_isr) == {ME, TWO, THREE}
+    assert leader.fetched(TWO, 3, 0, 50_000, 12).high_watermark is None
+    leader.assigned(Place(isr=(ME, TWO), partition_epoch=2), 50_000)
+    assert set(leader.maximal_isr) == {ME, TWO}, "there is newer: what was asked for is refused"
+
+
 def test_g20_below_min_isr_nothing_is_committed() -> None:
     leader = machine(Place(isr=(ME,)), now_ms=100_000)
     leader.min_isr_changed(2, 100_000)
@@ -368,6 +396,40 @@ def test_g21_a_follower_that_is_about_to_join_is_waited_for() -> None:
     assert leader.appended(6, 100_002).high_watermark == 6
     leader.fetched(TWO, 6, 0, 100_003)
     assert leader.appended(7, 100_004).high_watermark is None
+
+
+def test_h10_who_leaves_by_a_controlled_shutdown_holds_nothing_up() -> None:
+    """KAFKA-15021: its epoch is not bumped, and it is caught up still, but may not join."""
+    leader = machine(Place())
+    leader.appended(5, 1)
+    leader.fetched(TWO, 5, 0, 2, 12)
+    leader.fetched(THREE, 5, 0, 2, 13)
+    leader.brokers_changed({ME: 11, THREE: 13})
+    leader.assigned(Place(isr=(ME, THREE), partition_epoch=1), 3)
+    leader.appended(6, 4)
+    assert leader.fetched(THREE, 6, 0, 5, 13).high_watermark == 6
+
+
+def test_h6_nobody_joins_at_a_high_watermark_that_lags_behind_the_epoch_start() -> None:
+    """KAFKA-7128: the new leader's high watermark may be less than what was acknowledged."""
+    leader = machine(Place(isr=(ME,)), end=10, high_watermark=3)
+    assert leader.fetched(TWO, 3, 0, 0, 12).wanted_isr is None
+    assert leader.fetched(TWO, 10, 0, 0, 12).wanted_isr is not None
+
+
+def test_g3_a_clock_that_was_just_set_going_makes_nobody_caught_up() -> None:
+    leader = machine(Place(isr=(ME, THREE)), now_ms=5)
+    leader.appended(4, 6)
+    leader.fetched(THREE, 4, 0, 7, 13)
+    assert leader.high_watermark == 4, "broker 2 has never fetched, and is no member"
+
+
+def test_f14_a_follower_takes_over_where_its_log_stands() -> None:
+    follower = machine(Place(leader=TWO), end=3, high_watermark=3)
+    follower.replicated(1, 9, 2)
+    follower.assigned(Place(leader_epoch=1, partition_epoch=1, isr=(ME,)), 1)
+    assert (follower.log_end_offset, follower.high_watermark) == (9, 9)
+    assert not follower.is_catching_up
 
 
 def test_g22_who_waits_is_woken_in_the_order_of_offsets() -> None:

@@ -29,7 +29,7 @@ def test_a_request_is_found_by_each_of_its_keys_until_it_is_taken_out() -> None:
     assert purgatory.watching("other") == []
     assert purgatory.cancel(delayed)
     assert purgatory.watching("a") == purgatory.watching("b") == []
-    assert len(purgatory) == 0
+    assert purgatory.count == 0
 
 
 def test_of_those_that_watch_a_key_the_oldest_comes_first() -> None:
@@ -64,7 +64,7 @@ def test_a_key_named_twice_counts_once() -> None:
     purgatory = Purgatory[str, str]()
     purgatory.watch("fetch", ["a", "a"], 5)
     assert take_out(purgatory, "a") == ["fetch"]
-    assert purgatory.watched_count == len(purgatory) == 0
+    assert purgatory.watched_count == purgatory.count == 0
 
 
 def test_cancelling_takes_a_request_out_of_everything_once() -> None:
@@ -72,7 +72,7 @@ def test_cancelling_takes_a_request_out_of_everything_once() -> None:
     delayed = purgatory.watch("fetch", ["a", "b"], 5)
     assert purgatory.cancel(delayed)
     assert not purgatory.cancel(delayed)
-    assert purgatory.watched_count == len(purgatory) == 0
+    assert purgatory.watched_count == purgatory.count == 0
     assert purgatory.expire(100) == []
 
 
@@ -81,7 +81,7 @@ def test_what_is_remembered_of_requests_that_went_early_is_bounded() -> None:
     purgatory.watch(-1, [-1], 10_000_000)
     for number in range(10_000):
         purgatory.cancel(purgatory.watch(number, [number % 7], 1_000_000 + number))
-    assert purgatory.watched_count == len(purgatory) == 1
+    assert purgatory.watched_count == purgatory.count == 1
     assert len(purgatory._deadlines) < 200
 
 
@@ -135,7 +135,7 @@ def test_requests_come_out_as_from_a_plain_list(
             found = [delayed[choice]] if purgatory.cancel(delayed[choice]) else []
         assert [one.request for one in found] == [plain.number for plain in due]
         model = [plain for plain in model if plain not in due]
-        assert len(purgatory) == len(model)
+        assert purgatory.count == len(model)
         assert purgatory.watched_count == len(set().union(*(plain.keys for plain in model)))
         assert purgatory.next_deadline_ms() == min(
             (plain.deadline_ms for plain in model), default=None

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dohle.cli.commands.storage_format import Formatter, beginning
+from dohle.cli.commands.storage_quorum import QuorumPlan
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, Uuid
 from dohle.metadata.decision import VersionedRecord
@@ -225,21 +226,22 @@ def test_a_start_that_fails_leaves_neither_a_port_nor_a_lock_behind(tmp_path: Pa
         asyncio.run(run(taken.getsockname()[1]))
 
 
-def test_nothing_is_decided_behind_a_change_that_cannot_be_replayed(tmp_path: Path) -> None:
+def test_a_change_that_cannot_be_replayed_is_not_written(tmp_path: Path) -> None:
+    """A5: an unexpected error is -1; nothing of it is in the log, so the only node goes on."""
     fatal: list[str] = []
 
     async def run() -> None:
         async with watched_node(tmp_path, fatal) as node, await Wire.connect(node) as wire:
             await create_topic(wire, "before")
+            end_offset = node.controller.quorum.next_offset
             unknown = VersionedRecord(RemoveTopicRecord(topic_id=Uuid(b"0123456789abcdef")), 0)
             with pytest.raises(KafkaError) as refused:
                 await node.controller.write([unknown])
-            assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-            end_offset = node.controller.quorum.next_offset
-            assert await create_code(wire, "after") == ErrorCode.KAFKA_STORAGE_ERROR
-            assert topics_of(node) == {"before"}
+            assert refused.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
             assert node.controller.quorum.next_offset == end_offset
-            assert len(fatal) == 1
+            await create_topic(wire, "after")
+            assert topics_of(node) == {"before", "after"}
+            assert not fatal
 
     asyncio.run(run())
 
@@ -408,7 +410,12 @@ def test_a_directory_can_be_added_and_one_replaced_that_was_formatted(tmp_path: 
             assert len(node.logs.directories) == 3
             cluster_id = node.cluster_id
         (tmp_path / "b").rename(tmp_path / "aside")
-        formatter = Formatter(OsFileSystem(), cluster_id, BrokerId(1), beginning(None, (), None))
+        formatter = Formatter(
+            OsFileSystem(),
+            cluster_id,
+            BrokerId(1),
+            beginning(None, (), QuorumPlan(is_dynamic=False)),
+        )
         formatter.format(f"{tmp_path}/b", has_metadata=False)
         async with running_node(tmp_path, more) as node:
             assert topics_of(node) == {"t"}
@@ -428,7 +435,7 @@ def test_behind_the_last_command_of_a_stop_none_is_carried_out(tmp_path: Path) -
                 )
                 await until(lambda: node.controller.waiting_count == 2)
             await closing
-            assert (await late).responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (await late).responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         async with running_node(tmp_path) as node:
             assert topics_of(node) == {"t"}
 

@@ -8,53 +8,60 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from dohle.client.admin.admin import Admin
-from dohle.client.admin.group_values import (
-    GroupDescription,
-    GroupListing,
-    GroupMemberDescription,
-    GroupType,
-    ProducerDescription,
-    TransactionDescription,
-    TransactionListing,
-)
-from dohle.client.admin.results import Results
-from dohle.client.admin.values import (
-    AlterOp,
-    BrokerDescription,
-    ClusterDescription,
-    ConfigChange,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
-    CreatedTopic,
-    Features,
-    LogDirDescription,
-    NewTopic,
-    ResourceType,
-)
-from dohle.client.cluster import Cluster
-from dohle.client.config import (
-    ClientConfig,
-    ConsumerConfig,
-    IsolationLevel,
-    OffsetReset,
-    ProducerConfig,
-)
-from dohle.client.consumer.consumer import Consumer
-from dohle.client.consumer.fetched import ConsumedRecord
-from dohle.client.consumer.offsets import OffsetInfo
-from dohle.client.consumer.starts import At, Beginning, End, MaxTimestamp, Since, Start, Tail
-from dohle.client.errors import ClientClosed, ConnectionClosed, TimedOut
-from dohle.client.group.membership import GroupMetadata
-from dohle.client.group.offsets import OffsetAndMetadata
-from dohle.client.group.rebalance_listener import RebalanceListener
-from dohle.client.metadata import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
-from dohle.client.producer.batch import RecordMetadata
-from dohle.client.producer.producer import Producer
-from dohle.client.transactions.ends import PreparedTransaction, end_transaction
+if TYPE_CHECKING:
+    from dohle.client.admin.admin import Admin
+    from dohle.client.admin.group_values import (
+        GroupDescription,
+        GroupListing,
+        GroupMemberDescription,
+        GroupType,
+        ProducerDescription,
+        TransactionDescription,
+        TransactionListing,
+    )
+    from dohle.client.admin.results import Results
+    from dohle.client.admin.values import (
+        AlterOp,
+        BrokerDescription,
+        ClusterDescription,
+        ConfigChange,
+        ConfigEntry,
+        ConfigResource,
+        ConfigSource,
+        CreatedTopic,
+        ElectionType,
+        Features,
+        LogDirDescription,
+        NewTopic,
+        QuorumDescription,
+        QuorumReplica,
+        ResourceType,
+        UpgradeType,
+        VoterKey,
+    )
+    from dohle.client.cluster import Cluster
+    from dohle.client.config import (
+        ClientConfig,
+        ConsumerConfig,
+        IsolationLevel,
+        OffsetReset,
+        ProducerConfig,
+    )
+    from dohle.client.consumer.consumer import Consumer
+    from dohle.client.consumer.fetched import ConsumedRecord
+    from dohle.client.consumer.offsets import OffsetInfo
+    from dohle.client.consumer.starts import At, Beginning, End, MaxTimestamp, Since, Start, Tail
+    from dohle.client.errors import ClientClosed, ConnectionClosed, TimedOut
+    from dohle.client.group.membership import GroupMetadata
+    from dohle.client.group.offsets import OffsetAndMetadata
+    from dohle.client.group.rebalance_listener import RebalanceListener
+    from dohle.client.metadata import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
+    from dohle.client.producer.batch import RecordMetadata
+    from dohle.client.producer.producer import Producer
+    from dohle.client.transactions.ends import PreparedTransaction, end_transaction
 
 __all__ = [
     "Admin",
@@ -77,6 +84,7 @@ __all__ = [
     "Consumer",
     "ConsumerConfig",
     "CreatedTopic",
+    "ElectionType",
     "End",
     "Features",
     "GroupDescription",
@@ -96,6 +104,8 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "ProducerDescription",
+    "QuorumDescription",
+    "QuorumReplica",
     "RebalanceListener",
     "RecordMetadata",
     "ResourceType",
@@ -107,11 +117,96 @@ __all__ = [
     "TopicInfo",
     "TransactionDescription",
     "TransactionListing",
+    "UpgradeType",
+    "VoterKey",
     "end_transaction",
     "run",
 ]
 
+#: Where names come from: a part of the client is loaded when it is first asked for. A server, and a
+#: command that only lists topics, need few of them.
+_HOMES = {
+    "admin.admin": ("Admin",),
+    "admin.group_values": (
+        "GroupDescription",
+        "GroupListing",
+        "GroupMemberDescription",
+        "GroupType",
+        "ProducerDescription",
+        "TransactionDescription",
+        "TransactionListing",
+    ),
+    "admin.results": ("Results",),
+    "admin.values": (
+        "AlterOp",
+        "BrokerDescription",
+        "ClusterDescription",
+        "ConfigChange",
+        "ConfigEntry",
+        "ConfigResource",
+        "ConfigSource",
+        "CreatedTopic",
+        "ElectionType",
+        "Features",
+        "LogDirDescription",
+        "NewTopic",
+        "QuorumDescription",
+        "QuorumReplica",
+        "ResourceType",
+        "UpgradeType",
+        "VoterKey",
+    ),
+    "cluster": ("Cluster",),
+    "config": (
+        "ClientConfig",
+        "ConsumerConfig",
+        "IsolationLevel",
+        "OffsetReset",
+        "ProducerConfig",
+    ),
+    "consumer.consumer": ("Consumer",),
+    "consumer.fetched": ("ConsumedRecord",),
+    "consumer.offsets": ("OffsetInfo",),
+    "consumer.starts": (
+        "At",
+        "Beginning",
+        "End",
+        "MaxTimestamp",
+        "Since",
+        "Start",
+        "Tail",
+    ),
+    "errors": (
+        "ClientClosed",
+        "ConnectionClosed",
+        "TimedOut",
+    ),
+    "group.membership": ("GroupMetadata",),
+    "group.offsets": ("OffsetAndMetadata",),
+    "group.rebalance_listener": ("RebalanceListener",),
+    "metadata": (
+        "BrokerInfo",
+        "ClusterMetadata",
+        "PartitionInfo",
+        "TopicInfo",
+    ),
+    "producer.batch": ("RecordMetadata",),
+    "producer.producer": ("Producer",),
+    "transactions.ends": (
+        "PreparedTransaction",
+        "end_transaction",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
 _Result = TypeVar("_Result")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
 
 
 def run(call: Coroutine[Any, Any, _Result]) -> _Result:

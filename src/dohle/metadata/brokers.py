@@ -1,8 +1,9 @@
 """The life cycle of a broker: registered, unfenced, shutting down, fenced, unregistered.
 
 A broker is fenced from its registration until it has read the log up to there. Its epoch is the
-offset of its registration. Each step also writes, in the same batch, the new leaders of the
-affected partitions: a broker that goes leaves its ISRs first, and one that comes is unfenced first.
+offset at which its registration began. Each step also writes, in the same batch, the new leaders of
+the affected partitions: a broker that goes leaves its ISRs first, and one that comes is unfenced
+first.
 """
 
 from __future__ import annotations
@@ -12,13 +13,23 @@ from enum import Enum
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, Uuid
+from dohle.core.steps import PlainSteps
 from dohle.core.uuid import is_reserved, uuid_to_text
 from dohle.metadata.context import ControllerContext
-from dohle.metadata.decision import Decision, VersionedRecord
+from dohle.metadata.decision import (
+    RECORDS_PER_REQUEST_MAX,
+    Decision,
+    VersionedRecord,
+    too_many_records,
+)
 from dohle.metadata.draft import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
 from dohle.metadata.elections import Availability, leader_updates, leads_any
 from dohle.metadata.image import BrokerRegistration, ClusterImage, Endpoint
-from dohle.metadata.metadata_version import METADATA_VERSION, supports_directories
+from dohle.metadata.metadata_version import (
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    supports_directories,
+)
 from dohle.metadata.snapshot import registration_record
 from dohle.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
@@ -59,11 +70,13 @@ def register_broker(
     *,
     next_offset: int,
     session_alive: bool = False,
-) -> Decision[BrokerRegistrationResponse]:
+    kraft_version: int = 0,
+) -> PlainSteps[Decision[BrokerRegistrationResponse]]:
     """Register a broker, a restart of it, or new addresses of the same one.
 
     ``next_offset`` is that of the next record to be written, and ``session_alive`` says whether the
-    currently registered broker of this id has sent a heartbeat recently.
+    currently registered broker of this id has sent a heartbeat recently. ``kraft_version`` is the
+    level of the quorum.
     """
     level = _level(image)
     existing = image.broker(request.broker_id)
@@ -81,7 +94,7 @@ def register_broker(
                 "again once the session of its previous incarnation has expired.",
             )
         _check_directories(image, request, level)
-        _check_features(image, request)
+        _check_features(image, request, kraft_version)
     except KafkaError as error:
         reply = BrokerRegistrationResponse(error_code=error.code)
         return Decision((), reply, reason=str(error))
@@ -97,14 +110,17 @@ def register_broker(
         )
     else:
         is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
-        cleanup = _after_former_life(image, context, request.broker_id, is_clean)
+        cleanup = yield from _after_former_life(image, context, request.broker_id, is_clean)
     return Decision(
         (*cleanup, registration_record(registration, level)),
         BrokerRegistrationResponse(broker_epoch=registration.epoch),
+        is_atomic=False,
     )
 
 
-def unfence_broker(image: ClusterImage, broker_id: int, context: ControllerContext) -> Records:
+def unfence_broker(
+    image: ClusterImage, broker_id: int, context: ControllerContext
+) -> PlainSteps[Records]:
     """Unfence a broker; it now leads partitions that had no other candidate."""
     broker = _registered(image, broker_id)
     if not broker.fenced:
@@ -112,24 +128,27 @@ def unfence_broker(image: ClusterImage, broker_id: int, context: ControllerConte
     unfenced = _change(broker, 0, fenced=UNFENCE)
     if broker.in_controlled_shutdown:
         return (unfenced,)  # it cannot lead before it registers again
-    return (unfenced, *leader_updates(image, context, Availability(joins=broker_id)))
+    elections = yield from leader_updates(image, context, Availability(joins=broker_id))
+    return (unfenced, *elections)
 
 
-def fence_broker(image: ClusterImage, broker_id: int, context: ControllerContext) -> Records:
+def fence_broker(
+    image: ClusterImage, broker_id: int, context: ControllerContext
+) -> PlainSteps[Records]:
     """Fence a broker: others take over its partitions where possible."""
     broker = _registered(image, broker_id)
     if broker.fenced:
         return ()
-    elections = leader_updates(image, context, Availability(leaves=broker_id))
+    elections = yield from leader_updates(image, context, Availability(leaves=broker_id))
     return (*elections, _change(broker, 0, fenced=FENCE))
 
 
 def begin_controlled_shutdown(
     image: ClusterImage, broker_id: int, context: ControllerContext
-) -> Records:
+) -> PlainSteps[Records]:
     """Move leadership away from a broker that is about to stop, while it still serves."""
     broker = _registered(image, broker_id)
-    elections = leader_updates(image, context, Availability(leaves=broker_id))
+    elections = yield from leader_updates(image, context, Availability(leaves=broker_id))
     if broker.in_controlled_shutdown:
         return tuple(elections)
     change = _change(broker, 1, in_controlled_shutdown=ENTER_CONTROLLED_SHUTDOWN)
@@ -138,7 +157,7 @@ def begin_controlled_shutdown(
 
 def unregister_broker(
     image: ClusterImage, request: UnregisterBrokerRequest, context: ControllerContext
-) -> Decision[UnregisterBrokerResponse]:
+) -> PlainSteps[Decision[UnregisterBrokerResponse]]:
     """Remove a broker that will not come back.
 
     Kafka also removes one that runs. It does not register again: heartbeats of an unknown epoch are
@@ -147,7 +166,8 @@ def unregister_broker(
     within a minute. So the broker in the controller's own process is not removed: nobody gains from
     it, and any client could freeze a single node.
     """
-    if request.broker_id == context.node_id:
+    own = image.broker(context.node_id)
+    if request.broker_id == context.node_id and own is not None and not own.fenced:
         message = (
             f"Broker {request.broker_id} is running, in the same process as the controller: only a "
             "broker that will not come back can be unregistered."
@@ -161,7 +181,10 @@ def unregister_broker(
     except KafkaError as error:
         message = str(error.args[0])
         return Decision((), UnregisterBrokerResponse(error_code=error.code, error_message=message))
-    elections = leader_updates(image, context, Availability(leaves=broker.id))
+    change = Availability(leaves=broker.id, is_unregistered=True)
+    elections = yield from leader_updates(image, context, change)
+    if len(elections) >= RECORDS_PER_REQUEST_MAX:
+        raise too_many_records()
     record = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
     return Decision(
         (*elections, VersionedRecord(record, 0)), UnregisterBrokerResponse(error_message=None)
@@ -175,7 +198,7 @@ def broker_heartbeat(
     *,
     controlled_shutdown_offset: int | None = None,
     lowest_active_offset: int = _OFFSET_MAX,
-) -> Decision[BrokerHeartbeatResponse]:
+) -> PlainSteps[Decision[BrokerHeartbeatResponse]]:
     """Answer a broker's heartbeat, and grant what it asks for once that is possible.
 
     ``controlled_shutdown_offset`` is the offset of the last record when its controlled shutdown
@@ -188,26 +211,28 @@ def broker_heartbeat(
         return Decision((), BrokerHeartbeatResponse(error_code=error.code), reason=str(error))
     records: list[VersionedRecord] = []
     if controlled_shutdown_offset is not None and not broker.fenced:
-        moved = not leads_any(image, broker.id)
+        moved = not (yield from leads_any(image, broker.id))
         done = moved and controlled_shutdown_offset <= lowest_active_offset
         state = BrokerState.SHUTDOWN_NOW if done else BrokerState.CONTROLLED_SHUTDOWN
     else:
-        state = _next_state(image, broker, request)
+        state = yield from _next_state(image, broker, request)
         if state is BrokerState.UNFENCED:
-            records += unfence_broker(image, broker.id, context)
+            records += yield from unfence_broker(image, broker.id, context)
         elif state is BrokerState.CONTROLLED_SHUTDOWN:
-            records += begin_controlled_shutdown(image, broker.id, context)
+            records += yield from begin_controlled_shutdown(image, broker.id, context)
     if state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW):
-        records += fence_broker(image, broker.id, context)
+        records += yield from fence_broker(image, broker.id, context)
     if supports_directories(_level(image)):
-        records += _after_lost_directories(image, context, broker, request.offline_log_dirs)
+        offline = request.offline_log_dirs
+        records += yield from _after_lost_directories(image, context, broker, offline)
     return Decision(
         tuple(records),
         BrokerHeartbeatResponse(
-            is_caught_up=request.current_metadata_offset >= broker.epoch,
+            is_caught_up=request.current_metadata_offset >= broker.offset,
             is_fenced=state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
             should_shut_down=state is BrokerState.SHUTDOWN_NOW,
         ),
+        is_atomic=False,
     )
 
 
@@ -226,14 +251,14 @@ def check_broker_epoch(image: ClusterImage, broker_id: int, epoch: int) -> Broke
 
 def _next_state(
     image: ClusterImage, broker: BrokerRegistration, request: BrokerHeartbeatRequest
-) -> BrokerState:
+) -> PlainSteps[BrokerState]:
     if broker.fenced:
         if request.want_shut_down:
             return BrokerState.SHUTDOWN_NOW
-        caught_up = request.current_metadata_offset >= broker.epoch
+        caught_up = request.current_metadata_offset >= broker.offset
         return BrokerState.UNFENCED if caught_up and not request.want_fence else BrokerState.FENCED
     if request.want_shut_down:
-        leads = not request.want_fence and leads_any(image, broker.id)
+        leads = not request.want_fence and (yield from leads_any(image, broker.id))
         return BrokerState.CONTROLLED_SHUTDOWN if leads else BrokerState.SHUTDOWN_NOW
     return BrokerState.FENCED if request.want_fence else BrokerState.UNFENCED
 
@@ -275,12 +300,12 @@ def _change(
 
 def _after_former_life(
     image: ClusterImage, context: ControllerContext, broker_id: BrokerId, is_clean: bool
-) -> Records:
+) -> PlainSteps[Records]:
     if image.is_elr_enabled and not is_clean:
         change = Availability(crashed=broker_id)
     else:
         change = Availability(leaves=broker_id)
-    return tuple(leader_updates(image, context, change))
+    return tuple((yield from leader_updates(image, context, change)))
 
 
 def _after_lost_directories(
@@ -288,13 +313,14 @@ def _after_lost_directories(
     context: ControllerContext,
     broker: BrokerRegistration,
     offline: tuple[Uuid, ...],
-) -> Records:
+) -> PlainSteps[Records]:
     lost = tuple(directory for directory in broker.log_dirs if directory in offline)
     if not lost:
         return ()
     change = Availability(leaves=broker.id, lost_directories=lost)
     left = tuple(directory for directory in broker.log_dirs if directory not in lost)
-    return (*leader_updates(image, context, change), _change(broker, 2, log_dirs=left))
+    elections = yield from leader_updates(image, context, change)
+    return (*elections, _change(broker, 2, log_dirs=left))
 
 
 def _registration(
@@ -341,22 +367,28 @@ def _check_directories(image: ClusterImage, request: BrokerRegistrationRequest, 
                 )
 
 
-def _check_features(image: ClusterImage, request: BrokerRegistrationRequest) -> None:
-    supported = {
-        each.name: VersionRange(each.min_supported_version, each.max_supported_version)
-        for each in request.features
-    }
-    if METADATA_VERSION not in supported:
+def _check_features(
+    image: ClusterImage, request: BrokerRegistrationRequest, kraft_version: int
+) -> None:
+    finalized = {**image.features, KRAFT_VERSION: kraft_version}
+    for each in request.features:
+        versions = VersionRange(each.min_supported_version, each.max_supported_version)
+        level = finalized.pop(each.name, 0)
+        if not versions.covers(level):
+            raise _unsupported(each.name, level, versions)
+    if METADATA_VERSION in finalized:
         raise _invalid_registration(f"The features given do not contain '{METADATA_VERSION}'.")
-    for name in supported.keys() | image.features.keys():
-        finalized = image.features.get(name, 0)
-        versions = supported.get(name, VersionRange(0, 0))
-        if not versions.covers(finalized):
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"The broker does not support the finalized version {finalized} of {name}. It "
-                f"wants a version between {versions.lowest} and {versions.highest}, inclusive.",
-            )
+    for name, level in sorted(finalized.items()):
+        if level != 0:
+            raise _unsupported(name, level, VersionRange(0, 0))
+
+
+def _unsupported(name: str, level: int, versions: VersionRange) -> KafkaError:
+    return KafkaError(
+        ErrorCode.UNSUPPORTED_VERSION,
+        f"The broker does not support the finalized version {level} of {name}. It wants a version "
+        f"between {versions.lowest} and {versions.highest}, inclusive.",
+    )
 
 
 def _invalid_registration(message: str) -> KafkaError:

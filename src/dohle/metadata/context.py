@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dohle.core.config.listeners import parse_voters
 from dohle.core.config.static import BrokerConfig
 from dohle.core.config.topic import TOPIC_CONFIGS
 from dohle.core.ids import BrokerId, TopicName
@@ -27,6 +28,12 @@ class ControllerContext:
     def node_id(self) -> BrokerId:
         """The controller's own id."""
         return self.config.node_id
+
+    @property
+    def static_voters(self) -> frozenset[BrokerId]:
+        """The controllers that the configuration names."""
+        voters = parse_voters(self.config.values.get_list("controller.quorum.voters"))
+        return frozenset(BrokerId(voter.id) for voter in voters)
 
     def min_insync_replicas(self, image: ClusterImage, topic: TopicName) -> int:
         """Return how many replicas of a topic must be in sync.

@@ -7,6 +7,7 @@ answers once they are committed; the next command sees the image after that repl
 
 from __future__ import annotations
 
+from dohle.metadata.alter_partition import alter_partition
 from dohle.metadata.bootstrap import activation_records, default_bootstrap_records
 from dohle.metadata.brokers import (
     begin_controlled_shutdown,
@@ -18,6 +19,7 @@ from dohle.metadata.brokers import (
 )
 from dohle.metadata.configs import alter_configs, incremental_alter_configs
 from dohle.metadata.context import ControllerContext
+from dohle.metadata.controllers import register_controller
 from dohle.metadata.decision import Decision, VersionedRecord
 from dohle.metadata.directories import assign_replicas_to_dirs
 from dohle.metadata.features import (
@@ -40,6 +42,7 @@ __all__ = [
     "activation_records",
     "allocate_producer_ids",
     "alter_configs",
+    "alter_partition",
     "alter_partition_reassignments",
     "assign_replicas_to_dirs",
     "begin_controlled_shutdown",
@@ -52,6 +55,7 @@ __all__ = [
     "fence_broker",
     "incremental_alter_configs",
     "register_broker",
+    "register_controller",
     "registration_features",
     "unfence_broker",
     "unregister_broker",

@@ -1,7 +1,8 @@
 """What a command returns: the records to append, and the reply to send once they are committed.
 
-The records of a decision are appended as one batch, which is what makes them atomic, and are
-then replayed; nothing else changes the image. A refused or validate-only command has no records.
+The records of a decision are appended as one batch, which is what makes them atomic; only very many
+that need not be (``is_atomic``) are appended as several. They are then replayed; nothing else
+changes the image. A refused or validate-only command has no records.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.protocol.schema import MetadataRecord, Response
+from dohle.protocol.schema import MetadataRecord
 
 #: The most records that one request may lead to, as in Kafka: they must fit one batch.
 RECORDS_PER_REQUEST_MAX = 10_000
 
-R = TypeVar("R", bound=Response)
+R = TypeVar("R")
 
 
 class VersionedRecord(NamedTuple):
@@ -23,6 +24,13 @@ class VersionedRecord(NamedTuple):
 
     record: MetadataRecord
     version: int
+
+
+class KraftUpgrade(NamedTuple):
+    """The level to which the quorum is to raise itself, or only to tell whether it could."""
+
+    level: int
+    validate_only: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +41,10 @@ class Decision(Generic[R]):
     reply: R
     #: Why it was refused, for the log, if the reply only has room for a code.
     reason: str | None = None
-    #: The level to which the quorum raises itself before the records are written.
-    kraft_version: int | None = None
+    #: What the quorum does with its own level before the records are written.
+    kraft_version: KraftUpgrade | None = None
+    #: Whether all records must be in one batch. If not, very many may be in several.
+    is_atomic: bool = True
 
 
 class ApiError(NamedTuple):
@@ -47,6 +57,10 @@ class ApiError(NamedTuple):
     def of(cls, error: KafkaError) -> ApiError:
         """Return the code and message for an exception."""
         return cls(error.code, str(error.args[0]) or None)
+
+    def exception(self) -> KafkaError:
+        """Return an exception for the code and message."""
+        return KafkaError(self.code, self.message or "")
 
 
 NO_ERROR = ApiError()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import Uuid
+from dohle.core.steps import PlainSteps
 from dohle.metadata.brokers import check_broker_epoch
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.decision import Decision, VersionedRecord
@@ -29,7 +30,7 @@ from dohle.protocol.messages.records.cluster_metadata import PartitionChangeReco
 
 def assign_replicas_to_dirs(
     image: ClusterImage, request: AssignReplicasToDirsRequest, context: ControllerContext
-) -> Decision[AssignReplicasToDirsResponse]:
+) -> PlainSteps[Decision[AssignReplicasToDirsResponse]]:
     """Record in which directories a broker has its replicas."""
     level = image.metadata_version
     try:
@@ -59,8 +60,9 @@ def assign_replicas_to_dirs(
         changes.append(Availability(joins=broker.id))
     for change in changes:
         after, _ = apply(image, [record for record, _ in records], image.offset, image.epoch)
-        records += leader_updates(after, context, change)
-    return Decision(tuple(records), AssignReplicasToDirsResponse(directories=tuple(results)))
+        records += yield from leader_updates(after, context, change)
+    reply = AssignReplicasToDirsResponse(directories=tuple(results))
+    return Decision(tuple(records), reply, is_atomic=False)
 
 
 class _Assignment:

@@ -54,6 +54,8 @@ class Draft:
 
     def __init__(self, base: ClusterImage) -> None:
         self.base = base
+        #: Of the record that is being replayed.
+        self.offset = base.offset
         self.topics: dict[Uuid, _TopicDraft | None] = {}
         self.configs: dict[ConfigResource, dict[str, str] | None] = {}
         self.brokers: dict[BrokerId, BrokerRegistration | None] = {}
@@ -188,7 +190,7 @@ class Draft:
         else:
             topic_ids = set(self.base.topics_by_id) | self.topics.keys()
             topic_ids -= {topic_id for topic_id, draft in self.topics.items() if draft is None}
-        for topic_id in topic_ids:
+        for topic_id in sorted(topic_ids):
             draft = self.topics.get(topic_id) or self.base.topics_by_id[topic_id]
             for index, partition in list(draft.partitions.items()):
                 if partition.elr or partition.last_known_elr:
@@ -250,6 +252,7 @@ class Draft:
             },
             log_dirs=record.log_dirs,
             is_migrating_zk_broker=record.is_migrating_zk_broker,
+            offset=self.offset,
         )
 
     def unregister_broker(self, record: schema.UnregisterBrokerRecord) -> None:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from itertools import repeat
 
+from dohle.core.errors import ErrorCode
 from dohle.core.steps import finish
 from dohle.metadata.configs import altered_response, incrementally_altered_response
 from dohle.metadata.decision import ApiError
+from dohle.metadata.features import one_feature_failed
 from dohle.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
 from dohle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from dohle.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from dohle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -31,6 +34,10 @@ from dohle.protocol.messages.broker_heartbeat import (
 from dohle.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+)
+from dohle.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
 )
 from dohle.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -120,8 +127,11 @@ def failed_incremental_alter_configs(
 
 
 def failed_update_features(_: UpdateFeaturesRequest, error: ApiError) -> UpdateFeaturesResponse:
-    """Return the error."""
-    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+    """Return the error; one of a feature that the quorum has refused, as that of any other."""
+    message = error.message
+    if error.code is ErrorCode.INVALID_UPDATE_VERSION:
+        message = one_feature_failed(message or "")
+    return UpdateFeaturesResponse(error_code=error.code, error_message=message)
 
 
 def failed_unregister_broker(
@@ -148,6 +158,18 @@ def failed_allocate_producer_ids(
 ) -> AllocateProducerIdsResponse:
     """Return the error."""
     return AllocateProducerIdsResponse(error_code=error.code)
+
+
+def failed_alter_partition(_: AlterPartitionRequest, error: ApiError) -> AlterPartitionResponse:
+    """Return the error."""
+    return AlterPartitionResponse(error_code=error.code)
+
+
+def failed_controller_registration(
+    _: ControllerRegistrationRequest, error: ApiError
+) -> ControllerRegistrationResponse:
+    """Return the error."""
+    return ControllerRegistrationResponse(error_code=error.code, error_message=error.message)
 
 
 def failed_assign_replicas_to_dirs(

@@ -17,9 +17,10 @@ from enum import IntEnum
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.metadata.bootstrap import min_insync_replicas_record
 from dohle.metadata.context import MIN_INSYNC_REPLICAS, ControllerContext
-from dohle.metadata.decision import Decision, VersionedRecord
+from dohle.metadata.decision import Decision, KraftUpgrade, VersionedRecord
 from dohle.metadata.image import ClusterImage, ResourceType
 from dohle.metadata.metadata_version import (
+    ELR_LEVEL,
     ELR_VERSION,
     GROUP_VERSION,
     KRAFT_VERSION,
@@ -28,9 +29,16 @@ from dohle.metadata.metadata_version import (
     METADATA_VERSION,
     TRANSACTION_VERSION,
     changes_records,
+    supports_controller_registration,
+    supports_elr,
 )
 from dohle.protocol.messages.broker_registration import Feature
-from dohle.protocol.messages.records.cluster_metadata import ConfigRecord, FeatureLevelRecord
+from dohle.protocol.messages.records.cluster_metadata import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    RegisterControllerRecord,
+)
 from dohle.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -100,28 +108,30 @@ def update_features(
     levels = {**image.features, KRAFT_VERSION: kraft_version}
     # As in Kafka, the last one wins if a feature is named twice.
     updates = {update.feature: update for update in request.feature_updates}
+    proposed = {**levels, **{name: update.max_version_level for name, update in updates.items()}}
     try:
         for update in updates.values():
             _check(image, update, context, version, levels.get(update.feature, 0))
+            _check_dependencies(update, proposed)
             if update.feature != KRAFT_VERSION:
                 records += _update(image, update, context)
     except KafkaError as error:
-        message = (
-            "The update failed for all features since the following feature had an error: "
-            f"{error.args[0]}"
-        )
+        message = one_feature_failed(error.args[0])
         return Decision((), UpdateFeaturesResponse(error_code=error.code, error_message=message))
     results = tuple(UpdatableFeatureResult(feature=name, error_message=None) for name in updates)
     reply = UpdateFeaturesResponse(error_message=None, results=results if version <= 1 else ())
-    if request.validate_only:
-        return Decision((), reply)
     quorum = updates.get(KRAFT_VERSION)
-    is_raised = quorum is not None and quorum.max_version_level > kraft_version
-    return Decision(
-        tuple(records),
-        reply,
-        kraft_version=quorum.max_version_level if quorum is not None and is_raised else None,
-    )
+    upgrade = None
+    if quorum is not None and quorum.max_version_level > kraft_version:
+        upgrade = KraftUpgrade(quorum.max_version_level, request.validate_only)
+        # The quorum's own records tell nobody that they are committed; this one does (R112).
+        records.append(VersionedRecord(NoOpRecord(), 0))
+    return Decision(() if request.validate_only else tuple(records), reply, kraft_version=upgrade)
+
+
+def one_feature_failed(reason: str) -> str:
+    """Return what is told of an update of which one feature is refused."""
+    return f"The update failed for all features since the following feature had an error: {reason}"
 
 
 def _check(
@@ -161,14 +171,20 @@ def _check(
         )
 
 
+def _check_dependencies(update: FeatureUpdateKey, proposed: Mapping[str, int]) -> None:
+    name, level = update.feature, update.max_version_level
+    if name == ELR_VERSION and level > 0 and not supports_elr(proposed.get(METADATA_VERSION, 0)):
+        raise _invalid(name, level, f"It depends on {METADATA_VERSION} level {ELR_LEVEL}.")
+
+
 def _update(
     image: ClusterImage, update: FeatureUpdateKey, context: ControllerContext
 ) -> list[VersionedRecord]:
     name, level = update.feature, update.max_version_level
-    records = [VersionedRecord(FeatureLevelRecord(name=name, feature_level=level), 0)]
+    record = VersionedRecord(FeatureLevelRecord(name=name, feature_level=level), 0)
     if name == ELR_VERSION and level > image.features.get(name, 0):
-        records += _minimum_for_all(image, context)
-    return records
+        return [*_minimum_for_all(image, context), record]
+    return [record]
 
 
 def _minimum_for_all(image: ClusterImage, context: ControllerContext) -> list[VersionedRecord]:
@@ -194,18 +210,41 @@ def _minimum_for_all(image: ClusterImage, context: ControllerContext) -> list[Ve
 def _check_supported(
     image: ClusterImage, name: str, level: int, context: ControllerContext
 ) -> None:
-    local = TOLERATED_FEATURES.get(name, _UNKNOWN_FEATURE)
-    supporters = [(f"Local controller {context.node_id}", local)]
-    if name != KRAFT_VERSION:
+    """Refuse a level that this controller, a broker or another controller does not support."""
+    supporters = [
+        (f"Local controller {context.node_id}", TOLERATED_FEATURES.get(name, _UNKNOWN_FEATURE))
+    ]
+    supporters += [
+        (f"Broker {broker.id}", broker.features.get(name, _UNKNOWN_FEATURE))
+        for broker in image.brokers.values()
+    ]
+    registered = set()
+    if supports_controller_registration(image.metadata_version or 0):
+        registered = {context.node_id, *image.controllers}
         supporters += [
-            (f"Broker {broker.id}", broker.features.get(name, _UNKNOWN_FEATURE))
-            for broker in image.brokers.values()
+            (f"Controller {one.controller_id}", _range_of(one, name))
+            for one in image.controllers.values()
+            if one.controller_id != context.node_id
         ]
     for who, versions in supporters:
         if not versions.covers(level):
             if versions.highest == 0:
                 raise _invalid(name, level, f"{who} does not support this feature.")
             raise _invalid(name, level, f"{who} only supports versions {versions}")
+    missing = sorted(context.static_voters - registered) if registered else []
+    if missing:
+        raise _invalid(
+            name,
+            level,
+            f"controller {missing[0]} has not registered, and may not support this feature",
+        )
+
+
+def _range_of(controller: RegisterControllerRecord, name: str) -> VersionRange:
+    for each in controller.features:
+        if each.name == name:
+            return VersionRange(each.min_supported_version, each.max_supported_version)
+    return _UNKNOWN_FEATURE
 
 
 def _invalid(name: str, level: int, message: str) -> KafkaError:

@@ -78,6 +78,8 @@ class BrokerRegistration:
     features: Mapping[str, VersionRange] = field(default_factory=dict)
     log_dirs: tuple[Uuid, ...] = ()
     is_migrating_zk_broker: bool = False
+    #: Of its record, which comes behind those of what follows from it; at most that of a snapshot.
+    offset: int = field(default=-1, compare=False)
 
     @property
     def is_active(self) -> bool:

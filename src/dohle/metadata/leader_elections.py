@@ -1,13 +1,14 @@
-"""ElectLeaders: leaders that somebody asks for, in place of those that the controller chose.
+"""Leaders that somebody asks for (ElectLeaders), or that the controller looks for on its own.
 
 A preferred election moves the leadership to a partition's first replica if that one is in sync. An
-unclean one gives a partition without a leader one that may lack records. Without partitions it is
-for all of them, and only those are in the answer that needed it.
+unclean one gives a partition without a leader one that may lack records. Without partitions
+ElectLeaders is for all of them, and only those are in the answer that needed it. From time to time
+the controller holds preferred elections, and unclean ones where a topic allows them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 
 from dohle.core.errors import ErrorCode, KafkaError
@@ -24,14 +25,18 @@ from dohle.metadata.decision import (
 )
 from dohle.metadata.elections import partition_update
 from dohle.metadata.error_responses import failed_elect_leaders
-from dohle.metadata.image import ClusterImage
-from dohle.metadata.partition import NO_LEADER
+from dohle.metadata.image import ClusterImage, TopicImage
+from dohle.metadata.partition import NO_LEADER, PartitionImage
+from dohle.metadata.partition_change import Election
 from dohle.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
+
+#: So many leaders are elected at a time when nobody asked for them.
+_ELECTIONS_MAX = 1_000
 
 
 class ElectionType(IntEnum):
@@ -76,7 +81,8 @@ def elect_leaders(
     if len(records) > RECORDS_PER_REQUEST_MAX:
         error = ApiError.of(too_many_records())
         return Decision((), failed_elect_leaders(request, error))
-    return Decision(tuple(records), ElectLeadersResponse(replica_election_results=tuple(results)))
+    reply = ElectLeadersResponse(replica_election_results=tuple(results))
+    return Decision(tuple(records), reply, is_atomic=False)
 
 
 def _elect(
@@ -101,9 +107,8 @@ def _elect(
         return ApiError(
             ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
         )
-    record = partition_update(
-        *(image, context, topic, index, partition), prefers_first=preferred, unclean=not preferred
-    )
+    election = Election.PREFERRED if preferred else Election.UNCLEAN
+    record = partition_update(image, context, topic, index, partition, election)
     if record is None:
         if preferred:
             return ApiError(
@@ -113,3 +118,52 @@ def _elect(
         return ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica's broker is there.")
     records.append(record)
     return NO_ERROR
+
+
+def balance_leaders(image: ClusterImage, context: ControllerContext) -> PlainSteps[Decision[bool]]:
+    """Let first replicas lead where they can; tell whether there may be more of them."""
+    return (
+        yield from _elect_where(
+            image,
+            context,
+            lambda _, partition: partition.leader != partition.replicas[0],
+            Election.PREFERRED,
+        )
+    )
+
+
+def elect_unclean_leaders(
+    image: ClusterImage, context: ControllerContext
+) -> PlainSteps[Decision[bool]]:
+    """Give partitions without a leader one, if that is allowed; tell whether there may be more."""
+    return (
+        yield from _elect_where(
+            image,
+            context,
+            lambda topic, partition: (
+                partition.leader == NO_LEADER and context.allows_unclean_election(image, topic.name)
+            ),
+            Election.UNCLEAN,
+        )
+    )
+
+
+def _elect_where(
+    image: ClusterImage,
+    context: ControllerContext,
+    is_needed: Callable[[TopicImage, PartitionImage], bool],
+    election: Election,
+) -> PlainSteps[Decision[bool]]:
+    records: list[VersionedRecord] = []
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            if not is_needed(topic, partition):
+                continue
+            record = partition_update(image, context, topic, index, partition, election)
+            if record is not None:
+                records.append(record)
+                if len(records) == _ELECTIONS_MAX:
+                    return Decision(tuple(records), reply=True, is_atomic=False)
+            yield
+        yield
+    return Decision(tuple(records), reply=False, is_atomic=False)

@@ -52,7 +52,8 @@ _TRANSACTIONS = 13
 _DELEGATION_TOKENS = 14
 _CONTROLLER_REGISTRATION = 15
 _DIRECTORIES = 17
-_ELR = 23
+#: The first level at which eligible leader replicas may be in the log.
+ELR_LEVEL = 23
 
 
 def level_of_release(text: str) -> int | None:
@@ -98,7 +99,7 @@ def supports_directories(level: int) -> bool:
 
 def supports_elr(level: int) -> bool:
     """Tell whether eligible leader replicas (KIP-966) may be in the log."""
-    return level >= _ELR
+    return level >= ELR_LEVEL
 
 
 def register_broker_record_version(level: int) -> int:
@@ -113,3 +114,23 @@ def partition_record_version(level: int) -> int:
     if supports_elr(level):
         return 2
     return 1 if supports_directories(level) else 0
+
+
+def fetch_version(level: int | None) -> int:
+    """Return the version in which a follower fetches (F11)."""
+    return _version_at(_FETCH_VERSIONS, level)
+
+
+def list_offsets_version(level: int | None) -> int:
+    """Return the version in which a follower asks for offsets (F11)."""
+    return _version_at(_LIST_OFFSETS_VERSIONS, level)
+
+
+def _version_at(since: tuple[tuple[int, int], ...], level: int | None) -> int:
+    known = 0 if level is None else level
+    return next(version for first, version in since if known >= first)
+
+
+#: By the first level that allows them.
+_FETCH_VERSIONS = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14), (0, 13))
+_LIST_OFFSETS_VERSIONS = ((29, 11), (25, 10), (21, 9), (9, 8), (0, 7))

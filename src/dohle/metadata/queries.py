@@ -172,6 +172,34 @@ def describe_controllers(
     )
 
 
+def describe_registered_controllers(
+    image: ClusterImage,
+    request: DescribeClusterRequest,
+    *,
+    version: int,
+    listener: str,
+    cluster_id: str,
+    leader_id: BrokerId,
+) -> DescribeClusterResponse:
+    """Return the controllers that have registered with the listener (A14)."""
+    if request.endpoint_type != _CONTROLLER_ENDPOINTS:
+        return _other_endpoints(request, version, "controller")
+    controllers = tuple(
+        DescribeClusterBroker(
+            broker_id=BrokerId(one.controller_id), host=each.host, port=each.port, rack=None
+        )
+        for _, one in sorted(image.controllers.items())
+        for each in one.end_points
+        if each.name == listener
+    )
+    return DescribeClusterResponse(
+        cluster_id=cluster_id,
+        endpoint_type=_CONTROLLER_ENDPOINTS,
+        controller_id=leader_id,
+        brokers=controllers,
+    )
+
+
 def _other_endpoints(
     request: DescribeClusterRequest, version: int, asked: str
 ) -> DescribeClusterResponse:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
@@ -27,6 +28,7 @@ from dohle.metadata.elections import partition_update
 from dohle.metadata.error_responses import failed_alter_partition_reassignments
 from dohle.metadata.image import ClusterImage, TopicImage
 from dohle.metadata.partition import PartitionImage
+from dohle.metadata.partition_change import Election, with_replicas
 from dohle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -138,15 +140,16 @@ def _altered(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"Unable to find partition {topic.name}:{wanted.partition_index}.",
         )
-    unclean = context.allows_unclean_election(image, found.name)
+    index = wanted.partition_index
     if wanted.replicas is None:
+        unclean = context.allows_unclean_election(image, found.name)
         target = _reverted(partition, may_be_unclean=unclean)
-    else:
-        check_assignment(image, wanted.replicas)
-        if not request.allow_replication_factor_change:
-            _check_same_number(partition, wanted.replicas)
-        target = _target(image, partition, wanted.replicas)
-    return partition_update(image, context, found, wanted.partition_index, target)
+        return partition_update(image, context, found, index, target)
+    check_assignment(image, wanted.replicas)
+    if not request.allow_replication_factor_change:
+        _check_same_number(partition, wanted.replicas)
+    target = _target(image, partition, wanted.replicas)
+    return partition_update(image, context, found, index, target, Election.ONLINE)
 
 
 def _target(
@@ -154,12 +157,13 @@ def _target(
 ) -> PartitionImage:
     removing = tuple(sorted(set(partition.replicas) - set(wanted)))
     adding = tuple(sorted(set(wanted) - set(partition.replicas)))
-    left = tuple(replica for replica in partition.isr if replica not in removing)
-    if set(wanted) <= set(left):
-        # All of them are in sync already.
-        return _with_replicas(image, partition, wanted, left)
-    target = _with_replicas(image, partition, (*wanted, *removing), partition.isr)
-    return replace(target, adding_replicas=adding, removing_replicas=removing)
+    target = with_replicas(partition, (*wanted, *removing), partial(new_directory, image))
+    # As in Kafka, what a reassignment before this one adds or removes stays, if nothing is new.
+    return replace(
+        target,
+        adding_replicas=adding or partition.adding_replicas,
+        removing_replicas=removing or partition.removing_replicas,
+    )
 
 
 def _reverted(partition: PartitionImage, *, may_be_unclean: bool) -> PartitionImage:
@@ -177,28 +181,6 @@ def _reverted(partition: PartitionImage, *, may_be_unclean: bool) -> PartitionIm
             )
         isr = replicas[:1]
     directories = tuple(map(partition.directory_of, replicas))
-    return replace(
-        partition,
-        replicas=replicas,
-        directories=directories,
-        isr=isr,
-        adding_replicas=(),
-        removing_replicas=(),
-    )
-
-
-def _with_replicas(
-    image: ClusterImage,
-    partition: PartitionImage,
-    replicas: tuple[BrokerId, ...],
-    isr: tuple[BrokerId, ...],
-) -> PartitionImage:
-    directories = tuple(
-        partition.directory_of(replica)
-        if replica in partition.replicas
-        else new_directory(image, replica)
-        for replica in replicas
-    )
     return replace(
         partition,
         replicas=replicas,

@@ -66,6 +66,7 @@ def apply_in_steps(
             case _ if transaction is not None:
                 waiting.append(record)
             case _:
+                draft.offset = first_offset + position
                 draft.replay(record)
     if transaction is not None:
         transaction = transaction.extended(tuple(waiting))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
-from typing import cast
+from typing import Final, cast
 
 from dohle.protocol.errors import UnknownRecordType, UnsupportedVersion
 from dohle.protocol.messages import index
@@ -28,6 +28,7 @@ from dohle.protocol.schema import (
 
 __all__ = [
     "APIS",
+    "FORWARDABLE",
     "Api",
     "ApiKey",
     "Coordinator",
@@ -54,6 +55,34 @@ class Coordinator(StrEnum):
     GROUP = "group"
     SHARE = "share"
     TRANSACTION = "transaction"
+
+
+#: What a broker sends on to the active controller when a client asks for it (A10).
+FORWARDABLE: Final = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,9 +216,12 @@ class Message(Struct):
 
         This is for sending: what is in a log or in a receive buffer is not copied again.
         """
+        pieces = (self._encoders.get(version) or self._encoder(version))(self)
         chunks: list[Records] = []
         try:
-            join_small((self._encoders.get(version) or self._encoder(version))(self), chunks)
+            if max(map(len, pieces), default=0) < CHUNK_BYTES_MIN:
+                return [b"".join(pieces)] if pieces else chunks
+            join_small(pieces, chunks)
         except TypeError as error:  # few records, and not in memory
             raise self._unjoinable(version, error) from None
         return chunks

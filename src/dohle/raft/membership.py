@@ -12,7 +12,7 @@ first leader repeats them in the log.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -134,6 +134,11 @@ class MembershipHistory:
         return self._entries[-1]
 
     @property
+    def latest_offset(self) -> int:
+        """The offset of the record that says what holds now; -1 if the log has none."""
+        return self._offsets[-1]
+
+    @property
     def is_in_log(self) -> bool:
         """Tell whether a record of the log, or a snapshot of it, says what holds now."""
         return self._offsets[-1] > _BEFORE_THE_LOG
@@ -147,6 +152,11 @@ class MembershipHistory:
         if any(type in _MEMBERSHIP_TYPES for type, _ in records):
             self._offsets.append(offset)
             self._entries.append(self.latest.after(records))
+
+    def truncate(self, offset: int) -> None:
+        """Forget what records from this offset on have said (rule R85)."""
+        kept = max(bisect_left(self._offsets, offset), 1)
+        del self._offsets[kept:], self._entries[kept:]
 
     def forget_before(self, offset: int) -> None:
         """Keep nothing that a snapshot at this offset has replaced."""

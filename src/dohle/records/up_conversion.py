@@ -1,10 +1,12 @@
 """Conversion of an old producer's messages, of formats 0 and 1, to a batch of format 2.
 
 The whole message set of a Produce request before version 3 becomes one batch with offsets from
-zero. Format 0 has no timestamps, so its records get -1. Only what is specific to messages is
-checked here (checksums, formats, who set the time); everything else is up to
-:func:`dohle.records.checking.validation.validating`, which the new batch has to pass like any
-other.
+zero. Format 0 has no timestamps, so its records get -1. What is specific to messages is checked
+here (checksums, formats), and the rules for single records (``RecordRules``), because of their
+order: without compression each message counts as a batch of its own, so the first one that breaks
+a rule decides the error; of the messages in a compressed set one wrong timestamp does. Everything
+else is up to :func:`dohle.records.checking.validation.validating`, which the new batch has to pass
+like any other.
 
 A compressed set is read piece by piece, a message at a time, in steps (``core.steps``): a few bytes
 may be millions of messages.
@@ -19,7 +21,7 @@ from dohle.core.steps import Room, Steps
 from dohle.records.batch import batches
 from dohle.records.builder import BatchBuilder
 from dohle.records.checking.record_reader import RecordReader
-from dohle.records.checking.validation import RECORD_ERRORS_MAX, RecordErrors, append_time_error
+from dohle.records.checking.validation import RECORD_ERRORS_MAX, RecordErrors, RecordRules
 from dohle.records.compression.codecs import Codec, decompressing
 from dohle.records.compression.compressor import COMPRESSOR_BYTES, Compressor
 from dohle.records.errors import CorruptBatch, DecompressedTooLarge, InvalidRecord
@@ -40,6 +42,7 @@ _MESSAGES_PER_STEP = 64
 _INT32 = struct.Struct(">i")
 #: Offset, size, checksum, format and attributes.
 _HEAD_SIZE = 18
+_INVALID = ErrorCode.INVALID_RECORD
 _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
 
@@ -51,6 +54,7 @@ def converting_up(
     level: int | None = None,
     max_bytes: int | None = None,
     max_message_bytes: int | None = None,
+    rules: RecordRules | None = None,
 ) -> Steps[bytearray]:
     """Convert the message set of an old producer; an incomplete last message is left out.
 
@@ -61,17 +65,21 @@ def converting_up(
     conversion = _Conversion(
         Compressor(source if codec is None else codec, None if codec is None else level),
         max_message_bytes,
+        rules,
     )
     room = Room(COMPRESSOR_BYTES, is_for_output=True)
     try:
         if len(message_set) > _HEAD_SIZE * _MESSAGES_PER_STEP or source is not Codec.NONE:
             yield room
+        magic: int | None = None
         for number, entry in enumerate(batches(message_set)):
-            assert isinstance(entry, LegacyBatch)
+            if not isinstance(entry, LegacyBatch) or magic not in (None, entry.magic):
+                raise InvalidRecord(f"format {entry.magic} is not allowed in this message set")
+            magic = entry.magic
             if source is Codec.NONE:
                 conversion.check(0, entry, entry)
                 conversion.end()
-                conversion.write(entry)
+                conversion.write(entry, entry)
             else:
                 yield from _converting_inside(entry, conversion, max_bytes)
             if number % _MESSAGES_PER_STEP == _MESSAGES_PER_STEP - 1:
@@ -83,14 +91,12 @@ def converting_up(
 
 def _checking_set(message_set: memoryview | bytes, max_message_bytes: int | None) -> Steps[Codec]:
     """Check the messages of a request from outside; return how the only one is compressed."""
-    magic, count, source = -1, 0, Codec.NONE
+    count, source = 0, Codec.NONE
     for entry in batches(message_set):
-        if not isinstance(entry, LegacyBatch) or (count and entry.magic != magic):
-            raise InvalidRecord(f"format {entry.magic} is not allowed in this message set")
         if max_message_bytes is not None and entry.size > max_message_bytes:
             raise _too_large(entry.size, max_message_bytes)
         entry.ensure_valid()
-        magic, count, source = entry.magic, count + 1, entry.compression or source
+        count, source = count + 1, entry.compression or source
         if count % _MESSAGES_PER_STEP == 0:
             yield None
     if not count:
@@ -122,7 +128,7 @@ def _converting_inside(
                 break
             conversion.check(index, message, wrapper)
             if not conversion.errors:
-                conversion.write(message)
+                conversion.write(message, wrapper)
             index += 1
             if index % _MESSAGES_PER_STEP == 0:
                 yield None
@@ -157,14 +163,23 @@ def _next_message(reader: RecordReader) -> Steps[LegacyBatch | None]:
     return LegacyBatch(memoryview(b"".join(parts)))
 
 
+def _timestamp(message: LegacyBatch, wrapper: LegacyBatch) -> int:
+    """Return a message's time: that of its wrapper, if that one's is when it was appended."""
+    is_appended = wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return wrapper.max_timestamp if is_appended else message.max_timestamp
+
+
 class _Conversion:
     """What has become of the messages so far."""
 
-    def __init__(self, compressor: Compressor, max_message_bytes: int | None) -> None:
+    def __init__(
+        self, compressor: Compressor, max_message_bytes: int | None, rules: RecordRules | None
+    ) -> None:
+        self._rules = rules
         self._compressor = compressor
         self._max_message_bytes = max_message_bytes
         self._writer = RecordWriter()
-        self._code = ErrorCode.INVALID_RECORD
+        self._code = _INVALID
         #: For each refused message, its index and what is wrong with it.
         self.errors: list[tuple[int, str]] = []
 
@@ -175,27 +190,39 @@ class _Conversion:
 
     def check(self, index: int, message: LegacyBatch, wrapper: LegacyBatch) -> None:
         """Check one message, which may be its own wrapper."""
-        if wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        found = self._error(index, message, wrapper)
+        if found is None:
+            return
+        if found[0] is ErrorCode.INVALID_TIMESTAMP:
             self._code = ErrorCode.INVALID_TIMESTAMP
-            text = append_time_error(index)
-        else:
-            if message is not wrapper:
-                message.ensure_valid()
-            if message.magic != wrapper.magic:
-                text = f"format {message.magic} inside a message of {wrapper.magic}"
-            elif message is not wrapper and message.compression is not Codec.NONE:
-                text = "a compressed message inside a compressed message"
-            else:
-                return
         if len(self.errors) < RECORD_ERRORS_MAX:
-            self.errors.append((index, text))
+            self.errors.append((index, found[1]))
+
+    def _error(
+        self, index: int, message: LegacyBatch, wrapper: LegacyBatch
+    ) -> tuple[ErrorCode, str] | None:
+        if message is not wrapper:
+            if message.compression is not Codec.NONE:
+                return _INVALID, "a compressed message inside a compressed message"
+            if message.magic != wrapper.magic:
+                return _INVALID, f"format {message.magic} inside a message of {wrapper.magic}"
+            message.ensure_valid()
+        if self._rules is None:
+            return None
+        return self._rules.error(
+            index,
+            _timestamp(message, wrapper),
+            message.last_offset,
+            has_key=message.key_and_value()[0] is not None,
+            claims_append_time=wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME,
+        )
 
     def end(self) -> None:
         """Refuse the set if one of its messages is."""
         if self.errors:
             raise RecordErrors(self._code, self.errors)
 
-    def write(self, message: LegacyBatch) -> None:
+    def write(self, message: LegacyBatch, wrapper: LegacyBatch) -> None:
         """Write a message as a record."""
         key, value = message.key_and_value()
         rest = b"".join(
@@ -207,7 +234,7 @@ class _Conversion:
                 _NO_HEADERS,
             )
         )
-        self._compressor.write(self._writer.head(message.max_timestamp, len(rest)))
+        self._compressor.write(self._writer.head(_timestamp(message, wrapper), len(rest)))
         self._compressor.write(rest)
         limit = self._max_message_bytes
         if limit is not None and self._compressor.size > limit:

@@ -32,6 +32,7 @@ from dohle.replication.fetch_sessions import (
     TopicNameOf,
     is_from_follower,
     next_epoch,
+    note_told,
     refused,
     requested_partitions,
     session_key,
@@ -83,6 +84,25 @@ class FetchSessionCache:
         session = self._sessions.get(session_id)
         return 0 if session is None else session.size
 
+    def open_unchanged(
+        self, request: FetchRequest, version: int, now_ms: int
+    ) -> FetchContext | None:
+        """Do as ``open`` does if the request only repeats what its session has; else None."""
+        session = self._sessions.get(request.session_id)
+        if (
+            session is None
+            or session.epoch != request.session_epoch
+            or not session.partitions
+            or request.topics
+            or session.unresolved
+            or request.forgotten_topics_data
+            or session.uses_topic_ids is not (version >= TOPIC_ID_VERSION_MIN)
+        ):
+            return None
+        session.epoch = next_epoch(session.epoch)
+        self._touch(session, now_ms)
+        return IncrementalFetchContext(session)
+
     def open(
         self, request: FetchRequest, version: int, topic_name: TopicNameOf, now_ms: int
     ) -> Steps[FetchContext]:
@@ -125,10 +145,6 @@ class FetchSessionCache:
         """
         session.last_used_ms = now_ms
         session.epoch = next_epoch(session.epoch)
-        is_changed = requested or session.unresolved or request.forgotten_topics_data
-        if session.partitions and not is_changed:
-            self._touch(session, now_ms)
-            return IncrementalFetchContext(session)
         growth = yield from session.count_new(requested)
         if self._sessions.get(session.id) is not session:
             return refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -166,8 +182,7 @@ class FetchSessionCache:
         for number, (partition, data) in enumerate(results, 1):
             if not number % PARTITIONS_PER_STEP:
                 yield None
-            partition.high_watermark = data.high_watermark
-            partition.log_start_offset = data.log_start_offset
+            note_told(partition, data)
             key = session_key(partition, uses_topic_ids)
             partitions[key] = partition
             if partition.topic is None:

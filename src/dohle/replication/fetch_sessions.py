@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, Uuid
@@ -42,6 +42,8 @@ INT32_MAX = 2**31 - 1
 
 _REPLICA_STATE_VERSION_MIN = 15
 _NOT_SENT = -1
+# Looking up a member of an enum is slow.
+_NO_ERROR = ErrorCode.NONE
 
 #: Tells the name of a topic id, if there is such a topic.
 TopicNameOf = Callable[[Uuid], TopicName | None]
@@ -93,8 +95,7 @@ class SessionPartition:
 Result = tuple[SessionPartition, PartitionData]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchReply:
+class FetchReply(NamedTuple):
     """What goes into the response."""
 
     error: ErrorCode
@@ -156,7 +157,10 @@ class FetchSession:
             key = session_key(partition, self.uses_topic_ids)
             known = self.partitions.get(key)
             if known is not None:
-                known.request = partition.request
+                asked, known.request = known.request, partition.request
+                if asked.current_leader_epoch != partition.request.current_leader_epoch:
+                    # A follower may not have used what it was told in the epoch before.
+                    known.high_watermark = _NOT_SENT
                 continue
             self.partitions[key] = partition
             if partition.topic is None:
@@ -188,9 +192,7 @@ class FetchContext:
     #: In the order in which they are to be read. The list is the context's own.
     partitions: list[SessionPartition]
 
-    def __init__(
-        self, partitions: list[SessionPartition], error: ErrorCode = ErrorCode.NONE
-    ) -> None:
+    def __init__(self, partitions: list[SessionPartition], error: ErrorCode = _NO_ERROR) -> None:
         self.partitions = partitions
         self.error = error
 
@@ -234,7 +236,7 @@ class FullFetchContext(FetchContext):
         session_id = yield from self._cache.try_create(
             results, now_ms, is_follower=self._is_follower, uses_topic_ids=self._uses_topic_ids
         )
-        return FetchReply(ErrorCode.NONE, session_id, results)
+        return FetchReply(_NO_ERROR, session_id, results)
 
 
 class IncrementalFetchContext(FetchContext):
@@ -262,6 +264,8 @@ class IncrementalFetchContext(FetchContext):
         if session.epoch != self._epoch:
             # The fetcher has given up waiting for this answer and asked again.
             return FetchReply(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, [])
+        if not results:
+            return FetchReply(_NO_ERROR, session.id, results)
         found: list[Result] = []
         with_records: list[SessionPartition] = []
         for number, result in enumerate(results, 1):
@@ -271,13 +275,13 @@ class IncrementalFetchContext(FetchContext):
             has_records = bool(data.records)
             if has_records:
                 with_records.append(partition)
-            if _note(partition, data) or has_records:
+            if note_told(partition, data) or has_records:
                 found.append(result)
         for partition in with_records:
             key = session_key(partition, session.uses_topic_ids)
             if session.partitions.pop(key, None) is not None:
                 session.partitions[key] = partition
-        return FetchReply(ErrorCode.NONE, session.id, found)
+        return FetchReply(_NO_ERROR, session.id, found)
 
 
 def is_from_follower(request: FetchRequest, version: int) -> bool:
@@ -351,7 +355,7 @@ def session_key(partition: SessionPartition, uses_topic_ids: bool) -> Key:
     return (topic, partition.partition)
 
 
-def _note(partition: SessionPartition, data: PartitionData) -> bool:
+def note_told(partition: SessionPartition, data: PartitionData) -> bool:
     """Remember what the fetcher is told; tell whether there is something beside records."""
     is_new = (
         partition.high_watermark != data.high_watermark
@@ -361,8 +365,11 @@ def _note(partition: SessionPartition, data: PartitionData) -> bool:
     )
     partition.high_watermark = data.high_watermark
     partition.log_start_offset = data.log_start_offset
-    if data.error_code != ErrorCode.NONE:
+    if data.error_code != _NO_ERROR:
         # No partition has this one, so the end of the error is told as well.
         partition.high_watermark = _NOT_SENT
         return True
+    if data.diverging_epoch.epoch >= 0:
+        # Whoever is told this uses nothing else of the answer.
+        partition.high_watermark = _NOT_SENT
     return is_new

@@ -14,7 +14,8 @@ The rules are Kafka's:
 - Below min.insync.replicas the high watermark does not move, whatever acks the producers ask for:
   an eligible leader must have all that was ever committed (KIP-966).
 - A follower out of the ISR that is caught up and may join it is waited for too: it is about to.
-- A new leader does not know what its followers have until each has fetched once.
+- A new leader does not know what its followers have until each has fetched once. Nor does one
+  that leads again after an epoch that it has not heard of.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ UNKNOWN_OFFSET = -1
 #: In a fetch, of a follower that does not say which registration of its broker it belongs to.
 UNKNOWN_BROKER_EPOCH = -1
 REPLICA_LAG_MS_MAX = 30_000
+#: Before anything that a clock can tell, however lately it was set going.
+_NEVER_MS = -(1 << 62)
 
 #: AlterPartition will not be answered otherwise; the metadata log tells what happened instead.
 _WAIT_FOR_METADATA = frozenset(
@@ -119,25 +122,25 @@ class Follower:
     def __init__(self) -> None:
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
-        self.fetched_ms = 0
+        self.fetched_ms = _NEVER_MS
         #: The leader's log end when it fetched last.
         self.leader_end_at_fetch = 0
         #: When it last had everything that the leader had.
-        self.caught_up_ms = 0
+        self.caught_up_ms = _NEVER_MS
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
 
     def reset(self, now_ms: int, leader_end: int, *, in_isr: bool, is_new_leader: bool) -> None:
         """Begin a leader epoch."""
         # Out of the ISR it must not hold the high watermark up.
-        self.caught_up_ms = now_ms if in_isr else 0
+        self.caught_up_ms = now_ms if in_isr else _NEVER_MS
         if is_new_leader:
             self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
             self.leader_end_at_fetch = UNKNOWN_OFFSET
-            self.fetched_ms = 0
+            self.fetched_ms = _NEVER_MS
             self.broker_epoch = UNKNOWN_BROKER_EPOCH
         else:
             self.leader_end_at_fetch = leader_end
-            self.fetched_ms = now_ms if in_isr else 0
+            self.fetched_ms = now_ms if in_isr else _NEVER_MS
 
     def fetched(
         self, offset: int, log_start_offset: int, leader_end: int, now_ms: int, broker_epoch: int
@@ -243,6 +246,11 @@ class PartitionReplication(Generic[W]):
         return self.is_leader and self.high_watermark < self._epoch_start_offset
 
     @property
+    def wanted_isr(self) -> WantedIsr | None:
+        """The change of the ISR that was asked for and is not answered."""
+        return self._change
+
+    @property
     def low_watermark(self) -> int:
         """The lowest log start of the replicas whose brokers are alive."""
         starts = [
@@ -275,8 +283,11 @@ class PartitionReplication(Generic[W]):
         was_leader, old_epoch = self.is_leader, self.leader_epoch
         self._assignment = assignment
         self._bound_min_isr()
-        self._change = None
-        self.isr = self.maximal_isr = assignment.isr
+        if self._change is None or assignment.partition_epoch > self.partition_epoch:
+            self._change = None
+            self.isr = self.maximal_isr = assignment.isr
+        # Else this is what the controller has answered before. Stricter than Kafka: what was asked
+        # for since may still be granted, so it counts.
         self.leader_epoch = assignment.leader_epoch
         self.partition_epoch = assignment.partition_epoch
         self.is_leader = assignment.leader == self._node_id
@@ -295,6 +306,9 @@ class PartitionReplication(Generic[W]):
         }
         if assignment.leader_epoch != old_epoch or not was_leader:
             self._epoch_start_offset = self.log_end_offset
+            # Stricter than Kafka: where an epoch was missed, another may have led in it, and
+            # followers may have other records by now than those that they fetched here.
+            was_leader = was_leader and assignment.leader_epoch == old_epoch + 1
             for broker, follower in self._followers.items():
                 follower.reset(
                     now_ms,
@@ -308,6 +322,12 @@ class PartitionReplication(Generic[W]):
         """Take in that the leader's log ends further on, and all of it is written."""
         self.log_end_offset = log_end_offset
         return self._advance(now_ms) if self.is_leader else self._nothing()
+
+    def replicated(self, log_start_offset: int, log_end_offset: int, high_watermark: int) -> None:
+        """Take in where a follower's log stands; its high watermark may go back (F14)."""
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = high_watermark
 
     def fetched(
         self,
@@ -458,6 +478,18 @@ class PartitionReplication(Generic[W]):
         offset = self.log_end_offset
         if offset <= self.high_watermark or len(self.isr) < self.min_isr:
             return self._nothing()
+        if self._followers:
+            offset = self._replicated_end(now_ms)
+            if offset <= self.high_watermark:
+                return self._nothing()
+        self.high_watermark = offset
+        commits = self._commits
+        woken = () if commits is None else self._wake_commits(commits)
+        return _new(Effects, (offset, None, woken))
+
+    def _replicated_end(self, now_ms: int) -> int:
+        """Return the offset below which everybody has everything whose word counts."""
+        offset = self.log_end_offset
         for broker, follower in self._followers.items():
             if follower.log_end_offset < offset and (
                 broker in self.maximal_isr
@@ -467,12 +499,7 @@ class PartitionReplication(Generic[W]):
                 )
             ):
                 offset = follower.log_end_offset
-        if offset <= self.high_watermark:
-            return self._nothing()
-        self.high_watermark = offset
-        commits = self._commits
-        woken = () if commits is None else self._wake_commits(commits)
-        return _new(Effects, (offset, None, woken))
+        return offset
 
     def _move_to(self, offset: int) -> int | None:
         if offset <= self.high_watermark:

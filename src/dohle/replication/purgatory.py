@@ -41,10 +41,8 @@ class Purgatory(Generic[K, R]):
         self._watchers: dict[K, dict[Delayed[K, R], None]] = {}
         self._deadlines: list[tuple[int, int, Delayed[K, R]]] = []
         self._numbers = count()
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
+        #: How many wait.
+        self.count = 0
 
     @property
     def watched_count(self) -> int:
@@ -66,7 +64,7 @@ class Purgatory(Generic[K, R]):
                 watchers[key] = {delayed: None}
             else:
                 found[delayed] = None
-        self._count += 1
+        self.count += 1
         heappush(self._deadlines, (deadline_ms, next(self._numbers), delayed))
         return delayed
 
@@ -95,9 +93,9 @@ class Purgatory(Generic[K, R]):
 
     def _take_out(self, delayed: Delayed[K, R]) -> None:
         delayed.is_waiting = False
-        self._count -= 1
+        self.count -= 1
         _discard(self._watchers, delayed.keys, delayed)
-        if len(self._deadlines) > 2 * self._count + _STALE_MIN:
+        if len(self._deadlines) > 2 * self.count + _STALE_MIN:
             self._deadlines = [entry for entry in self._deadlines if entry[2].is_waiting]
             heapify(self._deadlines)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, TimerHandle
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.static import BrokerConfig, effective_broker_config
@@ -21,14 +21,17 @@ from dohle.metadata.delta import Delta, PartitionChange
 from dohle.metadata.image import ClusterImage, ResourceType, TopicImage
 from dohle.metadata.partition import PartitionImage
 from dohle.metrics.requests import AllRequests
+from dohle.protocol.schema import Request, VersionRange
 from dohle.replication.fetch_session_cache import FetchSessionCache
 from dohle.replication.purgatory import Purgatory
 from dohle.server.auto_creation import AutoCreation
-from dohle.server.channel import ControllerChannel, ImageSource
+from dohle.server.channel import ControllerChannels, ImageSource, R
 from dohle.server.config_effects import ConfigEffects
 from dohle.server.coordinators.setup import Coordinators
+from dohle.server.frontend import client_of
 from dohle.server.net.collector import COLLECTOR
 from dohle.server.net.encoded_answers import EncodedAnswers
+from dohle.server.net.handler import RequestContext
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
 from dohle.server.partitions.commits import Commits
@@ -37,9 +40,11 @@ from dohle.server.partitions.fetch_pacing import FetchPacing
 from dohle.server.partitions.partitions import Partition, Partitions
 from dohle.server.partitions.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
 from dohle.server.partitions.topic_settings import TopicSettings
+from dohle.server.replicas.replicas import Replicas
 from dohle.server.transactions.markers import TxnMarkers
 from dohle.server.transactions.producer_ids import ProducerIds
 from dohle.server.transactions.verification import LocalCoordinators, TxnVerification
+from dohle.storage.cleaning.cleaner import LogCleaner
 from dohle.storage.directory.manager import LogManager
 
 logger = logging.getLogger("dohle.server")
@@ -61,7 +66,8 @@ class BrokerServer:
         turns: Turns,
         logs: LogManager,
         images: ImageSource,
-        channel: ControllerChannel,
+        channels: ControllerChannels,
+        requests: AllRequests,
     ) -> None:
         self.loop = loop
         self.config = config
@@ -73,20 +79,33 @@ class BrokerServer:
         self.rng = host.rng
         self.logs = logs
         self.images = images
-        self.channel = channel
-        self.requests = AllRequests()
-        self.commits = Commits(loop, host.clock, self.recheck)
+        #: For what clients ask, and what this broker asks on their behalf.
+        self.channel = channels.forwarding
+        self.requests = requests
+        self.commits = Commits(
+            loop, host.clock, self.recheck, config.get_int("replica.lag.time.max.ms")
+        )
         self.partitions = Partitions(config.node_id, logs, self.commits)
         self.moves = ReplicaMoves(
             logs,
             self.partitions,
             images,
-            channel,
+            channels.directory_assignments,
             config.node_id,
             host,
             bytes_per_second=lambda: self.broker_values().get_int(MOVE_BYTES_PER_SECOND),
         )
-        self.producer_ids = ProducerIds(images, channel, config.node_id)
+        self.replicas = Replicas(
+            loop,
+            config,
+            host=host,
+            turns=turns,
+            images=images,
+            commits=self.commits,
+            channel=channels.alter_partition,
+            broker_values=self.broker_values,
+        )
+        self.producer_ids = ProducerIds(images, self.channel, config.node_id)
         self.fetch_sessions = FetchSessionCache(
             slots=config.get_int("max.incremental.fetch.session.cache.slots"), rng=host.rng
         )
@@ -96,16 +115,20 @@ class BrokerServer:
         self.metadata_answers = EncodedAnswers()
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.purgatory: Purgatory[TopicPartition, DelayedFetch] = Purgatory()
+        #: Set by the node, which drives it.
+        self.cleaner: LogCleaner | None = None
         self.txn_markers = TxnMarkers(self)
         self.coordinators = Coordinators(self, act=self.txn_markers.write)
-        self.auto_creation = AutoCreation(loop, config, self.coordinators.internal_topics, channel)
+        self.auto_creation = AutoCreation(
+            loop, config, self.coordinators.internal_topics, self.channel
+        )
         self.groups = self.coordinators.groups
         self.transactions = self.coordinators.transactions
         self.txn_verification = TxnVerification(self, LocalCoordinators(self))
         self._config_effects = ConfigEffects()
         self._broker_values: ConfigValues | None = None
         #: The partitions that have appends which are not written yet.
-        self.unwritten: dict[TopicPartition, Partition] = {}
+        self.unwritten: dict[Partition, None] = {}
         self._expiry: TimerHandle | None = None
         self._expiry_ms = 0
 
@@ -118,6 +141,16 @@ class BrokerServer:
         """Return the name of the topic with this id."""
         topic = self.image.topic_by_id(topic_id)
         return None if topic is None else topic.name
+
+    def ask_controller(
+        self, context: RequestContext, request: Request, answer: type[R]
+    ) -> Awaitable[R]:
+        """Have the active controller decide about the request of a client."""
+        return self.channel.forward(client_of(context), request, answer)
+
+    def controller_range(self, api_key: int) -> VersionRange | None:
+        """Return the versions of an API that the controller serves; None if that is not known."""
+        return self.channel.controller_range(api_key)
 
     # Settings
 
@@ -141,12 +174,13 @@ class BrokerServer:
 
     # Changes of the image
 
-    def load(self) -> PlainSteps[None]:
-        """Open all partitions of the image, at start, one in each step."""
-        self._config_effects.started(self.config, self.image)
+    def load(self, image: ClusterImage) -> PlainSteps[None]:
+        """Open all partitions of an image, at start, one in each step."""
+        self._config_effects.started(self.config, image)
         self._configure_logs()
+        self.replicas.brokers_changed(image.brokers.items())
         settings: dict[TopicName, TopicSettings] = {}
-        for topic in self.image.topics.values():
+        for topic in image.topics.values():
             for index in topic.partitions:
                 self._add_partition(topic, index, settings, is_new=False)
                 yield
@@ -160,6 +194,7 @@ class BrokerServer:
         slices = Slices(self.turns)
         for topic in delta.deleted_topics:
             await self._forget_topic(topic, slices)
+        self.replicas.brokers_changed((each.id, each.after) for each in delta.changed_brokers)
         await self._take_in(image, delta.changed_partitions)
         self._config_effects.changed(delta.changed_configs)
         for change in delta.changed_configs:
@@ -169,6 +204,7 @@ class BrokerServer:
             elif resource.type == ResourceType.BROKER:
                 self._broker_values = None
                 self._configure_logs()
+                self.replicas.reconfigured()
                 self._reconfigure({partition.key.topic for partition in self.partitions})
         self.coordinators.publish(delta)
 
@@ -224,6 +260,11 @@ class BrokerServer:
                 key,
                 error,
             )
+        partition = self.partitions.get(*key)
+        if known is not None and known is not partition:
+            self.replicas.forget(known)
+        if partition is not None:
+            self.replicas.update(partition)
         if known is not None:
             self.recheck(key)
 
@@ -233,6 +274,7 @@ class BrokerServer:
         Requests that wait for it get NOT_LEADER_OR_FOLLOWER: their clients look for the new leader.
         """
         self.write_appends()
+        self.replicas.forget(partition)
         self.moves.forget([partition.key])
         try:
             self.partitions.remove(partition, image)
@@ -248,9 +290,10 @@ class BrokerServer:
     async def _forget_topic(self, topic: TopicImage, slices: Slices) -> None:
         keys = [TopicPartition(topic.name, index) for index in topic.partitions]
         self.moves.forget(keys)
+        for partition in self.partitions.of_topic(topic.name).values():
+            self.unwritten.pop(partition, None)
+            self.replicas.forget(partition)
         deletion = self.partitions.remove_topic(topic)
-        for key in keys:
-            self.unwritten.pop(key, None)
         try:
             await slices.run(deletion)
         except KafkaError as error:
@@ -284,19 +327,19 @@ class BrokerServer:
 
     def note_unwritten(self, partition: Partition) -> None:
         """Note that a partition has appends that are not written yet."""
-        self.unwritten[partition.key] = partition
+        self.unwritten[partition] = None
 
     def write_appends(self) -> None:
         """Write what was appended since the last time: one system call for each partition."""
         if not self.unwritten:
             return
         unwritten, self.unwritten = self.unwritten, {}
-        self.commits.write(unwritten.values())
+        self.commits.write(unwritten)
 
     def recheck(self, key: TopicPartition) -> None:
         """Let the fetches that wait at a partition look at it: it has more, or has changed."""
         self.change_count += 1
-        if not len(self.purgatory):
+        if not self.purgatory.count:
             return
         for delayed in self.purgatory.watching(key):
             if delayed.is_waiting:

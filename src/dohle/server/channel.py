@@ -9,11 +9,17 @@ never something that is to be looked up in the image.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
+from dohle.core.errors import ErrorCode
+from dohle.core.ids import BrokerId
 from dohle.metadata.delta import Delta
 from dohle.metadata.image import ClusterImage
-from dohle.protocol.schema import Request, Response
+from dohle.protocol.messages.add_raft_voter import AddRaftVoterResponse
+from dohle.protocol.messages.describe_quorum import DescribeQuorumResponse
+from dohle.protocol.messages.remove_raft_voter import RemoveRaftVoterResponse
+from dohle.protocol.response_errors import error_codes_of
+from dohle.protocol.schema import Request, Response, VersionRange
 
 R = TypeVar("R", bound=Response)
 
@@ -36,6 +42,26 @@ class ImageSource(Protocol):
         """Call the listener with every change from now on."""
 
 
+class Client(NamedTuple):
+    """Who sends a request through a broker, and in which version."""
+
+    version: int
+    client_id: str
+    #: Its address, as numbers.
+    host: str
+    #: Nobody has to say who they are yet.
+    principal_type: str = "User"
+    principal_name: str = "ANONYMOUS"
+
+
+class ControllerEndpoint(NamedTuple):
+    """Who leads the quorum, and where."""
+
+    node_id: BrokerId
+    host: str
+    port: int
+
+
 class ControllerChannel(Protocol):
     """The way to the active controller, in this process or in another."""
 
@@ -47,3 +73,56 @@ class ControllerChannel(Protocol):
         response: it also reports errors of the request as a whole, such as a timeout. Once sent, a
         request is carried out even if nobody waits for the response any more.
         """
+
+
+class ForwardingChannel(ControllerChannel, Protocol):
+    """The same for requests of clients, too."""
+
+    async def forward(self, client: Client, request: Request, answer: type[R]) -> R:
+        """Have the controller decide about a client's request, as ``send`` does."""
+
+    def controller_range(self, api_key: int, /) -> VersionRange | None:
+        """Return the versions of an API that the controller serves; None if that is not known."""
+
+
+class LocalController(NamedTuple):
+    """The forwarding channel to the controller of this node, where it is the only one."""
+
+    controller: ControllerChannel
+
+    async def send(self, request: Request, answer: type[R], version: int | None = None) -> R:
+        """Have it decide."""
+        return await self.controller.send(request, answer, version)
+
+    async def forward(self, client: Client, request: Request, answer: type[R]) -> R:
+        """Have it decide."""
+        return await self.controller.send(request, answer, client.version)
+
+    def controller_range(self, api_key: int, /) -> VersionRange | None:
+        """Return None: it knows what this node does."""
+        return None
+
+
+class ControllerChannels(NamedTuple):
+    """The ways from a broker to the active controller: one does not wait for another (A12)."""
+
+    #: What clients ask, and what the broker asks on their behalf: topics, producer ids.
+    forwarding: ForwardingChannel
+    #: Registration and heartbeats.
+    heartbeat: ControllerChannel
+    alter_partition: ControllerChannel
+    directory_assignments: ControllerChannel
+
+    @classmethod
+    def to(cls, controller: ControllerChannel) -> ControllerChannels:
+        """Return the ways to the controller of this node, where it is the only one."""
+        local = LocalController(controller)
+        return cls(local, controller, controller, controller)
+
+
+def is_not_controllers(reply: Response) -> bool:
+    """Tell whether a response says, in any of its parts, that another controller is active."""
+    code = ErrorCode.NOT_CONTROLLER
+    if isinstance(reply, DescribeQuorumResponse | AddRaftVoterResponse | RemoveRaftVoterResponse):
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code in error_codes_of(type(reply))(reply)

@@ -1,63 +1,56 @@
-"""Starting and stopping a node: directories, metadata log, partitions, listeners, in this order.
+"""Starting and stopping a node: a broker, a controller, or both, in one process on one event loop.
 
-A node is controller and broker in one process and on one event loop. It locks its directories,
-replays the metadata log, leads its quorum of one, opens the partitions of the image, registers
-itself with the addresses it listens on, and only then accepts connections. A stop goes the other
-way round, and leaves the files so that the next start needs no recovery.
+It locks its directories, then starts as a controller (metadata log, quorum, controller listeners)
+and as a broker (logs, registration, listeners for clients), as far as it has these roles. A stop
+goes the other way round, and leaves the files so that the next start needs no recovery.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence, Set
-from contextlib import closing
-from functools import cache
-from os.path import abspath
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from dohle.core.config.definition import ConfigValues
-from dohle.core.config.listeners import Listener
 from dohle.core.config.static import BrokerConfig
-from dohle.core.config.topic import effective_topic_config
 from dohle.core.errors import KafkaError
-from dohle.core.host import ThreadPool
-from dohle.core.ids import TopicName, TopicPartition
-from dohle.core.uuid import is_reserved, random_uuid, uuid_to_text
-from dohle.metadata.context import ControllerContext
-from dohle.raft.membership import VoterEndpoint
+from dohle.core.uuid import random_uuid, uuid_to_text
+from dohle.metadata.broker_life import BrokerState
 from dohle.server.broker import BrokerServer
+from dohle.server.broker_role import BrokerRole
+from dohle.server.channel import ControllerChannel, ControllerChannels, ControllerEndpoint
+from dohle.server.controller_registration import ControllerRegistration
+from dohle.server.controller_role import ControllerRole
+from dohle.server.endpoints import Endpoints
 from dohle.server.host import NodeHost, SystemNodeHost
-from dohle.server.lifecycle import BrokerLifecycle
 from dohle.server.metrics.http_server import MetricsServer
 from dohle.server.metrics.loop_probe import LoopProbe
-from dohle.server.metrics.sources import BrokerState, Sources
-from dohle.server.net.dispatch import Dispatcher
-from dohle.server.net.listener import ConnectionLimits, ListeningSocket
-from dohle.server.net.request_memory import RequestMemory
-from dohle.server.net.slices import Slices
+from dohle.server.metrics.sources import Sources
+from dohle.server.net.listener import ListeningSocket
 from dohle.server.net.turns import Turns
 from dohle.server.partitions.log_cleaning import LogCleaning
-from dohle.server.partitions.topic_settings import TopicSettings
+from dohle.server.quorum.controller import Controller
+from dohle.server.quorum.image_loader import ImageLoader
 from dohle.server.quorum.loss import LossCheck
-from dohle.server.quorum.metadata_log import METADATA_PARTITION
-from dohle.server.quorum.server import ControllerServer
-from dohle.server.registry import all_handlers, controller_handlers
+from dohle.server.quorum.member import QuorumMember
+from dohle.server.quorum.metadata_log import METADATA_PARTITION, MetadataBatch
+from dohle.server.quorum.quorum import LeaderAndEpoch
+from dohle.server.quorum.snapshots import SnapshotId
+from dohle.server.shared import Shared, data_paths, metadata_path
+from dohle.server.upkeep import Upkeep
 from dohle.storage.backup import CapturedLog
-from dohle.storage.config import LogConfig, LogManagerConfig
-from dohle.storage.directory.clean_shutdown import read_broker_epoch
+from dohle.storage.config import LogManagerConfig
 from dohle.storage.directory.directory import LogDirectory
 from dohle.storage.directory.manager import Identity, LogManager
 from dohle.storage.directory.meta_properties import InvalidMetaProperties, load_ensemble
-from dohle.storage.directory.pending_flush import PendingClose, PendingFlush
-from dohle.storage.moves.places import Assignment
 from dohle.storage.open_files import OpenFiles
 
-logger = logging.getLogger("dohle.server")
+if TYPE_CHECKING:
+    from dohle.server.channels.setup import RemoteChannels
 
-_MAINTENANCE_MS_MAX = 1_000
-#: How often a stop tells what it waits for.
-_TOLD_EACH_S = 5.0
+logger = logging.getLogger("dohle.server")
 
 
 class Node:
@@ -73,18 +66,13 @@ class Node:
     ) -> None:
         self.config = config
         self._host: NodeHost = host or SystemNodeHost()
-        self._fs, self._clock, self._rng = self._host.files, self._host.clock, self._host.rng
         self._on_fatal = on_fatal or (lambda reason: logger.critical("stopping: %s", reason))
         self._accept_metadata_loss = accept_metadata_loss
-        self._maintenance: asyncio.TimerHandle | None = None
-        self._round: asyncio.Task[None] | None = None
-        self._flushes: set[asyncio.Future[None]] = set()
-        self.listeners: list[ListeningSocket] = []
-        memory_size = config.get_int("queued.max.request.bytes")
-        self._memory = RequestMemory(memory_size) if memory_size > 0 else None
-        self._limits = ConnectionLimits(
-            lambda: self.broker.broker_values(), self._host.open_files_max
-        )
+        self._member: QuorumMember | None = None
+        self._controller_role: ControllerRole | None = None
+        self._broker_role: BrokerRole | None = None
+        self._remote: RemoteChannels | None = None
+        self._registration: ControllerRegistration | None = None
         #: Where metrics are served, if they are.
         self.metrics: MetricsServer | None = None
 
@@ -92,61 +80,149 @@ class Node:
 
     async def start(self) -> None:
         """Return when clients are served; whatever fails before that leaves nothing open."""
-        self._loop = asyncio.get_running_loop()
-        self._turns = Turns(self._loop, self._host, self.config.get_int("queued.max.requests"))
-        self.cluster_id = self._find_cluster_id()
-        self.logs = LogManager(
-            self._fs,
-            clock=self._clock,
-            rng=self._rng,
-            config=_log_manager_config(self.config),
-            open_files=OpenFiles.within(self._host.open_files_max()),
-        )
-        self.logs.on_directory_failed = self._directory_failed
+        self._shared = self._share()
         self._serve_metrics()
-        self.logs.on_flushed = self.sources.flushed
+        logs = self.logs
+        logs.on_flushed = self.sources.flushed
         try:
             identity = Identity(self.cluster_id, self.config.node_id)
-            self.logs.attach(self.config.log_dirs, identity, self._metadata_path())
-            await self._start_controller()
-            await self._start_broker()
-            self._bind(self.config.broker_listeners)
-            await self._register()
-            self.broker.coordinators.start()
+            logs.attach(data_paths(self.config), identity, metadata_path(self.config))
+            await self._start_roles()
         except BaseException:
-            for listener in self.listeners:
-                listener.stop_accepting()
-                listener.close()
-            self.logs.release()
+            self._shared.endpoints.stop_accepting()
+            self._shared.endpoints.close()
+            await self._abandon_quorum()
+            logs.release()
             self._stop_metrics()
             raise
-        for listener in self.listeners:
-            listener.start(self._service_of(listener.listener))
         self.sources.capture = self._capture
         self.sources.state = BrokerState.RUNNING
-        self.broker.moves.resume()
-        self.cleaning.start()
-        self._maintain_later()
+        self._upkeep.start()
         logger.info(
             "node %d of cluster %s serves %s", self.config.node_id, self.cluster_id, self.bootstrap
         )
 
+    def _share(self) -> Shared:
+        loop, host, config = asyncio.get_running_loop(), self._host, self.config
+        turns = Turns(loop, host, config.get_int("queued.max.requests"))
+        cluster_id = self._find_cluster_id()
+        endpoints = Endpoints(loop, config, host, turns, self._values)
+        logs = LogManager(
+            host.files,
+            clock=host.clock,
+            rng=host.rng,
+            config=_log_manager_config(config),
+            open_files=OpenFiles.within(host.open_files_max()),
+        )
+        logs.on_directory_failed = self._directory_failed
+        sources = Sources(
+            host,
+            config.node_id,
+            cluster_id,
+            LoopProbe(loop, host),
+            per_partition=config.get_bool("metrics.per.partition"),
+            paths=list(dict.fromkeys([*data_paths(config), metadata_path(config)])),
+            listeners=endpoints.sockets,
+        )
+        return Shared(
+            loop, config, cluster_id, host, turns, logs, endpoints, sources, self._on_fatal
+        )
+
+    async def _start_roles(self) -> None:
+        shared, placement = self._shared, self.config.placement
+        loss = self._loss_check() if placement.is_alone else None
+        if loss is not None:
+            loss.before_opening()
+        self._member = member = QuorumMember(
+            shared.loop,
+            shared.host,
+            shared.metadata_directory,
+            self.config,
+            self.cluster_id,
+            turns=shared.turns,
+            is_new=shared.metadata_directory in self.logs.new_directories,
+        )
+        self._upkeep = Upkeep(shared, member.snapshotter.write_if_due)
+        await member.load()
+        if not member.is_only_voter:
+            # Whatever is missing, others have it.
+            loss = None
+        if loss is not None:
+            with shared.metadata_directory.disk.guarding("reading the metadata log"):
+                loss.after_loading(member.images.image)
+        shared.sources.images = member.images
+        if placement.is_controller:
+            self._controller_role = ControllerRole(shared, member)
+            await self._controller_role.start()
+        else:
+            await member.start((), (_Observer(shared.on_fatal),))
+        channels = self._channels()
+        if self._remote is not None and placement.is_controller:
+            self._register_controller(self._remote.registration)
+        if placement.is_broker:
+            is_alone = self._remote is None
+            self._broker_role = BrokerRole(shared, member.images, channels, loss, is_alone=is_alone)
+            await self._broker_role.start()
+
+    async def _abandon_quorum(self) -> None:
+        """Let others go on without this node, after a start that failed."""
+        if self._registration is not None:
+            self._registration.stop()
+        if self._remote is not None:
+            await self._remote.close()
+            with suppress(KafkaError):
+                await self._leave_quorum()
+
+    def _register_controller(self, channel: ControllerChannel) -> None:
+        shared, config = self._shared, self.config
+        incarnation_id = random_uuid(self._host.rng)
+        self._registration = ControllerRegistration(
+            shared.loop, self.images, channel, config.node_id, incarnation_id
+        )
+        listeners = config.placement.advertised_controller_listeners
+        self._registration.start(shared.endpoints.told(listeners))
+
+    def _channels(self) -> ControllerChannels:
+        """Return the ways to the active controller: the own one, if there can be no other."""
+        role, shared, config = self._controller_role, self._shared, self.config
+        if role is not None and config.placement.is_alone and not config.controller_listeners:
+            return ControllerChannels.to(role.controller)
+        # A node that is alone starts without all that a client needs.
+        from dohle.server.channels.setup import RemoteChannels
+
+        self._remote = RemoteChannels(
+            shared.loop,
+            shared.host,
+            config,
+            self._find_controller,
+            None if role is None else role.controller,
+        )
+        return self._remote.channels
+
+    def _find_controller(self) -> ControllerEndpoint | None:
+        assert self._member is not None, "it takes part in the quorum"
+        found = self._member.quorum.leader_node
+        return None if found is None else ControllerEndpoint(*found)
+
+    def _loss_check(self) -> LossCheck:
+        """Make the checks of a node whose metadata log nobody else has."""
+        directory = self._shared.metadata_directory
+        with directory.disk.guarding("reading the metadata log"):
+            return LossCheck(
+                self._host.files,
+                directory.folders.live_path(METADATA_PARTITION),
+                [each.path for each in self.logs.directories],
+                self.config.node_id,
+                accept=self._accept_metadata_loss,
+            )
+
     def _serve_metrics(self) -> None:
         """Serve metrics from the very start on; a node without them is better than none."""
-        self.sources = Sources(
-            self._host,
-            self.config.node_id,
-            self.cluster_id,
-            LoopProbe(self._loop, self._host),
-            per_partition=self.config.get_bool("metrics.per.partition"),
-            paths=list(dict.fromkeys([*self.config.log_dirs, self._metadata_path()])),
-            listeners=self.listeners,
-        )
         address = self.config.metrics_listener
         if address is None:
             return
         try:
-            self.metrics = MetricsServer(self._loop, self._host, address, self.sources)
+            self.metrics = MetricsServer(self._shared.loop, self._host, address, self.sources)
         except OSError as error:
             logger.warning(
                 "metrics are not served: cannot listen on %s:%d (%s); choose another address with"
@@ -157,343 +233,169 @@ class Node:
         else:
             self.metrics.start()
 
-    def _capture(self) -> list[CapturedLog]:
-        """Tell how far all logs have come, all at the same moment."""
-        self.broker.write_appends()
-        online = [log for log in self.logs if log.disk.failure is None]
-        return [CapturedLog.of(log) for log in [*online, self._quorum.log.log]]
-
     def _stop_metrics(self) -> None:
         self.sources.state = BrokerState.NOT_RUNNING
         if self.metrics is not None:
             self.metrics.stop()
 
     def _find_cluster_id(self) -> str:
-        paths = dict.fromkeys([*self.config.log_dirs, self._metadata_path()])
-        found = load_ensemble(self._fs, paths).cluster_id
-        return found or uuid_to_text(random_uuid(self._rng))
-
-    async def _start_controller(self) -> None:
-        directory = self._metadata_directory()
-        with directory.disk.guarding("reading the metadata log"):
-            self._loss = LossCheck(
-                self._fs,
-                directory.folders.live_path(METADATA_PARTITION),
-                [each.path for each in self.logs.directories],
-                self.config.node_id,
-                accept=self._accept_metadata_loss,
+        paths = dict.fromkeys([*self.config.log_dirs, metadata_path(self.config)])
+        found = load_ensemble(self._host.files, paths).cluster_id
+        if found is None and not self.config.placement.is_alone:
+            raise InvalidMetaProperties(
+                f"{', '.join(paths)}: not formatted. All nodes of a cluster have its id: format "
+                "the directories of each with dohle storage format --cluster-id"
             )
-            self._loss.before_opening()
-        self._quorum = ControllerServer(
-            self._loop,
-            self._fs,
-            directory,
-            ControllerContext(self.config, self.cluster_id, self._rng),
-            self._clock,
-            turns=self._turns,
-            run_in_thread=self._host.run_in_thread,
-            on_fatal=self._on_fatal,
-        )
-        await self._quorum.load()
-        with directory.disk.guarding("reading the metadata log"):
-            self._loss.after_loading(self._quorum.images.image)
-        self._bind(self.config.controller_listeners)
-        await self._quorum.lead(self._controller_endpoints())
-        self.controller = self.sources.controller = self._quorum.controller
-        self.images = self._quorum.images
-
-    def _metadata_directory(self) -> LogDirectory:
-        directory = self.logs.metadata_directory
-        assert directory is not None, "it was attached"
-        return directory
-
-    def _metadata_path(self) -> str:
-        """Return the metadata log's directory, as ``log.dirs`` spells it if it is one of them."""
-        wanted = self.config.metadata_log_dir
-        same = (path for path in self.config.log_dirs if abspath(path) == abspath(wanted))
-        return next(same, wanted)
+        return found or uuid_to_text(random_uuid(self._host.rng))
 
     def _directory_failed(self, directory: LogDirectory) -> None:
-        if directory.path == self._metadata_path():
+        if directory.path == metadata_path(self.config):
             self._on_fatal(f"the metadata log's directory {directory.path} has failed")
         elif not self.logs.online_directories:
             self._on_fatal("every log directory has failed")
 
-    async def _start_broker(self) -> None:
-        handlers = all_handlers(
-            two_phase_commit=self.config.get_bool("transaction.two.phase.commit.enable")
-        )
-        self.broker = BrokerServer(
-            self._loop,
-            self.config,
-            self.cluster_id,
-            host=self._host,
-            turns=self._turns,
-            logs=self.logs,
-            images=self.images,
-            channel=self.controller,
-        )
-        self.cleaning = LogCleaning(self.logs, self._host, self._turns, self.broker.broker_values)
-        self.sources.cleaner = self.cleaning.cleaner
-        self.images.subscribe(self.broker.publish)
-        self.sources.broker = self.broker
-        self._refuse_missing_directories()
-        self._previous_epoch = self._find_previous_epoch()
-        self.sources.state = BrokerState.RECOVERY
-        started_s = self._clock.monotonic_s()
-        # Metrics are served meanwhile, and the node may be told to stop.
-        loading = self.logs.load_in_steps(self._log_configs(), self._assignment_of)
-        await Slices(self._turns).run(loading)
-        self.sources.load_seconds = self._clock.monotonic_s() - started_s
-        self._set_strays_aside()
-        await Slices(self._turns).run(self.broker.load())
-        self._dispatcher = Dispatcher(self._loop, self.broker, handlers)
-        self._controller_dispatcher = Dispatcher(self._loop, self.broker, controller_handlers())
+    def _values(self) -> ConfigValues:
+        """Return the settings in force."""
+        role = self._broker_role
+        return self.config.values if role is None else role.broker.broker_values()
 
-    def _refuse_missing_directories(self) -> None:
-        """Do not mistake the empty mount point of a missing disk for a new directory.
+    def _capture(self) -> list[CapturedLog]:
+        """Tell how far all logs have come, all at the same moment."""
+        if self._broker_role is not None:
+            self._broker_role.broker.write_appends()
+        online = [log for log in self.logs if log.disk.failure is None]
+        return [CapturedLog.of(log) for log in [*online, self.member.log.log]]
 
-        Logs would begin anew in it, and clients would see offsets go back.
-        """
-        named = {
-            partition.directory_of(self.config.node_id)
-            for topic in self.images.image.topics.values()
-            for partition in topic.partitions.values()
-            if self.config.node_id in partition.replicas
-        }
-        here = {directory.directory_id for directory in self.logs.directories}
-        missing = [one for one in named - here if not is_reserved(one)]
-        if self.logs.new_directories and len(missing) > len(self.logs.offline_directories):
-            path = self.logs.new_directories[0].path
-            raise InvalidMetaProperties(
-                f"{path} has no meta.properties, and the directory {uuid_to_text(missing[0])}, "
-                "which has partitions of this broker, is missing: mount its disk. To go on without "
-                "what was on it, format the new one (dohle storage format --ignore-formatted)."
-            )
+    # What there is to see
 
-    def _find_previous_epoch(self) -> int:
-        """Return the last broker epoch if all directories were stopped cleanly in it, else -1."""
-        if self.logs.offline_directories:
-            return -1
-        told = {read_broker_epoch(self._fs, directory.path) for directory in self.logs.directories}
-        epoch = told.pop() if len(told) == 1 else None
-        return -1 if epoch is None else epoch
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster."""
+        return self._shared.cluster_id
 
-    def _log_configs(self) -> Callable[[TopicPartition], LogConfig]:
-        """Return what tells the settings of a log: the same for all of a topic."""
-        settings = cache(lambda topic: TopicSettings.of(self._topic_values(topic)))
-        return lambda partition: settings(partition.topic).log
+    @property
+    def logs(self) -> LogManager:
+        """All logs but that of the metadata."""
+        return self._shared.logs
 
-    def _assignment_of(self, partition: TopicPartition) -> Assignment | None:
-        topic = self.images.image.topic(partition.topic)
-        found = None if topic is None else topic.partitions.get(partition.partition)
-        if topic is None or found is None or self.config.node_id not in found.replicas:
-            return None
-        return Assignment(topic.id, found.directory_of(self.config.node_id))
+    @property
+    def sources(self) -> Sources:
+        """What the metrics tell of."""
+        return self._shared.sources
 
-    def _topic_values(self, name: TopicName) -> ConfigValues:
-        image = self.images.image
-        return effective_topic_config(
-            image.topic_config(name),
-            self.config,
-            image.broker_config(self.config.node_id),
-            image.cluster_config(),
-        )
-
-    def _set_strays_aside(self) -> None:
-        """Keep, but do not serve, logs that the image does not assign to this broker."""
-        image = self.images.image
-        strays, renamed = [], []
-        for log in self.logs:
-            topic = image.topic(log.partition.topic)
-            partition = None if topic is None else topic.partitions.get(log.partition.partition)
-            if partition is None or topic is None or self.config.node_id not in partition.replicas:
-                strays.append(log.partition)
-            elif log.topic_id is not None and log.topic_id != topic.id:
-                renamed.append((log.partition, log.topic_id))
-        self._loss.stray_logs(renamed)
-        for key in [*strays, *(key for key, _ in renamed)]:
-            logger.warning("%s is not assigned to this broker: set aside", key)
-            self.logs.mark_stray(key)
-
-    def _service_of(self, listener: Listener) -> Dispatcher:
-        is_controller = listener in self.config.controller_listeners
-        return self._controller_dispatcher if is_controller else self._dispatcher
-
-    def _bind(self, listeners: Sequence[Listener]) -> None:
-        """Take ports; nobody is served before all is there."""
-        for listener in listeners:
-            try:
-                bound = ListeningSocket(
-                    self._loop,
-                    self._host,
-                    listener,
-                    self._turns,
-                    self._memory,
-                    self._limits,
-                    backlog=self.config.get_int("socket.listen.backlog.size"),
-                    request_bytes_max=self.config.get_int("socket.request.max.bytes"),
-                    idle_ms_max=self.config.get_int("connections.max.idle.ms"),
-                )
-            except OSError as error:
-                where = f"{listener.host or '0.0.0.0'}:{listener.port}"
-                raise OSError(
-                    error.errno, f"cannot listen on {where} ({error.strerror}); is it in use?"
-                ) from error
-            self.listeners.append(bound)
-
-    def _controller_endpoints(self) -> list[VoterEndpoint]:
-        advertised = self._bound(self.config.advertised_controller_listeners)
-        return [VoterEndpoint(each.name, each.host, each.port) for each in advertised]
-
-    def _advertised(self) -> list[Listener]:
-        return self._bound(self.config.advertised_listeners)
-
-    def _bound(self, advertised: Sequence[Listener]) -> list[Listener]:
-        """Return addresses for others; port 0 and an empty host become what was bound."""
-        bound = {listening.listener.name: listening for listening in self.listeners}
-        found = []
-        for listener in advertised:
-            listening = bound[listener.name]
-            host = listener.host
-            if host in ("", "0.0.0.0", "::"):
-                host = "localhost"
-            found.append(listener._replace(host=host, port=listener.port or listening.port))
-        return found
-
-    async def _register(self) -> None:
-        self._lifecycle = BrokerLifecycle(
-            self.config, self.cluster_id, random_uuid(self._rng), self.images, self.controller
-        )
-        directory_ids = [directory.directory_id for directory in self.logs.online_directories]
-        await self._lifecycle.register(self._advertised(), directory_ids, self._previous_epoch)
-        await self._lifecycle.unfence()
+    @property
+    def listeners(self) -> list[ListeningSocket]:
+        """The sockets that it listens on."""
+        return self._shared.endpoints.sockets
 
     @property
     def bootstrap(self) -> str:
-        """Where clients connect, as ``host:port``, comma-separated."""
-        return ",".join(f"{listener.host}:{listener.port}" for listener in self._advertised())
+        """Where clients connect, as ``host:port``, comma-separated; tools, to a controller."""
+        advertised = self.config.advertised_listeners
+        if not self.config.placement.is_broker:
+            advertised = self.config.placement.advertised_controller_listeners
+        told = self._shared.endpoints.told(advertised)
+        return ",".join(f"{listener.host}:{listener.port}" for listener in told)
 
-    # Recurring work
+    @property
+    def member(self) -> QuorumMember:
+        """The node as a part of the quorum."""
+        assert self._member is not None, "it has started"
+        return self._member
 
-    def _maintain_later(self) -> None:
-        delay_ms = min(self.logs.next_due_ms() - self._clock.monotonic_ms(), _MAINTENANCE_MS_MAX)
-        self._maintenance = self._loop.call_later(max(delay_ms, 10) / 1000, self._maintain)
+    @property
+    def controller(self) -> Controller:
+        """The controller of this node, which must have that role."""
+        assert self._controller_role is not None, "process.roles has it"
+        return self._controller_role.controller
 
-    def _maintain(self) -> None:
-        try:
-            if self._round is None:
-                self._round = self._loop.create_task(self._run_due())
-            for flush in self.logs.due_flushes():
-                task = self._loop.create_task(self._flush(flush))
-                self._flushes.add(task)
-                task.add_done_callback(self._flushes.discard)
-            self._quorum.snapshotter.write_if_due()
-        except Exception:
-            # Whatever it was: flushes and snapshots must go on.
-            logger.exception(
-                "a round of flushes failed; the next one tries again. Please report this."
-            )
-        finally:
-            self._maintain_later()
+    @property
+    def images(self) -> ImageLoader:
+        """The cluster as this node knows it."""
+        return self.member.images
 
-    async def _run_due(self) -> None:
-        """Do what recurs in the logs; with many files to remove that takes long."""
-        try:
-            await Slices(self._turns).run(self.logs.run_due_in_steps())
-        except Exception:
-            # Whatever it was: retention and checkpoints must go on.
-            logger.exception(
-                "a round of retention and checkpoints failed; the next one tries again."
-                " Please report this."
-            )
-        finally:
-            self._round = None
+    @property
+    def broker_role(self) -> BrokerRole:
+        """The node as a broker, which it must be."""
+        assert self._broker_role is not None, "process.roles has it"
+        return self._broker_role
 
-    async def _flush(self, flush: PendingFlush) -> None:
-        started_s = self._clock.monotonic_s()
-        try:
-            await self._host.run_in_thread(flush.run)
-        except OSError as error:
-            flush.complete(error)
-        else:
-            self.sources.flushed(self._clock.monotonic_s() - started_s)
-            flush.complete(None)
+    @property
+    def broker(self) -> BrokerServer:
+        """What handlers of its requests work with."""
+        return self.broker_role.broker
+
+    @property
+    def cleaning(self) -> LogCleaning:
+        """Compaction."""
+        return self.broker_role.cleaning
 
     # Stop
 
     async def stop(self) -> None:
-        """Stop serving, then close everything cleanly."""
+        """Stop serving, then close everything cleanly: the broker, then the controller (A54)."""
+        if self._broker_role is not None and self._remote is not None:
+            # Others take over what this broker leads while it still serves.
+            self.sources.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            await self._broker_role.lifecycle.shut_down()
         self.sources.state = BrokerState.SHUTTING_DOWN
         self.sources.capture = None
         self._stop_serving()
-        if self._round is not None:
-            # Files that were to be removed are removed after the next start.
-            self._round.cancel()
-            await asyncio.wait([self._round])
-        await self._wait_for_disk("flushes", set(self._flushes))
-        await self.broker.moves.stop()
-        await self.cleaning.stop()
+        await self._upkeep.stop()
         try:
-            await self._lifecycle.shut_down()
-            await self._quorum.stop()
+            if self._broker_role is not None:
+                await self._broker_role.leave()
+            if self._registration is not None:
+                self._registration.stop()
+            if self._remote is not None:
+                await self._remote.close()
+            await self._leave_quorum()
         except KafkaError as error:
             logger.error(
                 "the metadata log could not be closed cleanly: %s. The next start recovers it.",
                 error,
             )
         finally:
-            self.controller.stop()
-            await self._close_logs(self._lifecycle.broker_epoch)
+            if self._broker_role is not None:
+                await self._broker_role.close_logs()
+            else:
+                self.logs.release()
             self._stop_metrics()
         logger.info("node %d has stopped", self.config.node_id)
 
+    async def _leave_quorum(self) -> None:
+        if self._controller_role is not None:
+            await self._controller_role.stop()
+        elif self._member is not None:
+            await self._member.stop()
+
     def _stop_serving(self) -> None:
-        """Write what was appended, and take no more requests: whatever else takes long."""
-        for listener in self.listeners:
-            listener.stop_accepting()
-        if self._maintenance is not None:
-            self._maintenance.cancel()
-        self.broker.write_appends()
-        self.broker.txn_markers.stop()
-        self.broker.coordinators.close()
-        self.broker.commits.stop()
-        for listener in self.listeners:
-            listener.close()
+        """Take no more requests: whatever else takes long."""
+        self._shared.endpoints.stop_accepting()
+        self._upkeep.cancel()
+        if self._broker_role is not None:
+            self._broker_role.stop_serving()
+        self._shared.endpoints.close()
 
-    async def _close_logs(self, broker_epoch: int) -> None:
-        pending = await Slices(self._turns).run(self.logs.prepare_close())
-        values = self.broker.broker_values()
-        threads = values.get_int("num.recovery.threads.per.data.dir")
-        pool = self._host.thread_pool(threads * max(1, len(self.logs.directories)), "log-close")
-        with closing(pool):
-            await asyncio.gather(*(self._flush_closed(each, pool) for each in pending))
-        for each in pending:
-            each.complete()
-        self.logs.finish_close(broker_epoch)
 
-    async def _flush_closed(self, pending: PendingClose, pool: ThreadPool) -> None:
-        for work in pending.rounds():
-            running = {pool.run(part) for part in work}
-            what = f"parts of the flush of {len(pending.flushes)} logs that are closed"
-            await self._wait_for_disk(what, running)
-            for part in running:
-                part.result()
+class _Observer:
+    """Stops a broker whose metadata log cannot be used any more."""
 
-    async def _wait_for_disk(self, what: str, running: Set[asyncio.Future[Any]]) -> None:
-        """Wait for threads, and tell how far they are: a disk may be slow, or stuck."""
-        count, begun_s = len(running), self._clock.monotonic_s()
-        while running:
-            _, running = await asyncio.wait(running, timeout=_TOLD_EACH_S)
-            if running:
-                logger.info(
-                    "no request is taken any more; waiting for the disk: %d of %d %s are done"
-                    " after %.0f s",
-                    count - len(running),
-                    count,
-                    what,
-                    self._clock.monotonic_s() - begun_s,
-                )
+    def __init__(self, on_fatal: Callable[[str], None]) -> None:
+        self._on_fatal = on_fatal
+
+    async def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """Whoever leads is asked then."""
+
+    async def on_commit(self, batch: MetadataBatch) -> None:
+        """The image has it."""
+
+    async def on_snapshot(self, snapshot: SnapshotId) -> None:
+        """The image has it."""
+
+    def on_failure(self, reason: str) -> None:
+        """Stop."""
+        self._on_fatal(reason)
 
 
 def _log_manager_config(config: BrokerConfig) -> LogManagerConfig:

@@ -10,6 +10,7 @@ from dohle.server.handlers import (
     cluster,
     configs,
     consumer_groups,
+    controller,
     delete_records,
     find_coordinator,
     group_admin,
@@ -25,10 +26,12 @@ from dohle.server.handlers import (
     write_txn_markers,
 )
 from dohle.server.handlers.api_versions import with_api_versions
+from dohle.server.handlers.envelope import with_envelope
 from dohle.server.handlers.fetch import fetch_kind, handle_fetch
 from dohle.server.handlers.list_offsets import handle_list_offsets, handle_offset_for_leader_epoch
 from dohle.server.handlers.metadata import handle_describe_topic_partitions, handle_metadata
 from dohle.server.handlers.produce import handle_produce
+from dohle.server.handlers.raft import TakeRequest, raft_handlers
 from dohle.server.net.handler import Handler, serves
 from dohle.server.shortcuts.commit import learn_commit
 from dohle.server.shortcuts.fetch import learn_fetch
@@ -73,7 +76,6 @@ def all_handlers(*, two_phase_commit: bool = False) -> dict[ApiKey, Handler]:
 
 
 #: What a controller serves to clients: what brokers would send on to it, and what tools ask of it.
-#: What controllers and brokers ask of each other comes with the quorum of several nodes.
 _ON_CONTROLLERS = (
     ApiKey.CREATE_TOPICS,
     ApiKey.DELETE_TOPICS,
@@ -100,9 +102,13 @@ _ON_CONTROLLERS = (
 )
 
 
-def controller_handlers() -> dict[ApiKey, Handler]:
-    """Return what is served on the listeners of ``controller.listener.names``."""
+def controller_handlers(take_raft_request: TakeRequest) -> dict[ApiKey, Handler]:
+    """Return what is served on the listeners of ``controller.listener.names``.
+
+    What the nodes of the quorum ask is passed to ``take_raft_request``.
+    """
     of_broker = all_handlers()
     handlers = {key: of_broker[key] for key in _ON_CONTROLLERS}
-    handlers.update([cluster.DESCRIBE_CONTROLLERS])
-    return with_api_versions(handlers)
+    handlers.update(raft_handlers(take_raft_request))
+    handlers.update([cluster.DESCRIBE_CONTROLLERS, *controller.HANDLERS])
+    return with_api_versions(with_envelope(handlers))

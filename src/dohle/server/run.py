@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import signal
 from collections.abc import Callable, Coroutine
@@ -35,8 +36,12 @@ async def serve(
     on_started: Callable[[Node], None],
     *,
     accept_metadata_loss: bool = False,
+    lifeline: int | None = None,
 ) -> int:
-    """Start a node, and stop it at SIGTERM, SIGINT or SIGHUP; return the exit code."""
+    """Start a node, and stop it at SIGTERM, SIGINT or SIGHUP; return the exit code.
+
+    ``lifeline`` is the reading end of a pipe: when the other end is closed, the node stops, too.
+    """
     raise_descriptor_limit()
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
@@ -51,6 +56,8 @@ async def serve(
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, stopping.set)
+    if lifeline is not None:
+        _watch(loop, lifeline, stopping.set)
     node = Node(config, on_fatal=fatal, accept_metadata_loss=accept_metadata_loss)
     if not await _start_unless(stopping, node):
         logger.info("told to stop while starting: the next start begins anew")
@@ -63,6 +70,17 @@ async def serve(
     loop.call_later(_SECOND_SIGNAL_S, _end_at_signal)
     await node.stop()
     return 1 if failures else 0
+
+
+def _watch(loop: asyncio.AbstractEventLoop, lifeline: int, on_end: Callable[[], None]) -> None:
+    """Tell when nobody can write to a pipe any more; what is written is of no interest."""
+
+    def read() -> None:
+        if not os.read(lifeline, 4096):
+            loop.remove_reader(lifeline)
+            on_end()
+
+    loop.add_reader(lifeline, read)
 
 
 def _end_at_signal() -> None:

@@ -60,22 +60,35 @@ UNDEFINED_END_OFFSET: Final = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OF
 class LeaderEpochs:
     """The epochs of a partition in memory, and the file behind them."""
 
-    __slots__ = ("_dirty", "_epochs", "_file_is_empty", "_fs", "_path", "_starts")
+    __slots__ = (
+        "_dirty",
+        "_epochs",
+        "_file_is_empty",
+        "_fs",
+        "_path",
+        "_starts",
+        "latest_epoch",
+    )
 
     def __init__(self, fs: FileSystem, folder: str, entries: Iterable[EpochEntry] = ()) -> None:
         self._fs = fs
         self._path = join(folder, LEADER_EPOCH_CHECKPOINT)
-        self._epochs: list[int] = []
-        self._starts: list[int] = []
         self._dirty = False
         self._file_is_empty = False
+        epochs: list[int] = []
+        starts: list[int] = []
         for epoch, start_offset in entries:
-            epochs, starts = self._epochs, self._starts
             if not epochs or (epoch > epochs[-1] and start_offset > starts[-1]):
                 epochs.append(epoch)
                 starts.append(start_offset)
             elif epoch != epochs[-1] or start_offset < starts[-1]:
-                self._epochs, self._starts = _with_entry(epochs, starts, epoch, start_offset)
+                epochs, starts = _with_entry(epochs, starts, epoch, start_offset)
+        self._keep(epochs, starts)
+
+    def _keep(self, epochs: list[int], starts: list[int]) -> None:
+        self._epochs, self._starts = epochs, starts
+        #: The newest epoch that has an entry. Every append looks at it.
+        self.latest_epoch = epochs[-1] if epochs else None
 
     @classmethod
     def load(cls, fs: FileSystem, folder: str) -> LeaderEpochs:
@@ -98,11 +111,6 @@ class LeaderEpochs:
     def entries(self) -> list[EpochEntry]:
         """All entries, oldest first."""
         return list(map(EpochEntry, self._epochs, self._starts))
-
-    @property
-    def latest_epoch(self) -> int | None:
-        """The newest epoch that has an entry."""
-        return self._epochs[-1] if self._epochs else None
 
     @property
     def earliest_entry(self) -> EpochEntry | None:
@@ -138,7 +146,8 @@ class LeaderEpochs:
         if sync:
             self._replace(kept_epochs, kept_starts)
         else:
-            self._epochs, self._starts, self._dirty = kept_epochs, kept_starts, True
+            self._keep(kept_epochs, kept_starts)
+            self._dirty = True
         return True
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEndOffset:
@@ -181,7 +190,7 @@ class LeaderEpochs:
         epochs, starts = _cut_start(self._epochs, self._starts, start_offset)
         if starts == self._starts:
             return False
-        self._epochs, self._starts = epochs, starts
+        self._keep(epochs, starts)
         self._dirty = True
         return True
 
@@ -209,7 +218,7 @@ class LeaderEpochs:
         data = encode_leader_epochs(zip(epochs, starts, strict=True))
         write_atomically(self._fs, self._path, data)
         self._file_is_empty = False
-        self._epochs, self._starts = epochs, starts
+        self._keep(epochs, starts)
         self._dirty = False
 
 

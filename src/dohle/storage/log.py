@@ -60,6 +60,8 @@ logger = logging.getLogger("dohle.storage")
 # To make a named tuple this way takes half of the time.
 _new = tuple.__new__
 
+_RAFT = (AppendOrigin.RAFT_LEADER, AppendOrigin.RAFT_FOLLOWER)
+
 
 class Log:
     """A partition's log. Made by ``loader.load_log``."""
@@ -124,7 +126,7 @@ class Log:
         #: Up to where the cleaner has been; None if it never was here. Kept in the directory's
         #: ``cleaner-offset-checkpoint``.
         self.cleaner_offset: int | None = None
-        #: The round of cleaning that is under way.
+        #: The round of cleaning that is under way: told before anything else changes the segments.
         self.cleaning: CleaningRound | None = None
         self.high_watermark = log_start_offset
         #: Where readers were last told that what they may see ends, and begins: see ``log_read``.
@@ -253,10 +255,12 @@ class Log:
         Returns None, and changes nothing, if the batch needs the slow path: for a new segment, a
         new epoch, the time of the append, or full checks of the producer.
         """
-        self.disk.ensure_writable(len(batch.buffer))
+        # To unpack a tuple takes less than to ask for three of its fields by name.
+        buffer, delta, max_timestamp, _, _, _, _ = batch
+        size = len(buffer)
+        self.disk.ensure_writable(size)
         config, segment = self.config, self.segments.active
-        buffer, delta, max_timestamp = batch.buffer, batch.last_offset_delta, batch.max_timestamp
-        first_offset, size = self.log_end_offset, len(batch.buffer)
+        first_offset = self.log_end_offset
         last_offset = first_offset + delta
         try:
             if (
@@ -270,7 +274,11 @@ class Log:
             segment.defer_write(buffer, last_offset, max_timestamp)
             self.log_end_offset = last_offset + 1
             self.appended_bytes += size
-            self._flush_as_configured()
+            if (
+                last_offset - self.flushing.recovery_point >= config.flush_messages - 1
+                or config.flush_ms != NEVER
+            ):
+                self._flush_as_configured()
         except OSError as error:
             raise self.disk.failed(f"appending to {self.partition}", error) from error
         return _new(AppendInfo, (first_offset, last_offset, max_timestamp, -1, size, False))
@@ -291,7 +299,13 @@ class Log:
             found, view, origin, append_time, guard, transaction_version, defer_write
         )
 
-    def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo | None:
+    def append_as_follower(
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.REPLICATION,
+    ) -> AppendInfo | None:
         """Write what the leader sent, at its offsets; None if there was no whole batch.
 
         A batch with a higher epoch than that of the fetch, and all batches behind it, are left out:
@@ -301,9 +315,7 @@ class Log:
         found, size = follower_batches(view, leader_epoch, self.log_end_offset, self.partition)
         if not found:
             return None
-        return self._append(
-            found, view[:size], AppendOrigin.REPLICATION, -1, NO_VERIFICATION, TV_UNKNOWN
-        )
+        return self._append(found, view[:size], origin, -1, NO_VERIFICATION, TV_UNKNOWN)
 
     def _append(
         self,
@@ -316,7 +328,7 @@ class Log:
         defer_write: bool = False,
     ) -> AppendInfo:
         size = len(view)
-        if origin is AppendOrigin.RAFT_LEADER:
+        if origin in _RAFT:
             # What the controller decides is little, and has the room that is left.
             self.disk.ensure_online()
         else:
@@ -402,6 +414,8 @@ class Log:
     def remove_segments(self, gone: Sequence[LogSegment], reason: str) -> None:
         """Remove segments in this order; the files are deleted after ``file.delete.delay.ms``."""
         with self.disk.guarding(f"deleting segments of {self.partition}"):
+            if self.cleaning is not None:
+                self.cleaning.before_removal(gone)
             self.files.remove_segments(gone, reason, self.config.file_delete_delay_ms)
 
     def truncate_to(self, offset: int) -> bool:

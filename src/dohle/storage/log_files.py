@@ -8,7 +8,7 @@ so that it may block in a thread while the log is in use.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 
 from dohle.core.ids import TopicPartition
 from dohle.storage.config import LogConfig
@@ -34,7 +34,6 @@ class LogFiles:
         "_partition",
         "_producer_state",
         "_unsynced_snapshots",
-        "before_removal",
         "context",
         "directory",
         "fs",
@@ -61,9 +60,6 @@ class LogFiles:
         self.generation = 0
         #: Whether this process created the folder or moved it here, and its name is not synced yet.
         self.is_new = False
-        #: Told which segments are about to be removed: a start after a crash must not complete a
-        #: replacement of them that is under way.
-        self.before_removal: Callable[[Sequence[LogSegment]], None] | None = None
         self._partition = partition
         self._producer_state = producer_state
         self._leader_epochs = leader_epochs
@@ -103,8 +99,6 @@ class LogFiles:
 
         Slices that were read before stay valid: an open file outlives its name.
         """
-        if self.before_removal is not None:
-            self.before_removal(gone)
         # If a later snapshot is lost, these are what the state is rebuilt from.
         self._producer_state.snapshots.write_out()
         self.segments.remove(gone)
@@ -120,19 +114,21 @@ class LogFiles:
                 paths.append(snapshot)
         self.context.deletions.add(paths, delay_ms)
 
-    def replace_segments(self, gone: Sequence[LogSegment], new: LogSegment, delay_ms: int) -> None:
-        """Let a cleaned segment take the place of others, which go as by ``remove_segments``.
+    def delete_replaced(
+        self, gone: Sequence[LogSegment], kept: Collection[int], delay_ms: int
+    ) -> None:
+        """Delete segments that are no longer in the list, as ``remove_segments`` does.
 
-        The snapshots at their starts go too: the last batch of each producer is still there.
+        The snapshots at their starts go too, but for those at offsets that are kept: the last batch
+        of each producer is still there.
         """
-        self.segments.replace(gone, new)
         paths: list[str] = []
         for segment in gone:
             segment.discard()
             for path in segment.paths():
                 self.fs.rename(path, path + DELETED_SUFFIX)
                 paths.append(path + DELETED_SUFFIX)
-            if segment.base_offset != new.base_offset:
+            if segment.base_offset not in kept:
                 snapshot = self._producer_state.snapshots.mark_for_deletion(segment.base_offset)
                 if snapshot is not None:
                     paths.append(snapshot)

@@ -56,7 +56,6 @@ def _end_cleaning(log: Log) -> None:
     """Give up a round of cleaning: what it is about to put in place has records that will go."""
     if log.cleaning is not None:
         log.cleaning.abort()
-        log.cleaning = None
 
 
 def _restart_at(log: Log, end_offset: int, log_start_offset: int, now_ms: int) -> None:

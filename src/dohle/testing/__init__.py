@@ -1,6 +1,7 @@
-"""For tests, ours and yours: a broker in the process, and a disk that fails on command.
+"""For tests, ours and yours: a broker in the process, a cluster of processes, a disk that fails.
 
-``Broker`` is loaded when it is asked for, so that the simulated disk comes without the server.
+``Broker`` and ``Cluster`` are loaded when they are asked for, so that the simulated disk comes
+without the server.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dohle.testing.broker import Broker
+    from dohle.testing.cluster import Cluster
+    from dohle.testing.node_process import NodeFailed
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Cluster", "NodeFailed"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,4 +21,12 @@ def __getattr__(name: str) -> Any:
         from dohle.testing.broker import Broker
 
         return Broker
+    if name == "Cluster":
+        from dohle.testing.cluster import Cluster
+
+        return Cluster
+    if name == "NodeFailed":
+        from dohle.testing.node_process import NodeFailed
+
+        return NodeFailed
     raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -193,7 +193,7 @@ def test_the_log_can_be_json_and_tell_of_each_request(tmp_path: Path) -> None:
     [
         (["-X", "num.partitions=many"], ["num.partitions", "many"]),
         (["-X", "node.id=-5"], ["node.id", "-5"]),
-        (["-X", "process.roles=broker"], ["process.roles", "broker"]),
+        (["-X", "process.roles=boss"], ["process.roles", "boss"]),
         (["--listener", "nonsense"], ["nonsense"]),
         (["--config", "server.properties"], ["log.segment.bytes", "tiny"]),
     ],

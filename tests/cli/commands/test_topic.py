@@ -84,6 +84,20 @@ def test_a_description_shows_offsets_and_the_configs_of_the_topic(command: Comma
     assert row.split() == ["0", "1", "0", "1", "1", "0", "3"]
 
 
+def test_of_a_compacted_topic_it_is_shown_how_far_it_is_cleaned(command: Command) -> None:
+    command.out("topic", "create", "compacted", "--config", "cleanup.policy=compact")
+    *_, head, row = command.out("topic", "describe", "compacted").splitlines()
+    assert head.split()[-3:] == ["dirtyRatio", "lastCleaned", "uncleanable"]
+    assert row.split()[-3:] == ["0.0", "-", "-"]
+    (described,) = command.json("topic", "describe", "compacted")
+    (partition,) = described["partitions"]
+    assert [partition[name] for name in ("dirtyRatio", "lastCleaned", "uncleanable")] == [
+        0.0,
+        None,
+        None,
+    ]
+
+
 def test_describing_without_a_name_describes_all(command: Command) -> None:
     command.out("topic", "create", "all-a", "all-b")
     assert names(command) == {one["name"] for one in command.json("topic", "describe")}

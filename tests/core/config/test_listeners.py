@@ -84,8 +84,8 @@ def test_listeners_have_names_of_their_own() -> None:
         "EXTERNAL://example.org:9",
         "INTERNAL://a:9",
     ]
-    assert list(map(str, config.advertised_controller_listeners)) == ["CTL://:3"]
-    assert config.inter_broker_listener_name == "INTERNAL"
+    assert list(map(str, config.placement.advertised_controller_listeners)) == ["CTL://:3"]
+    assert config.placement.inter_broker_listener_name == "INTERNAL"
 
 
 def test_a_controller_listener_is_plaintext_where_no_map_is_given() -> None:

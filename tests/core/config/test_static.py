@@ -86,10 +86,10 @@ def test_the_file_that_comes_with_kafka_is_taken_as_it_is() -> None:
     assert config.controller_listeners == (Listener("CONTROLLER", "", 9093, plaintext),)
     assert config.listeners == config.broker_listeners + config.controller_listeners
     assert config.advertised_listeners == (Listener("PLAINTEXT", "localhost", 9092, plaintext),)
-    assert config.advertised_controller_listeners == (
+    assert config.placement.advertised_controller_listeners == (
         Listener("CONTROLLER", "localhost", 9093, plaintext),
     )
-    assert config.inter_broker_listener_name == "PLAINTEXT"
+    assert config.placement.inter_broker_listener_name == "PLAINTEXT"
     assert config.log_dirs == ("/tmp/kraft-combined-logs",)
     assert config.metadata_log_dir == "/tmp/kraft-combined-logs"
     assert {notice.level for notice in notices} == {NoticeLevel.INFO}
@@ -230,21 +230,6 @@ def test_all_wrong_values_are_told_at_once() -> None:
         ),
         ({"queued.max.request.bytes": "1000"}, "queued.max.request.bytes must be greater than or"),
         ({"max.connections.per.ip": "0"}, "max.connections.per.ip can be set to zero only if"),
-        ({"process.roles": "broker"}, "process.roles=broker is not supported yet"),
-        ({"process.roles": "controller"}, "process.roles=controller is not supported yet"),
-        (
-            {"controller.quorum.voters": "2@b:9093"},
-            "If process.roles contains the 'controller' role, the node id 1 must be included in "
-            "the set of voters controller.quorum.voters=Set(2)",
-        ),
-        (
-            {"controller.quorum.voters": "1@a:9093,2@b:9093,3@c:9093"},
-            "controller.quorum.voters names 3 controllers, but a quorum of more than one",
-        ),
-        (
-            {"controller.quorum.bootstrap.servers": "a:9093,b:9093"},
-            "controller.quorum.bootstrap.servers names 2 controllers",
-        ),
     ],
 )
 def test_values_that_do_not_fit_together_are_refused(pairs: dict[str, str], message: str) -> None:
@@ -253,11 +238,6 @@ def test_values_that_do_not_fit_together_are_refused(pairs: dict[str, str], mess
 
 def test_a_time_that_does_not_count_may_be_zero() -> None:
     assert _config({"log.retention.ms": "5", "log.retention.hours": "0"})["log.retention.ms"] == 5
-
-
-def test_a_quorum_of_this_node_alone_is_accepted() -> None:
-    config = _config({"controller.quorum.voters": "1@localhost:9093", "node.id": "1"})
-    assert config["controller.quorum.voters"] == ("1@localhost:9093",)
 
 
 def test_dynamic_configs_are_laid_over_the_static_ones() -> None:
@@ -357,7 +337,7 @@ def test_any_properties_are_taken_or_refused(pairs: dict[str, str]) -> None:
     except KafkaError:
         return
     assert config.log_dirs
-    assert config.broker_listeners
+    assert config.listeners
 
 
 _SESSION = "group.consumer.{}session.timeout.ms"

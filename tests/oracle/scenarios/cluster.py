@@ -123,6 +123,23 @@ async def quorum(run: Run) -> None:
         await client.send("DescribeQuorum", version, note="no topics", show=fixed, topics=[])
 
 
+async def voters(run: Run) -> None:
+    """AddRaftVoter and RemoveRaftVoter, in a quorum whose voters cannot change."""
+    client = await run.client()
+    at = {"name": "CONTROLLER", "host": "localhost", "port": 9}
+    for note, voter_id, listeners in (
+        ("a new one", 5, [at]),
+        ("a negative id", -1, [at]),
+        ("nowhere", 5, []),
+    ):
+        voter = {"cluster_id": None, "voter_id": voter_id, "voter_directory_id": b"d" * 16}
+        for version in versions_of("AddRaftVoter"):
+            fields = {"timeout_ms": 5000, "listeners": listeners, **voter}
+            await client.send("AddRaftVoter", version, note=note, **fields)
+        for version in versions_of("RemoveRaftVoter"):
+            await client.send("RemoveRaftVoter", version, note=note, **voter)
+
+
 async def features(run: Run) -> None:
     """UpdateFeatures that change nothing."""
     client = await run.client()

@@ -6,7 +6,7 @@ from dohle.core.ids import TopicName, TopicPartition
 from dohle.core.steps import finish
 from dohle.records.batch import RecordBatch
 from dohle.records.checking.fast_check import FastCheckedBatch, begin_fast_check
-from dohle.records.checking.validation import ValidationRules, validating
+from dohle.records.checking.validation import RecordRules, ValidationRules, validating
 from dohle.records.compression.codecs import Codec
 from dohle.records.down_conversion import converting_down
 from dohle.records.up_conversion import converting_up
@@ -27,9 +27,16 @@ def validate_batch(batch: RecordBatch, rules: ValidationRules, now_ms: int) -> R
     return finish(validating(batch, rules, now_ms, PARTITION))
 
 
-def to_v2(message_set: memoryview | bytes, *, codec: Codec | None = None) -> bytearray:
+def to_v2(
+    message_set: memoryview | bytes,
+    *,
+    codec: Codec | None = None,
+    rules: ValidationRules | None = None,
+    now_ms: int = 0,
+) -> bytearray:
     """Return the batch that an old producer's messages become."""
-    return finish(converting_up(message_set, codec=codec))
+    of_each = None if rules is None else RecordRules(rules, now_ms, PARTITION)
+    return finish(converting_up(message_set, codec=codec, rules=of_each))
 
 
 def down_convert(

@@ -237,7 +237,7 @@ def test_a_delayed_fetch_is_in_the_purgatory(tmp_path: Path) -> None:
         await create_topic(wire, TOPIC)
         async with await Wire.connect(node) as other:
             waiting = asyncio.ensure_future(other.send(fetch_request(0, max_wait_ms=20_000), FETCH))
-            while not len(node.broker.purgatory):
+            while not node.broker.purgatory.count:
                 await asyncio.sleep(0)
             series = await scrape(node)
             name = "kafka_server_delayedoperationpurgatory_purgatorysize"

@@ -38,6 +38,9 @@ class EchoService:
     def settle(self) -> None:
         pass
 
+    def is_patient(self, api_key: int) -> bool:
+        return False
+
     def may_settle_later(self, connection: Connection) -> bool:
         return False
 

@@ -198,6 +198,9 @@ class LateService:
     def settle(self) -> None:
         self.settled += 1
 
+    def is_patient(self, api_key: int) -> bool:
+        return False
+
     def may_settle_later(self, connection: Connection) -> bool:
         self.members.append(connection)
         return True

@@ -48,6 +48,9 @@ class PendingService:
     def settle(self) -> None:
         pass
 
+    def is_patient(self, api_key: int) -> bool:
+        return False
+
     def may_settle_later(self, connection: Connection) -> bool:
         return False
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 from collections import deque
 from typing import cast
 
 from dohle.core.host import StreamSocket
 from dohle.server.net.outcome import Chunk
-from dohle.server.net.sending import send_chunks
+from dohle.server.net.sending import Sender, send_chunks
+from dohle.server.net.turns import Turns, Usage
+from tests.server.net.stopped_loop import StoppedLoop, run, turn_of_the_loop
 
 
 class Socket:
@@ -63,3 +66,45 @@ def test_chunks_that_are_the_same_object_are_joined_only_as_they_are_sent() -> N
     sock, out = Socket(3_000), deque[Chunk]([piece] * 10_000)
     assert send(sock, out)
     assert sum(chunk is piece for chunk in out) > 9_900
+
+
+def test_a_lone_answer_that_does_not_fit_is_sent_on_when_there_is_room() -> None:
+    async def scenario(loop: StoppedLoop, turns: Turns) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.setblocking(False)
+            usage = Usage(loop.time())
+            sender = Sender(loop, ours, turns, usage, lambda begun, now: None, failures.append)
+            sent = b""
+            while not sender.is_blocked:
+                answer = bytes([len(sent) % 251]) * 30_000
+                sender.send([[answer]])
+                sent += answer
+            # Behind what is left.
+            sender.send([[b"the end"]])
+            sent += b"the end"
+            assert sender.bytes_out == len(sent)
+            got = b""
+            while len(got) < len(sent):
+                got += theirs.recv(100_000)
+                await turn_of_the_loop()
+            assert got == sent
+            assert (sender.is_blocked, len(sender)) == (False, 0)
+
+    failures: list[str] = []
+    run(scenario)
+    assert not failures
+
+
+def test_a_lone_answer_to_a_client_that_has_gone_tells_of_the_failure() -> None:
+    async def scenario(loop: StoppedLoop, turns: Turns) -> None:
+        ours, theirs = socket.socketpair()
+        with ours:
+            theirs.close()
+            usage = Usage(loop.time())
+            sender = Sender(loop, ours, turns, usage, lambda begun, now: None, failures.append)
+            sender.send([[b"answer"]])
+
+    failures: list[str] = []
+    run(scenario)
+    assert len(failures) == 1

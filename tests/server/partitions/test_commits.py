@@ -411,7 +411,7 @@ def test_a_fetch_that_cannot_be_answered_does_no_harm_to_who_produces(
                 max_wait_ms=LONG_MS, min_bytes=1, max_bytes=1 << 20, topics=(topic,)
             )
             await consumer.post(request, FETCH_VERSION)
-            await until(lambda: len(node.broker.purgatory) == 1)
+            await until(lambda: node.broker.purgatory.count == 1)
             monkeypatch.setattr(FetchReader, "response", fail)
             await post(producer, b"0")
             assert (await produced(producer)).error_code == ErrorCode.NONE

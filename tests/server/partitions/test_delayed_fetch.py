@@ -205,7 +205,7 @@ class Place:
             delayed.request.answer()
         assert all(fetch.answer.done() for fetch in self._waiting)
         self.check("the end", is_expired=True)
-        assert purgatory.watched_count == len(purgatory) == 0
+        assert purgatory.watched_count == purgatory.count == 0
 
 
 @contextmanager

@@ -82,6 +82,45 @@ def test_the_next_waits_for_a_multiple_of_the_time_that_the_last_had_and_not_for
     assert 0.1 < pace.next_at - clock.now < 0.5
 
 
+def test_who_finds_something_in_most_partitions_may_ask_again_at_once() -> None:
+    clock = Clock()
+    pace = Pace(clock.time)
+
+    def work(*, finds: bool) -> Steps[None]:
+        for _ in range(2):
+            clock.now += 0.005
+            yield None
+        pace.has_found_much = finds
+
+    finish(pace.timed(work(finds=True)))
+    assert pace.next_at <= clock.now
+    finish(pace.timed(work(finds=False)))
+    assert pace.next_at > clock.now
+
+
+@pytest.mark.parametrize(("filled", "is_paced"), [(PARTITIONS_MIN, False), (1, True)])
+def test_a_consumer_that_is_behind_in_most_partitions_is_not_held_up(
+    tmp_path: Path, filled: int, is_paced: bool
+) -> None:
+    async def run() -> None:
+        async with running_node(tmp_path) as node, await Wire.connect(node) as wire:
+            await create_topic(wire, "t", PARTITIONS_MIN)
+            for index in range(filled):
+                assert (await produce(wire, "t", batch(b"v"), index)).error_code == 0
+            asked = tuple(
+                FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000)
+                for index in range(PARTITIONS_MIN)
+            )
+            topic = FetchTopic(topic=TopicName("t"), partitions=asked)
+            wide = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=(topic,))
+            answer = await wire.send(wide, VERSION)
+            assert len(answer.responses[0].partitions) == PARTITIONS_MIN
+            (pace,) = node.broker.fetch_pacing._paces.values()
+            assert (pace.next_at > 0.0) == is_paced
+
+    asyncio.run(run())
+
+
 def test_the_time_of_others_between_two_steps_does_not_count() -> None:
     clock = Clock()
     pace = Pace(clock.time)

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from dohle.core.ids import TopicName
+from dohle.protocol.extensions import CLEANING_TAG, CleaningDescription, extension
+from dohle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from dohle.server.node import Node
 from dohle.storage.log import Log
 from tests.server.metrics.scraping import scrape, value
@@ -74,6 +76,9 @@ def test_a_log_that_cannot_be_cleaned_is_told_by_metrics(tmp_path: Path) -> None
         manager = "kafka_log_logcleanermanager_uncleanable"
         assert value(series, f"{manager}_partitions_count", **labels) == 1
         assert value(series, f"{manager}_bytes", **labels) == log.size
+        told = (await described(wire, (CLEANING_TAG, b"")))[TOPIC]
+        assert told is not None
+        assert "checksum" in (told.uncleanable_reason or "")
 
     on_node(tmp_path, fill, {**QUICK, "log.cleaner.enable": "false"})
     first = min((tmp_path / "data" / f"{TOPIC}-0").glob("*.log"))
@@ -81,6 +86,42 @@ def test_a_log_that_cannot_be_cleaned_is_told_by_metrics(tmp_path: Path) -> None
     content[-1] ^= 0xFF
     first.write_bytes(content)
     on_node(tmp_path, look, QUICK)
+
+
+async def described(wire: Wire, *tags: tuple[int, bytes]) -> dict[str, CleaningDescription | None]:
+    """What is told of how far each topic is cleaned."""
+    answer = await wire.send(DescribeLogDirsRequest(topics=None, unknown_tags=tags))
+    found = {}
+    for topic in answer.results[0].topics:
+        content = extension(topic.partitions[0], CLEANING_TAG)
+        found[topic.name] = None if content is None else CleaningDescription.decode(0, content)[0]
+    return found
+
+
+def test_who_asks_is_told_how_far_a_compacted_topic_is_cleaned(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, "other")
+        log = await filled(node, wire)
+        await until(lambda: is_clean(log))
+        now_ms = node.broker.clock.now_ms()
+        found = await described(wire, (CLEANING_TAG, b""))
+        assert found["other"] is None
+        told = found[TOPIC]
+        assert told is not None
+        assert (told.dirty_ratio, told.uncleanable_reason) == (0.0, None)
+        assert now_ms - 60_000 < told.last_cleaned_ms <= now_ms
+        assert await described(wire) == {"other": None, TOPIC: None}
+
+    on_node(tmp_path, scenario, QUICK)
+
+
+def test_a_log_that_nobody_cleans_is_told_to_be_dirty(tmp_path: Path) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await filled(node, wire)
+        found = await described(wire, (CLEANING_TAG, b""))
+        assert found == {TOPIC: CleaningDescription(dirty_ratio=1.0)}
+
+    on_node(tmp_path, scenario, {**QUICK, "log.cleaner.enable": "false"})
 
 
 def test_a_stop_in_the_middle_of_a_round_leaves_nothing_of_it(tmp_path: Path) -> None:

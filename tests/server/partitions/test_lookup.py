@@ -224,11 +224,11 @@ def test_a_fetch_that_waits_at_a_partition_is_told_when_it_is_taken_away(
 ) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         await wire.post(fetch_request(offset=1, wait_ms=2**31 - 1), version)
-        await until(lambda: len(node.broker.purgatory) == 1)
+        await until(lambda: node.broker.purgatory.count == 1)
         await taken_away(node)
         answer = await wire.answer(ApiKey.FETCH, version)
         assert answer.responses[0].partitions[0].error_code == code
-        assert len(node.broker.purgatory) == 0
+        assert node.broker.purgatory.count == 0
 
     on_partition(tmp_path, scenario)
 
@@ -236,7 +236,7 @@ def test_a_fetch_that_waits_at_a_partition_is_told_when_it_is_taken_away(
 def test_a_fetch_that_named_the_epoch_is_told_when_another_begins(tmp_path: Path) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
         await wire.post(fetch_request(offset=1, wait_ms=2**31 - 1, epoch=0), 12)
-        await until(lambda: len(node.broker.purgatory) == 1)
+        await until(lambda: node.broker.purgatory.count == 1)
         await follow(node)
         answer = await wire.answer(ApiKey.FETCH, 12)
         assert answer.responses[0].partitions[0].error_code == FENCED

@@ -187,7 +187,7 @@ def test_appends_and_waiting_consumers_go_on_while_it_moves(tmp_path: Path) -> N
                     min_bytes=1, max_wait_ms=10_000, max_bytes=1 << 20, topics=topics
                 )
                 await waiter.post(request, 12)
-                await until(lambda: len(node.broker.purgatory) == 1)
+                await until(lambda: node.broker.purgatory.count == 1)
                 following = "bca"["bca".index(target) - 2]
                 assert await alter_code(wire, tmp_path / following) == 0
                 await settled(node, following)

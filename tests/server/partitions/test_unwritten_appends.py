@@ -37,9 +37,9 @@ FIRST = (b"first", b"first" * 2_000)
 
 async def delay(node: Node, wire: Wire, request: FetchRequest) -> None:
     """Send a fetch, and return when it waits."""
-    before = len(node.broker.purgatory)
+    before = node.broker.purgatory.count
     await wire.post(request, FETCH_VERSION)
-    await until(lambda: len(node.broker.purgatory) == before + 1)
+    await until(lambda: node.broker.purgatory.count == before + 1)
 
 
 async def produce_to_both(wire: Wire, value: bytes) -> dict[str, int]:
@@ -122,7 +122,7 @@ def test_a_parked_fetch_that_cannot_read_at_its_end_leaves_the_others_answered(
                 assert code == ErrorCode.KAFKA_STORAGE_ERROR
             else:
                 assert await failing.is_closed()
-            assert len(node.broker.purgatory) == 0
+            assert node.broker.purgatory.count == 0
 
     asyncio.run(run())
 
@@ -144,7 +144,7 @@ def test_a_fetch_whose_client_goes_in_the_same_moment_does_not_harm_who_wakes_it
             delayed.request.recheck(TopicPartition(TopicName("a"), 0))
             delayed.request.answer()
             assert (await produce(wire, "a", batch(b"x"))).error_code == 0
-            assert len(node.broker.purgatory) == 0
+            assert node.broker.purgatory.count == 0
 
     asyncio.run(run())
 

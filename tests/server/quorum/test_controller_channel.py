@@ -107,11 +107,13 @@ def lifecycle_of(node: Node, broker_id: int) -> BrokerLifecycle:
     values = type(config.values)(config.values)
     values["node.id"] = broker_id
     return BrokerLifecycle(
+        node.broker.loop,
         replace(config, values=values),
         node.cluster_id,
         random_uuid(node.broker.rng),
         node.images,
         EncodingChannel(node.controller),
+        on_fatal=pytest.fail,
     )
 
 
@@ -189,7 +191,7 @@ def test_after_a_clean_stop_a_broker_tells_the_epoch_of_its_former_life(tmp_path
             await create_topic(wire, "t")
             former = node.images.image.brokers[BrokerId(1)].epoch
         async with running_node(tmp_path) as node:
-            assert node._previous_epoch == former
+            assert node.broker_role.previous_epoch == former
             stopped = node.images.image.brokers[BrokerId(1)]
             assert (stopped.fenced, stopped.in_controlled_shutdown) == (False, False)
             assert stopped.epoch > former

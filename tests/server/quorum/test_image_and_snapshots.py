@@ -9,28 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from dohle.core.errors import KafkaError
 from dohle.core.ids import TopicName
 from dohle.metadata.delta import Delta
 from dohle.metadata.image import ClusterImage
+from dohle.protocol.messages.records.cluster_metadata import FeatureLevelRecord
 from dohle.server.node import Node
 from dohle.server.quorum.image_loader import ImageLoader
-from dohle.server.quorum.metadata_log import CorruptMetadataLog
+from dohle.server.quorum.metadata_log import CorruptMetadataLog, MetadataBatch
 from dohle.server.quorum.snapshots import list_snapshots
 from tests.server.faults import DEADLINE_S, FaultyFileSystem, until
+from tests.server.quorum.often import OFTEN, snapshots
 from tests.server.wire import (
     UnsyncedFile,
     UnsyncedFileSystem,
     Wire,
     create_topic,
     node_config,
+    on_node,
     running_node,
 )
-
-OFTEN = {"metadata.log.max.record.bytes.between.snapshots": "1000"}
-
-
-def snapshots(tmp_path: Path) -> list[Path]:
-    return sorted((tmp_path / "data" / "__cluster_metadata-0").glob("*.checkpoint"))
 
 
 def topic_ids(node: Node) -> dict[str, tuple[bytes, int]]:
@@ -59,9 +57,9 @@ def test_what_a_newer_snapshot_covers_is_removed_when_there_is_too_much(tmp_path
         async with running_node(tmp_path, few) as node, await Wire.connect(node) as wire:
             for index in range(20):
                 await create_topic(wire, f"t{index}", 2)
-            log = node._quorum.log
+            log = node.member.log
             await until(lambda: log.log.log_start_offset > 0)
-            await node._quorum.snapshotter.stop()
+            await node.member.snapshotter.stop()
             kept = list_snapshots(UnsyncedFileSystem(), log.folder)
             assert [each.end_offset for each in kept] == [log.log.log_start_offset]
         async with running_node(tmp_path, few) as again:
@@ -95,7 +93,7 @@ def test_commands_are_carried_out_while_a_snapshot_is_written(tmp_path: Path) ->
             await create_topic(wire, "meanwhile")
             fs.released.set()
             await until(lambda: bool(snapshots(tmp_path)))
-            first = list_snapshots(fs, node._quorum.log.folder)[0]
+            first = list_snapshots(fs, node.member.log.folder)[0]
             # It is of the image as it was when it was begun.
             assert first.end_offset <= offset + 1
 
@@ -142,7 +140,7 @@ def test_others_have_their_turns_while_an_image_is_loaded(tmp_path: Path) -> Non
         async with running_node(tmp_path, fs=fs) as node, await Wire.connect(node) as wire:
             for index in range(5):
                 await create_topic(wire, f"t{index}", 400)
-            loader = ImageLoader(node.broker.turns, fs, node._quorum.log)
+            loader = ImageLoader(node.broker.turns, fs, node.member.log)
             loading = asyncio.ensure_future(loader.load())
             turns = 0
             while not loading.done():
@@ -178,3 +176,43 @@ def test_everyone_who_subscribed_is_told_of_each_change_before_it_is_answered(
             assert node.images.image.topic(TopicName("two")) is not None
 
     asyncio.run(run())
+
+
+def test_a_snapshot_of_another_node_replaces_the_image_and_tells_what_differs(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        fs = UnsyncedFileSystem()
+        async with running_node(tmp_path, OFTEN, fs=fs) as node, await Wire.connect(node) as wire:
+            for index in range(10):
+                await create_topic(wire, f"t{index}")
+            await until(lambda: bool(snapshots(tmp_path)))
+            snapshot = list_snapshots(fs, node.member.log.folder)[-1]
+            told: list[Delta] = []
+
+            async def listen(image: ClusterImage, delta: Delta) -> None:
+                told.append(delta)
+
+            loader = ImageLoader(node.broker.turns, fs, node.member.log)
+            loader.subscribe(listen)
+            await loader.on_snapshot(snapshot)
+            assert loader.image.offset == snapshot.end_offset - 1
+            (first,) = told
+            assert [topic.name for topic in first.created_topics] == list(loader.image.topics)
+            await loader.on_snapshot(snapshot)
+            assert not told[1]
+
+    asyncio.run(run())
+
+
+def test_a_controller_goes_no_further_than_it_understands(tmp_path: Path) -> None:
+    """A24: a level that this release does not support is fatal."""
+
+    async def scenario(node: Node, _: Wire) -> None:
+        image = node.images.image
+        level = FeatureLevelRecord(name="metadata.version", feature_level=99)
+        batch = MetadataBatch([level], image.offset + 1, image.epoch, size=1)
+        with pytest.raises(KafkaError, match="is finalized at level 99"):
+            await node.images.on_commit(batch)
+
+    on_node(tmp_path, scenario)

@@ -46,11 +46,11 @@ def quorum_state(path: Path) -> dict[str, Any]:
 
 
 def membership(node: Node) -> Membership:
-    return node._quorum.images.memberships.latest
+    return node.member.log.memberships.latest
 
 
 def own(node: Node, *endpoints: VoterEndpoint) -> Voter:
-    return Voter(BrokerId(1), node._metadata_directory().directory_id, endpoints)
+    return Voter(BrokerId(1), node._shared.metadata_directory.directory_id, endpoints)
 
 
 async def update(
@@ -75,11 +75,11 @@ async def make_snapshot(node: Node, wire: Wire) -> None:
     before = set(quorum_folder_of(node).glob("*.checkpoint"))
     while not set(quorum_folder_of(node).glob("*.checkpoint")) - before:
         await create_topic(wire, f"t{len(node.images.image.topics)}", 2)
-        await node._quorum.snapshotter.stop()
+        await node.member.snapshotter.stop()
 
 
 def quorum_folder_of(node: Node) -> Path:
-    return Path(node._quorum.log.folder)
+    return Path(node.member.log.folder)
 
 
 def test_an_upgrade_puts_the_voter_into_the_log_where_it_stays(tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_an_upgrade_puts_the_voter_into_the_log_where_it_stays(tmp_path: Path) -
             assert await update(wire, UPGRADE) == (0, None)
             assert membership(node) == Membership(1, (own(node),))
             assert (await finalized(wire))["kraft.version"] == 1
-            end = node._quorum.log.log.log_end_offset
+            end = node.member.log.log.log_end_offset
             assert await update(wire, UPGRADE) == (0, None)
-            assert node._quorum.log.log.log_end_offset == end, "nothing to change"
+            assert node.member.log.log.log_end_offset == end, "nothing to change"
         async with running_node(tmp_path) as again, await Wire.connect(again) as wire:
             assert membership(again) == Membership(1, (own(again),))
             assert (await finalized(wire))["kraft.version"] == 1
@@ -183,14 +183,14 @@ def test_a_log_whose_voter_is_another_node_or_directory_is_refused(tmp_path: Pat
         async with running_node(tmp_path) as node:
             stranger = Voter(BrokerId(2), own(node).directory_id)
             reformatted = Voter(BrokerId(1), Uuid(b"another directory"[:16]))
-            epoch = node._quorum.images.image.epoch
+            epoch = node.member.images.image.epoch
         for voters in [(stranger,), (reformatted,), (own(node), stranger), ()]:
             folder = quorum_folder(tmp_path)
             path = folder / SnapshotId(node.images.image.offset + 1, epoch).file_name
             kept = Membership(1, voters)
             fs = UnsyncedFileSystem()
             write_snapshot(fs, str(path), (), kept, epoch=epoch, timestamp=0)
-            with pytest.raises(KafkaError, match="only voter") as refusal:
+            with pytest.raises(KafkaError, match="the voters of the quorum are") as refusal:
                 await Node(node_config(tmp_path)).start()
             assert uuid_to_text(own(node).directory_id) in str(refusal.value.args[0])
             path.unlink()

@@ -98,6 +98,10 @@ def shortcut_in(node: Node) -> Shortcut | None:
 
 
 async def shortcut_of(node: Node, wire: Wire, request: FetchRequest, version: int) -> Shortcut:
+    for connection in node.listeners[0].connections:
+        # What came before may have been in vain.
+        connection.shortcuts.pop(ApiKey.FETCH, None)
+        connection.unlearnt.clear()
     await answer_of(wire, frame_of(request, version))
     shortcut = shortcut_in(node)
     assert shortcut is not None

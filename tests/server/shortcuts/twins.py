@@ -76,6 +76,8 @@ class Way:
         """Return what comes of a request, the frame of its answer if there is one."""
         if not self._learns:
             self.forget()
+        # Whatever came before, it may be learnt from.
+        self._connection.unlearnt.clear()
         dispatcher = self._dispatcher
         try:
             reply = dispatcher.handle(memoryview(bytearray(frame)), self._connection)

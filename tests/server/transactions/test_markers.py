@@ -88,10 +88,10 @@ def test_the_end_wakes_a_fetch_of_committed_records(tmp_path: Path, commit: bool
         assert (await producer.send("a", b"x")).error_code == 0
         async with await Wire.connect(node) as reader:
             await reader.post(fetch_request("a", wait_ms=3_600_000), 12)
-            await until(lambda: len(node.broker.purgatory) == 1)
+            await until(lambda: node.broker.purgatory.count == 1)
             assert (await producer.send("a", b"y")).error_code == 0
             # It was looked at again, and waits on.
-            assert len(node.broker.purgatory) == 1
+            assert node.broker.purgatory.count == 1
             await producer.end(commit=commit)
             answer = await reader.answer(FetchRequest.API_KEY, 12)
             found = answer.responses[0].partitions[0]

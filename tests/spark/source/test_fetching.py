@@ -93,17 +93,21 @@ def test_records_before_the_offset_that_was_asked_for_are_refused() -> None:
 
 def test_each_partition_is_read_from_its_own_leader() -> None:
     producer = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 3, "log_level": 0})
-    for partition in range(4):
-        producer.produce("t", b"%d" % partition, partition=partition)
+    # Leaders are drawn: one of three may well lead all four partitions of one topic.
+    topics = [f"t{number}" for number in range(5)]
+    values = {(topic, at): f"{topic}/{at}".encode() for topic in topics for at in range(4)}
+    for (topic, partition), value in values.items():
+        producer.produce(topic, value, partition=partition)
     assert producer.flush(30) == 0
-    found = producer.list_topics("t", timeout=30)
-    brokers = ",".join(f"{each.host}:{each.port}" for each in found.brokers.values())
-    options = {"kafka.bootstrap.servers": brokers, "subscribe": "t"}
+    found = [producer.list_topics(topic, timeout=30) for topic in topics]
+    brokers = ",".join(f"{each.host}:{each.port}" for each in found[0].brokers.values())
+    options = {"kafka.bootstrap.servers": brokers, "subscribe": ",".join(topics)}
     reader = batch_reader(options, read_schema(options))
     rows: list[Any] = [row for each in reader.partitions() for row in reader.read(each)]
 
-    assert len({partition.leader for partition in found.topics["t"].partitions.values()}) > 1
-    assert [row["value"].to_pylist() for row in rows] == [[b"0"], [b"1"], [b"2"], [b"3"]]
+    partitions = [each.topics[topic].partitions for each, topic in zip(found, topics, strict=True)]
+    assert len({one.leader for each in partitions for one in each.values()}) > 1
+    assert sorted(row["value"].to_pylist() for row in rows) == [[each] for each in values.values()]
 
 
 def _read_from_leader(answers: Iterable[tuple[bytes, int]]) -> tuple[list[int], list[int]]:

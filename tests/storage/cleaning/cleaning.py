@@ -96,7 +96,10 @@ def clean(
     between: Callable[[], object] = lambda: None,
 ) -> CleaningRound:
     """Do a whole round; ``between`` any two steps something may happen."""
-    cleaning = CleaningRound(log, look_at(log, checkpoint, now_ms), settings, now_ms)
+    cleanable = look_at(log, checkpoint, now_ms)
+    log.flush(cleanable.first_uncleanable_offset)
+    log.files.context.checkpoint_recovery_points()
+    cleaning = CleaningRound(log, cleanable, settings, now_ms)
     while (job := cleaning.next_job()) is not None:
         between()
         job.run()

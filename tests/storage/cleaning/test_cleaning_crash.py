@@ -27,6 +27,7 @@ from tests.storage.cleaning.cleaning import (
     extent,
     is_subsequence,
     last_values,
+    offsets_of,
     producers,
     put,
     read_all,
@@ -126,6 +127,7 @@ def check_recovery(fs: SimulatedFileSystem) -> None:
     bases = [b.base_offset for b in found]
     assert bases == sorted(set(bases))
     assert all(one.next_offset <= other.base_offset for one, other in pairwise(found))
+    assert log.log_end_offset == found[-1].next_offset
     if log.log_end_offset == len_written():
         assert extent(log) == EXTENT
         assert producers(log) == PRODUCERS
@@ -181,6 +183,30 @@ def test_death_at_every_file_operation_leaves_the_log_before_or_after(
     part: int, settings: CleanerSettings
 ) -> None:
     die_everywhere(settings, part, 4, 4)
+
+
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_what_a_power_cut_leaves_behind_the_cleaned_part_is_a_prefix(first: int) -> None:
+    """Gaps of the cleaner's are below the recovery point, so others are losses (ADR 4)."""
+    for seed in range(first, first + 50):
+        rng, fs, clock = random.Random(seed), WRITTEN.copy(), ManualClock(NOW_MS)
+        manager, log = open_log(fs, clock)
+        log.roll()
+        cleaned = clean(log).end_offset
+        log.cleaner_offset = cleaned
+        manager.directories[0].checkpoints.write_cleaner_offsets()
+        before = offsets_of(log)
+        for number in range(rng.randint(2, 8)):
+            put(log, (b"new", b"%d" % number))
+            if rng.random() < 0.6:
+                log.roll()
+            if rng.random() < 0.1:
+                log.flush()
+        flushed, end_offset = log.recovery_point, log.log_end_offset
+        fs.power_loss(rng)
+        _, log = open_log(fs, clock)
+        assert max(cleaned, flushed) <= log.log_end_offset <= end_offset
+        assert offsets_of(log) == before + list(range(cleaned, log.log_end_offset))
 
 
 def test_the_work_swaps_groups_of_several_segments() -> None:

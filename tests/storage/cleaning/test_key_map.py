@@ -77,3 +77,45 @@ def test_known_keys_still_fit_into_a_full_map() -> None:
 def test_too_little_memory_for_one_key_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"log\.cleaner\.dedupe\.buffer\.size"):
         KeyMap(20, 0.9, SECRET)
+
+
+def put_many(found: KeyMap, first: int, count: int, padding: int = 0) -> int:
+    """Put new keys, as many at a time as a batch has; return how many were taken."""
+    taken = 0
+    for start in range(first, first + count, 100):
+        numbers = range(start, start + 100)
+        some = found.put_all([b"%d" % number + bytes(padding) for number in numbers], numbers)
+        taken += some
+        if some < 100:
+            break
+    return taken
+
+
+def test_if_all_that_may_come_fits_keys_stay_as_they_are() -> None:
+    """Dicts are three times as fast as the table, and may use all of the memory then."""
+    bytes_max = 16 << 20
+    found = KeyMap(bytes_max, 0.9, SECRET, records_max=100_000)
+    assert put_many(found, 0, 100_000) == 100_000
+    assert bytes_max // 2 < found.memory_bytes < bytes_max
+    assert len(found) == 100_000
+    assert found.get_all([b"0", b"99999", b"100000", None]) == [0, 99_999, NOT_FOUND, NOT_FOUND]
+    found.clear()
+
+
+def test_keys_that_are_longer_than_expected_end_the_map_before_its_memory_does() -> None:
+    bytes_max = 16 << 20
+    found = KeyMap(bytes_max, 0.9, SECRET, records_max=100_000)
+    assert put_many(found, 0, 50_000) == 50_000
+    more = put_many(found, 50_000, 50_000, padding=1_000)
+    assert more < 50_000
+    assert found.memory_bytes <= bytes_max
+    assert len(found) == 50_000 + more
+    assert found.get_all([b"0", b"49999"]) == [0, 49_999]
+
+
+def test_many_keys_move_on_to_the_table_if_more_may_come() -> None:
+    found = KeyMap(64 << 20, 0.9, SECRET, records_max=10_000_000)
+    assert put_many(found, 0, 100_000) == 100_000
+    assert found.memory_bytes == pytest.approx(56 << 20, rel=0.01)
+    assert found.get_all([b"0", b"50000", b"99999", b"x"]) == [0, 50_000, 99_999, NOT_FOUND]
+    found.clear()

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
-from dohle.storage.cleaning.selection import LogView, SegmentView, choose, look_at
+from dohle.storage.cleaning.selection import LogView, choose, look_at
 from dohle.storage.config import LogConfig
 from tests.storage.logs import BATCH_SIZE, NOW_MS, Node, append, append_transactional, data
 
 HOUR_MS = 3_600_000
 
 
+class SegmentView(NamedTuple):
+    base_offset: int
+    size: int
+    largest_timestamp: int = -1
+    first_batch_timestamp: int = -1
+
+
 def view(*segments: SegmentView, lso: int = 1_000, start: int = 0, end: int = 1_000) -> LogView:
-    return LogView(segments, start, end, lso)
+    closed = segments[:-1]
+    return LogView(
+        [one.base_offset for one in segments],
+        [one.size for one in closed],
+        start,
+        end,
+        lso,
+        [one.largest_timestamp for one in closed],
+        [one.first_batch_timestamp for one in closed],
+    )
 
 
 def segments(*bases: int, size: int = 10) -> tuple[SegmentView, ...]:

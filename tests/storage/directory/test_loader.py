@@ -157,23 +157,30 @@ def test_segments_behind_a_missing_one_go(lines: pytest.LogCaptureFixture) -> No
     assert says(lines, "orders-0", "removing segments from offset 6 on", "behind 3")
 
 
-def test_a_compacted_topic_may_have_gaps_between_segments() -> None:
-    node = Node(LogConfig(segment_bytes=3 * BATCH_SIZE, cleanup_policy=frozenset({"compact"})))
-    append(node.log, *[data(1) for _ in range(7)])
+RECOVERY_POINTS = "/data/recovery-point-offset-checkpoint"
+COMPACTED = LogConfig(segment_bytes=3 * BATCH_SIZE, cleanup_policy=frozenset({"compact"}))
+
+
+def with_a_gap_between_segments(
+    config: LogConfig | None = None, *, flushed_up_to: int = 0, by_kafka: bool = False
+) -> Node:
+    """A node with the offsets 0 to 3 and 6 to 11."""
+    node = filled(batches=12) if config is None else Node(config)
+    if config is not None:
+        append(node.log, *[data(1) for _ in range(12)])
+    node.log.flush(flushed_up_to)
+    node.manager.directories[0].checkpoints.write_recovery_points()
     node.kill()
     name = name_of(3, ".log")
     node.put(name, node.files(".log")[name][:BATCH_SIZE])
-    node.start()
-    assert offsets(log_records(node.log)) == [0, 1, 2, 3, 6]
-
-
-def with_a_gap_between_segments() -> Node:
-    """A node with the offsets 0 to 3 and 6 to 11; nothing was flushed."""
-    node = filled(batches=12)
-    node.kill()
-    name = name_of(3, ".log")
-    node.put(name, node.files(".log")[name][:BATCH_SIZE])
+    if by_kafka:
+        wrote_kafka(node)
     return node
+
+
+def wrote_kafka(node: Node) -> None:
+    """Let the checkpoint be one that Kafka wrote."""
+    node.disk.put(RECOVERY_POINTS, node.fs.read(RECOVERY_POINTS).removeprefix(b"+"))
 
 
 def keeps_all_segments(node: Node) -> bool:
@@ -181,17 +188,71 @@ def keeps_all_segments(node: Node) -> bool:
     return offsets(log_records(node.log)) == [0, 1, 2, 3, 6, 7, 8, 9, 10, 11]
 
 
+def test_a_gap_behind_the_recovery_point_is_a_loss_in_a_compacted_log_too() -> None:
+    node = with_a_gap_between_segments(COMPACTED, flushed_up_to=4)
+    node.disk.put("/data/cleaner-offset-checkpoint", b"0\n1\norders 0 3\n")
+    node.start()
+    assert offsets(log_records(node.log)) == [0, 1, 2, 3]
+    assert node.log.log_end_offset == 4
+
+
+def test_segments_without_records_behind_a_gap_go() -> None:
+    node = Node(COMPACTED)
+    append(node.log, *[data(1) for _ in range(7)])
+    node.kill()
+    for base in (3, 6):
+        node.put(name_of(base, ".log"), b"")
+    node.start()
+    assert node.log.log_end_offset == 3
+    assert append(node.log, data(1))[0].first_offset == 3
+
+
+def test_a_gap_that_begins_below_the_recovery_point_is_the_cleaners() -> None:
+    # So it is after a truncation to offset 5, where the cleaner had left nothing behind 3.
+    assert keeps_all_segments(with_a_gap_between_segments(COMPACTED, flushed_up_to=5))
+
+
+def test_a_compacted_log_that_kafka_wrote_may_have_gaps_between_segments() -> None:
+    node = with_a_gap_between_segments(COMPACTED, by_kafka=True)
+    assert keeps_all_segments(node)
+    # It may be killed again before it was flushed.
+    node.manager.directories[0].checkpoints.write_recovery_points()
+    node.kill()
+    assert keeps_all_segments(node)
+
+
+def test_once_a_log_that_kafka_wrote_is_on_the_disk_a_gap_is_a_loss() -> None:
+    node = with_a_gap_between_segments(COMPACTED, by_kafka=True)
+    node.start()
+    append(node.log, data(1))
+    node.log.flush()
+    append(node.log, *[data(1) for _ in range(6)])
+    node.manager.directories[0].checkpoints.write_recovery_points()
+    node.kill()
+    node.put(name_of(15, ".log"), b"")
+    node.start()
+    assert offsets(log_records(node.log)) == [0, 1, 2, 3, *range(6, 15)]
+    assert node.log.log_end_offset == 15
+
+
 def test_a_gap_is_no_loss_in_a_log_that_was_once_cleaned() -> None:
-    node = with_a_gap_between_segments()
+    node = with_a_gap_between_segments(by_kafka=True)
     node.disk.put("/data/cleaner-offset-checkpoint", b"0\n2\nother 0 5\norders 0 3\n")
     assert keeps_all_segments(node)
-    node = with_a_gap_between_segments()
+    node = with_a_gap_between_segments(by_kafka=True)
     node.disk.put("/data/cleaner-offset-checkpoint", b"0\n1\norders 1 3\n")
     assert not keeps_all_segments(node)
 
 
+def test_a_gap_is_no_loss_in_a_cleaned_log_that_has_just_moved_here() -> None:
+    node = with_a_gap_between_segments(COMPACTED)
+    node.disk.put("/data/cleaner-offset-checkpoint", b"0\n1\norders 0 3\n")
+    node.disk.put(RECOVERY_POINTS, b"+0\n0\n")
+    assert keeps_all_segments(node)
+
+
 def test_a_gap_is_no_loss_where_it_cannot_be_told_whether_the_log_was_cleaned() -> None:
-    node = with_a_gap_between_segments()
+    node = with_a_gap_between_segments(by_kafka=True)
     node.disk.put("/data/cleaner-offset-checkpoint", b"0\n7\norders 1 3\n")
     assert keeps_all_segments(node)
 
@@ -201,14 +262,13 @@ def test_a_gap_is_no_loss_if_nobody_knows_how_far_the_log_was_flushed(
     content: bytes | None,
 ) -> None:
     node = with_a_gap_between_segments()
-    path = "/data/recovery-point-offset-checkpoint"
     if content is None:
-        node.fs.remove(path)
+        node.fs.remove(RECOVERY_POINTS)
     else:
-        node.disk.put(path, content)
+        node.disk.put(RECOVERY_POINTS, content)
     assert keeps_all_segments(node)
     # From now on it is known.
-    assert read_offsets(node.fs, path) == {PARTITION: 0}
+    assert read_offsets(node.fs, RECOVERY_POINTS) == {PARTITION: 0}
 
 
 def test_a_gap_is_no_loss_where_offsets_are_missing_within_segments_too() -> None:
@@ -219,8 +279,25 @@ def test_a_gap_is_no_loss_where_offsets_are_missing_within_segments_too() -> Non
     node.kill()
     name = name_of(6, ".log")
     node.put(name, node.files(".log")[name][:BATCH_SIZE])
+    wrote_kafka(node)
     node.start()
     assert offsets(log_records(node.log)) == [0, 1, 5, 6, 9, 10]
+
+
+def test_a_gap_between_segments_of_a_follower_is_a_loss() -> None:
+    """Gaps of the leader's are within segments, which begin where the log ends (ADR 4)."""
+    node = Node(COMPACTED)
+    for offset in (0, 1, 5, 9, 10, 11, 12, 15, 16):
+        node.log.append_as_follower(data(1, base_offset=offset, leader_epoch=1), 1)
+    assert node.log.segments.base_offsets == (0, 6, 12)
+    node.kill()
+    node.start()
+    assert offsets(log_records(node.log)) == [0, 1, 5, 9, 10, 11, 12, 15, 16]
+    node.kill()
+    name = name_of(6, ".log")
+    node.put(name, node.files(".log")[name][:BATCH_SIZE])
+    node.start()
+    assert offsets(log_records(node.log)) == [0, 1, 5, 9]
 
 
 @pytest.mark.parametrize("reason", ["cut", "gap", "start"])

@@ -143,6 +143,8 @@ def test_a_swap_that_was_split_in_two_is_completed_with_both(
     lines: pytest.LogCaptureFixture,
 ) -> None:
     node = compacted()
+    node.log.flush(4)
+    node.manager.directories[0].checkpoints.write_recovery_points()
     node.kill()
     content = cleaned_content(node)
     node.put(name_of(0, ".log.swap"), content[:BATCH_SIZE])

@@ -417,7 +417,7 @@ def test_a_clean_stop_writes_the_checkpoints() -> None:
 
     def lines(name: str) -> list[str]:
         version, count, *entries = node.fs.read(f"/data/{name}").decode().splitlines()
-        assert (version, int(count)) == ("0", len(entries))
+        assert (int(version), int(count)) == (0, len(entries))
         return sorted(entries)
 
     assert lines(RECOVERY_POINTS) == ["empty 2 0", "orders 0 5", "orders 1 5"]

@@ -164,12 +164,12 @@ def test_an_offset_index_is_full_when_no_entry_fits(size_max: int, entries: int)
     index = offset_index(disk(), size_max)
     index.create()
     for number in range(entries):
-        assert not index.is_full
+        assert index.entries_left > 0
         index.append(BASE + number, number * 100 + 1)
-    assert index.is_full
+    assert index.entries_left <= 0
     # It takes one all the same: an append that was begun in a segment is ended in it.
     index.append(BASE + entries, 10_000)
-    assert index.is_full
+    assert index.entries_left <= 0
     assert index.last_entry == OffsetPosition(BASE + entries, 10_000)
 
 
@@ -179,9 +179,9 @@ def test_a_time_index_keeps_its_last_slot_for_closing(size_max: int, entries: in
     index = time_index(fs, size_max)
     index.create()
     for number in range(entries):
-        assert not index.is_full
+        assert index.entries_left > 0
         index.maybe_append(number, BASE + number)
-    assert index.is_full
+    assert index.entries_left <= 0
     index.maybe_append(100, BASE + 100)
     assert index.last_entry == TimestampOffset(100, BASE + 100)
     index.write_out()

@@ -13,7 +13,7 @@ import pytest
 
 from dohle.core.steps import PlainSteps
 from dohle.server.coordinators import loading
-from dohle.server.quorum.metadata_log import MetadataLog
+from dohle.server.quorum.metadata_log import METADATA_PARTITION
 from dohle.storage import log_read
 from dohle.storage.flush import FlushJob
 from dohle.storage.log import Log
@@ -61,7 +61,13 @@ def m23_coordinators_forget_at_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def m26_metadata_is_not_synced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MetadataLog, "prepare_flush", lambda self: None)
+    prepare_flush = Log.prepare_flush
+
+    def prepare(log: Log, up_to: int | None = None) -> FlushJob | None:
+        is_metadata = log.partition == METADATA_PARTITION
+        return None if is_metadata else prepare_flush(log, up_to)
+
+    patch.setattr(Log, "prepare_flush", prepare)
 
 
 _MUTANTS = [

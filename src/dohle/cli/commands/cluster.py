@@ -1,10 +1,16 @@
-"""``dohle cluster info``: the cluster's brokers and features."""
+"""``dohle cluster``: what it is, and its commands; here ``dohle cluster info``."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
+from dohle.cli.commands import (
+    cluster_brokers,
+    cluster_controllers,
+    cluster_features,
+    cluster_quorum,
+)
 from dohle.cli.options import Commands, add_client_options, add_command, add_family
 from dohle.cli.session import with_cluster
 
@@ -25,7 +31,7 @@ examples:
 
 def add_parser(commands: Commands) -> None:
     """Declare the ``cluster`` family."""
-    family = add_family(commands, "cluster", "look at a cluster", "Clusters.")
+    family = add_family(commands, "cluster", "look at a cluster and change it", "Clusters.")
     parser = add_command(
         family, "info", "show id, controller, brokers and features", _INFO, _INFO_EXAMPLES
     )
@@ -37,6 +43,10 @@ def add_parser(commands: Commands) -> None:
     )
     add_client_options(parser)
     parser.set_defaults(run=run)
+    cluster_quorum.add_parser(family)
+    cluster_controllers.add_parsers(family)
+    cluster_brokers.add_parsers(family)
+    cluster_features.add_parser(family)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,7 +65,6 @@ async def _collect(cluster: Cluster, *, verbose: bool) -> dict[str, list[dict[st
 
     admin = Admin(cluster)
     described = await admin.describe_cluster(include_fenced=True)
-    features = await admin.describe_features()
     found: dict[str, list[dict[str, object]]] = {
         "cluster": [{"clusterId": described.cluster_id, "controllerId": described.controller_id}],
         "brokers": [
@@ -68,15 +77,7 @@ async def _collect(cluster: Cluster, *, verbose: bool) -> dict[str, list[dict[st
             }
             for one in described.brokers
         ],
-        "features": [
-            {
-                "feature": name,
-                "finalized": features.finalized.get(name, (None, None))[1],
-                "minSupported": lowest,
-                "maxSupported": highest,
-            }
-            for name, (lowest, highest) in sorted(features.supported.items())
-        ],
+        "features": await cluster_features.feature_rows(admin),
     }
     if verbose:
         found["apis"] = await _api_versions(cluster)

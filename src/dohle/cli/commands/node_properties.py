@@ -10,8 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dohle.cli.errors import CliError, UsageError, describe_os_error
-from dohle.core.config.static import SINGLE_NODE, BrokerConfig, Notice
+from dohle.cli.errors import (
+    CliError,
+    UsageError,
+    describe_os_error,
+    report_note,
+    report_warning,
+)
+from dohle.core.config.static import SINGLE_NODE, BrokerConfig, Notice, NoticeLevel
 from dohle.core.errors import KafkaError
 from dohle.storage.directory.java_properties import parse_properties
 from dohle.storage.directory.meta_properties import load_ensemble
@@ -104,6 +110,22 @@ def refuse_zookeeper_mode(path: str | None, file: Mapping[str, str]) -> None:
         )
 
 
+def load_and_report(
+    properties: Mapping[str, str], more: Mapping[str, str], *, verbose: bool
+) -> BrokerConfig:
+    """Check the properties, and tell which have no effect; unknown ones of ``-X`` are refused."""
+    config, notices = load_config(properties)
+    unknown = [one.message for one in notices if one.is_unknown and one.key in more]
+    if unknown:
+        raise UsageError("\n".join(f"-X {message}" for message in unknown))
+    for notice in notices:
+        if notice.level is NoticeLevel.WARNING:
+            report_warning(notice.message)
+        elif verbose:
+            report_note(notice.message)
+    return config
+
+
 def load_config(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[Notice]]:
     """Check the properties; without a node id, that of the data directories is used."""
     try:
@@ -119,8 +141,18 @@ def load_config(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[Notic
 
 
 def _completed(properties: Mapping[str, str]) -> dict[str, str]:
-    """Add what a single node need not be told."""
-    completed = {**SINGLE_NODE, **properties}
+    """Add what a node that is alone need not be told; of several, Kafka's defaults hold."""
+    more: Mapping[str, str] = SINGLE_NODE
+    if _has_others(properties):
+        more = {name: SINGLE_NODE[name] for name in ("node.id", "process.roles")}
+    completed = {**more, **properties}
     if "broker.id" in properties and "node.id" not in properties:
         del completed["node.id"]
     return completed
+
+
+def _has_others(properties: Mapping[str, str]) -> bool:
+    """Tell whether the node is told of another: a controller, or one where there is none here."""
+    quorum = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
+    roles = properties.get("process.roles", "broker,controller")
+    return "," not in roles or any("," in properties.get(name, "") for name in quorum)

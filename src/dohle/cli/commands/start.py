@@ -9,16 +9,11 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dohle.cli.errors import (
-    CliError,
-    UsageError,
-    describe_os_error,
-    report_note,
-    report_warning,
-)
+from dohle.cli.errors import CliError, UsageError, describe_os_error
 from dohle.cli.options import (
     BOOTSTRAP_DEFAULT,
     Commands,
@@ -27,10 +22,11 @@ from dohle.cli.options import (
     as_dict,
     node_id,
     pair,
+    positive,
 )
 
 if TYPE_CHECKING:
-    from dohle.core.config.static import BrokerConfig, Notice
+    from dohle.core.config.static import BrokerConfig
     from dohle.server.node import Node
 
 _DESCRIPTION = """\
@@ -38,6 +34,10 @@ Run a broker: a node that is a whole Kafka cluster by itself. It needs no
 configuration; the server.properties of a Kafka in KRaft mode works unchanged.
 Data directories are formatted if they are empty, and recovered if the last stop
 was not a clean one. SIGTERM, SIGHUP or Ctrl-C stops it cleanly.
+
+With --nodes N, run a cluster of N such nodes, each in a process of its own. They
+log to stderr, each line behind the number of its node. A node that ends by itself
+is told; the others go on.
 """
 _EXAMPLES = """\
 examples:
@@ -48,9 +48,11 @@ examples:
   dohle start -X num.partitions=3 -X auto.create.topics.enable=false
   dohle start --log-format json --request-log
   dohle start -X metrics.listener=0.0.0.0:9644
+  dohle start --nodes 3
+  dohle start --nodes 3 --ephemeral --listener 127.0.0.1:0
 
-exit codes: 0 stopped on request, 1 could not start or failed, 2 wrong command line
-or configuration
+exit codes: 0 stopped on request, 1 could not start or failed (with --nodes: one of
+them did), 2 wrong command line or configuration
 """
 _LEVELS = ("debug", "info", "warning", "error")
 
@@ -70,6 +72,14 @@ def add_parser(commands: Commands) -> None:
         "--advertised",
         metavar="HOST[:PORT]",
         help="the address that clients are told, if it is not the one to listen on",
+    )
+    parser.add_argument(
+        "--nodes",
+        type=positive,
+        metavar="N",
+        help="run a cluster of N nodes on this machine, with their data in ./data/1 to ./data/N "
+        "(or in such folders of --data) and their ports from --listener on: N for clients, then N "
+        "for controllers; metrics from 9644 on",
     )
     parser.add_argument(
         "--node-id",
@@ -96,6 +106,11 @@ def add_parser(commands: Commands) -> None:
         help="start though the metadata log has lost topics: their partitions are set aside",
     )
     parser.add_argument(
+        "--stop-at-eof",
+        action="store_true",
+        help="also stop when stdin ends, as it does with the program at the other end of a pipe",
+    )
+    parser.add_argument(
         "-v",
         "--verbose",
         action="store_true",
@@ -114,19 +129,27 @@ def add_parser(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the broker, in a temporary directory if it is ephemeral."""
     if not args.ephemeral:
-        return _run(args, args.data)
+        return _run_some(args, args.data)
     if args.data:
         raise UsageError("--ephemeral uses a temporary directory: leave out --data")
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="dohle-", ignore_cleanup_errors=True) as folder:
-        return _run(args, [folder])
+        return _run_some(args, [folder])
+
+
+def _run_some(args: argparse.Namespace, data: list[str] | None) -> int:
+    if args.nodes is None:
+        return _run(args, data)
+    from dohle.cli.commands.start_nodes import run_nodes
+
+    return run_nodes(args, data)
 
 
 def _run(args: argparse.Namespace, data: list[str] | None) -> int:
     from dohle.cli.commands.node_properties import (
         lay_over,
-        load_config,
+        load_and_report,
         read_properties,
         refuse_zookeeper_mode,
         with_metrics,
@@ -146,18 +169,17 @@ def _run(args: argparse.Namespace, data: list[str] | None) -> int:
         more=more,
     )
     properties = with_metrics(properties)
-    config, notices = load_config(properties)
-    unknown = [one.message for one in notices if one.is_unknown and one.key in more]
-    if unknown:
-        raise UsageError("\n".join(f"-X {message}" for message in unknown))
-    _report(notices, verbose=args.verbose)
+    config = load_and_report(properties, more, verbose=args.verbose)
     _check_directories(config.log_dirs)
     log = start_logging(
         level=args.log_level, as_json=args.log_format == "json", requests=args.request_log
     )
     try:
         return _serve(
-            config, is_ephemeral=args.ephemeral, accept_metadata_loss=args.accept_metadata_loss
+            config,
+            is_ephemeral=args.ephemeral,
+            accept_metadata_loss=args.accept_metadata_loss,
+            lifeline=sys.stdin.fileno() if args.stop_at_eof else None,
         )
     finally:
         finish_logging(log)
@@ -171,16 +193,6 @@ def _refuse_unreachable(listener: str | None, advertised: str | None, more: dict
             f"--listener {listener} is every address of this machine, and clients have to be told "
             "one of them: add --advertised HOST, or -X advertised.listeners=PLAINTEXT://HOST:PORT"
         )
-
-
-def _report(notices: list[Notice], *, verbose: bool) -> None:
-    from dohle.core.config.static import NoticeLevel
-
-    for notice in notices:
-        if notice.level is NoticeLevel.WARNING:
-            report_warning(notice.message)
-        elif verbose:
-            report_note(notice.message)
 
 
 def _check_directories(paths: Sequence[str]) -> None:
@@ -202,7 +214,13 @@ def _problem_of(path: str) -> str | None:
     return None
 
 
-def _serve(config: BrokerConfig, *, is_ephemeral: bool, accept_metadata_loss: bool) -> int:
+def _serve(
+    config: BrokerConfig,
+    *,
+    is_ephemeral: bool,
+    accept_metadata_loss: bool,
+    lifeline: int | None,
+) -> int:
     import logging
 
     from dohle.core.errors import KafkaError
@@ -220,7 +238,9 @@ def _serve(config: BrokerConfig, *, is_ephemeral: bool, accept_metadata_loss: bo
         _greet(node, is_ephemeral=is_ephemeral)
 
     try:
-        return run_loop(serve(config, on_started, accept_metadata_loss=accept_metadata_loss))
+        return run_loop(
+            serve(config, on_started, accept_metadata_loss=accept_metadata_loss, lifeline=lifeline)
+        )
     except (
         InvalidMetaProperties,
         LogDirectoryInUse,
@@ -247,19 +267,28 @@ def _greet(node: Node, *, is_ephemeral: bool) -> None:
     from dohle import __version__
 
     data = ", ".join(node.config.log_dirs) + (" (removed at the end)" if is_ephemeral else "")
-    option = "" if _is_default(node.bootstrap) else f" -b {node.bootstrap}"
+    name = "bootstrap:" if node.config.placement.is_broker else "endpoint: "
     print(
         f"dohle {__version__}, node {node.config.node_id} of cluster {node.cluster_id}\n"
-        f"bootstrap: {node.bootstrap}\n"
+        f"{name} {node.bootstrap}\n"
         f"data:      {data}\n"
         f"{_metrics_line(node)}"
         "\n"
+        f"{_what_to_try(node)}"
+        "Kafka Server started",
+        flush=True,
+    )
+
+
+def _what_to_try(node: Node) -> str:
+    if not node.config.placement.is_broker:
+        return ""
+    option = "" if _is_default(node.bootstrap) else f" -b {node.bootstrap}"
+    return (
         "try in another terminal:\n"
         f"  echo hello | dohle produce greetings{option}\n"
         f"  dohle consume greetings -e{option}\n"
         "\n"
-        "Kafka Server started",
-        flush=True,
     )
 
 

@@ -19,7 +19,6 @@ from dohle.cli.options import (
 
 if TYPE_CHECKING:
     from dohle.core.config.static import BrokerConfig
-    from dohle.raft.membership import VoterEndpoint
     from dohle.storage.directory.meta_properties import MetaPropertiesEnsemble
 
 _FORMAT = """\
@@ -32,6 +31,8 @@ examples:
   dohle storage format --data /disk1/kafka --data /disk2/kafka --node-id 3
   dohle storage format --config server.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qg
   dohle storage format --standalone --release-version 4.2
+  dohle storage format -c broker.properties -t MkU3OEVBNTcwNTJENDM2Qg
+  dohle storage format -t MkU3OEVBNTcwNTJENDM2Qg -I 1@a:9093:JEXY6aqzQY-32P5TStzaFg
 """
 _INFO = """\
 Show the identity of data directories, their partitions and sizes, and whether
@@ -93,11 +94,26 @@ def add_parser(commands: Commands) -> None:
 
 
 def _add_beginning(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    quorum = parser.add_mutually_exclusive_group()
+    quorum.add_argument(
         "-s",
         "--standalone",
         action="store_true",
         help="keep the quorum's voters in the metadata log (kraft.version 1): this node",
+    )
+    quorum.add_argument(
+        "-I",
+        "--initial-controllers",
+        metavar="ID@HOST:PORT:DIRECTORY,...",
+        help="keep the quorum's voters in the metadata log: these, the same for all nodes; "
+        "DIRECTORY is an id that the metadata directory of that node gets",
+    )
+    quorum.add_argument(
+        "-N",
+        "--no-initial-controllers",
+        action="store_true",
+        help="keep the quorum's voters in the metadata log: this node gets them from controllers "
+        "that are there already",
     )
     parser.add_argument(
         "-r",
@@ -114,6 +130,7 @@ def _add_beginning(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=LEVEL",
         help="begin with this level of a feature; may be repeated",
     )
+    parser.add_argument("-S", "--add-scram", action="append", help=argparse.SUPPRESS)
 
 
 def _feature(text: str) -> tuple[str, int]:
@@ -193,32 +210,19 @@ def _directories(args: argparse.Namespace) -> _Directories:
     return _Directories(paths, same[0], config.node_id if is_named else None, config)
 
 
-def _standalone_endpoints(config: BrokerConfig | None) -> tuple[VoterEndpoint, ...]:
-    """Return where the only voter will be reached, as far as the file says so.
-
-    As in Kafka, that is the first controller listener. The node completes it when it leads.
-    """
-    from dohle.raft.membership import VoterEndpoint
-
-    if config is None:
-        return ()
-    if config.values.get_list("controller.quorum.voters"):
-        raise CliError(
-            "--standalone is for a quorum whose voters are in the metadata log, but the file sets "
-            "controller.quorum.voters: leave one of the two out"
-        )
-    first = config.advertised_controller_listeners[:1]
-    return tuple(VoterEndpoint(one.name, one.host or "localhost", one.port) for one in first)
-
-
 def run_format(args: argparse.Namespace) -> int:
     """Format the directories that are not formatted."""
-    from dohle.cli.commands.storage_format import Formatter, beginning
+    from dohle.cli.commands.storage_format import NODE_ID_DEFAULT, Formatter, beginning
+    from dohle.cli.commands.storage_quorum import AskedFor, plan_quorum
     from dohle.cli.output import print_json
     from dohle.core.ids import BrokerId
     from dohle.storage.directory.meta_properties import InvalidMetaProperties, load_ensemble
     from dohle.storage.files import OsFileSystem
 
+    if args.add_scram:
+        raise UsageError(
+            "--add-scram is not supported yet: there are no SCRAM credentials here; leave it out"
+        )
     paths, metadata_path, file_node_id, config = _directories(args)
     if len(set(paths)) < len(paths):
         raise UsageError("a directory is given twice")
@@ -226,15 +230,23 @@ def run_format(args: argparse.Namespace) -> int:
     found = load_ensemble(fs, paths)
     _refuse_unreadable(found)
     if found.properties and not args.ignore_formatted:
+        first = next(iter(found.properties))
         raise CliError(
-            f"{', '.join(found.properties)}: already formatted; use --ignore-formatted to skip "
-            "such directories"
+            f"Log directory {first} is already formatted. Use --ignore-formatted to ignore this "
+            "directory and format the others."
         )
     wanted = file_node_id if args.node_id is None else args.node_id
     node = found.node_id if wanted is None else BrokerId(wanted)
-    endpoints = _standalone_endpoints(config) if args.standalone else None
-    begin = beginning(args.release_version, args.feature, endpoints)
-    formatter = Formatter(fs, args.cluster_id or found.cluster_id, node, begin)
+    asked = AskedFor(args.standalone, args.initial_controllers, args.no_initial_controllers)
+    node = NODE_ID_DEFAULT if node is None else node
+    plan = plan_quorum(asked, node, None if config is None else config.placement)
+    begin = beginning(args.release_version, args.feature, plan)
+    cluster_id = args.cluster_id or found.cluster_id
+    if cluster_id is None and _joins_others(args, config):
+        raise UsageError(
+            "You must specify the cluster id (--cluster-id): all nodes of a cluster have the same"
+        )
+    formatter = Formatter(fs, cluster_id, node, begin)
     try:
         found.verify(formatter.cluster_id, formatter.node_id)
     except InvalidMetaProperties as error:
@@ -257,6 +269,13 @@ def run_format(args: argparse.Namespace) -> int:
                 f"node {formatter.node_id})"
             )
     return 0
+
+
+def _joins_others(args: argparse.Namespace, config: BrokerConfig | None) -> bool:
+    """Tell whether the node is to be one of several."""
+    if args.initial_controllers is not None or args.no_initial_controllers:
+        return True
+    return config is not None and not config.placement.is_alone
 
 
 def _refuse_unreadable(found: MetaPropertiesEnsemble) -> None:

@@ -1,9 +1,9 @@
-"""Gives an empty data directory its identity, for ``dohle storage format``.
+"""Gives empty data directories their identity, for ``dohle storage format``.
 
-The metadata log's directory also gets ``bootstrap.checkpoint``: the features that a new cluster
-starts with; and, if the node is to be a quorum that can grow (``--standalone``, KIP-853), its first
-snapshot: ``kraft.version`` 1, with this node as the only voter. ``meta.properties`` comes last,
-since it marks a directory as formatted.
+Every directory gets ``bootstrap.checkpoint``: the features that a new cluster starts with. If the
+quorum's voters are in the metadata log (``kraft.version`` 1, KIP-853) and the first of them are
+known (``initial_voters``), the metadata log's directory also gets its first snapshot, with these.
+``meta.properties`` comes last, since it marks a directory as formatted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dohle.cli.commands.storage_quorum import QuorumPlan
 from dohle.cli.errors import CliError
 from dohle.core.ids import BrokerId, Uuid
 from dohle.core.seams import SystemClock, system_rng
@@ -28,7 +29,7 @@ from dohle.metadata.metadata_version import (
     level_of_release,
     supports_elr,
 )
-from dohle.raft.membership import KRAFT_VERSIONS, Membership, Voter, VoterEndpoint
+from dohle.raft.membership import KRAFT_VERSIONS, Membership, Voter
 from dohle.server.quorum.metadata_log import METADATA_PARTITION
 from dohle.server.quorum.snapshots import (
     BOOTSTRAP_CHECKPOINT,
@@ -53,19 +54,14 @@ class Beginning(NamedTuple):
     """What a new cluster begins with."""
 
     bootstrap: Sequence[VersionedRecord]
-    #: Where the only voter will be reached; None if the quorum is of the kind that cannot change.
-    endpoints: tuple[VoterEndpoint, ...] | None = None
+    #: The voters of a quorum that can change, as far as they are known before it exists.
+    initial_voters: tuple[Voter, ...] = ()
 
 
 def beginning(
-    release: str | None,
-    features: Sequence[tuple[str, int]],
-    endpoints: tuple[VoterEndpoint, ...] | None,
+    release: str | None, features: Sequence[tuple[str, int]], plan: QuorumPlan
 ) -> Beginning:
-    """Check by Kafka's rules what was asked for; ``endpoints`` are those of a quorum that can grow.
-
-    Levels that are not chosen are those of the release.
-    """
+    """Check by Kafka's rules what was asked for; levels that are not chosen are the release's."""
     chosen = dict(features)
     for name, level in chosen.items():
         if name not in TOLERATED_FEATURES:
@@ -74,16 +70,10 @@ def beginning(
         if not TOLERATED_FEATURES[name].covers(level):
             raise CliError(f"{name} has no level {level}, only {TOLERATED_FEATURES[name]}")
     level = _release_level(release, chosen.pop(METADATA_VERSION, None))
-    kraft_version = chosen.pop(KRAFT_VERSION, None)
-    if kraft_version is not None and (kraft_version > 0) != (endpoints is not None):
-        condition = "if" if endpoints is not None else "unless"
-        raise CliError(
-            f"Cannot set kraft.version to {kraft_version} {condition} --standalone is given. Try "
-            "removing the --feature flag for kraft.version."
-        )
+    plan.check_kraft_version(chosen.pop(KRAFT_VERSION, None))
     if chosen.get(ELR_VERSION) and not supports_elr(level):
         raise CliError(f"{ELR_VERSION} needs the metadata.version of a later release")
-    return Beginning(default_bootstrap_records(level, chosen), endpoints)
+    return Beginning(default_bootstrap_records(level, chosen), plan.initial_voters)
 
 
 def _release_level(release: str | None, chosen: int | None) -> int:
@@ -109,7 +99,7 @@ class Formatter:
         self,
         fs: FileSystem,
         cluster_id: str | None,
-        node_id: BrokerId | None,
+        node_id: BrokerId,
         begin: Beginning,
     ) -> None:
         self._fs = fs
@@ -117,7 +107,7 @@ class Formatter:
         self._rng = system_rng()
         self._now_ms = SystemClock().now_ms()
         self.cluster_id = cluster_id or uuid_to_text(random_uuid(self._rng))
-        self.node_id = NODE_ID_DEFAULT if node_id is None else node_id
+        self.node_id = node_id
 
     def format(self, path: str, *, has_metadata: bool) -> None:
         """Format one directory, creating it if it does not exist."""
@@ -128,25 +118,25 @@ class Formatter:
             raise CliError(f"{path} is in use by another process: stop it first") from None
         try:
             self._refuse_partitions(path)
-            directory_id = random_uuid(self._rng)
-            if has_metadata:
-                self._write_beginning(path, directory_id)
+            directory_id = self._directory_id(has_metadata=has_metadata)
+            file = join(path, BOOTSTRAP_CHECKPOINT)
+            write_snapshot(self._fs, file, self._begin.bootstrap, epoch=0, timestamp=self._now_ms)
+            if has_metadata and self._begin.initial_voters:
+                self._write_initial_voters(path)
             properties = MetaProperties(self.cluster_id, self.node_id, directory_id)
             write_meta_properties(self._fs, path, properties, self._now_ms)
         finally:
             lock.release()
 
-    def _write_beginning(self, path: str, directory_id: Uuid) -> None:
-        bootstrap, endpoints = self._begin
-        file = join(path, BOOTSTRAP_CHECKPOINT)
-        write_snapshot(self._fs, file, bootstrap, epoch=0, timestamp=self._now_ms)
-        if endpoints is None:
-            return
+    def _directory_id(self, *, has_metadata: bool) -> Uuid:
+        """Return the id of a new directory: a voter's is told to the others before (R101)."""
+        own = [one.directory_id for one in self._begin.initial_voters if one.id == self.node_id]
+        return own[0] if has_metadata and own else random_uuid(self._rng)
+
+    def _write_initial_voters(self, path: str) -> None:
         folder = join(path, partition_dir_name(METADATA_PARTITION))
         make_dirs_durably(self._fs, folder)
-        membership = Membership(
-            KRAFT_VERSIONS.highest, (Voter(self.node_id, directory_id, endpoints),)
-        )
+        membership = Membership(KRAFT_VERSIONS.highest, self._begin.initial_voters)
         file = snapshot_path(folder, SnapshotId(0, 0))
         write_snapshot(self._fs, file, (), membership, epoch=0, timestamp=self._now_ms)
 

@@ -69,7 +69,9 @@ def add_parser(commands: Commands) -> None:
     parser.set_defaults(run=lambda args: with_admin(args, list_topics))
     text = (
         "Show topics: partitions with leader, replicas, in-sync replicas and offsets, and the\n"
-        "configs that were set for the topic."
+        "configs that were set for the topic. Of a compacted topic also what part of it is dirty,\n"
+        "when it was last cleaned since the broker was started, and why it cannot be, if so (only\n"
+        "dohle's brokers tell that)."
     )
     help = "show partitions, offsets and configs"
     parser = add_command(family, "describe", help, text, _DESCRIBE_EXAMPLES)

@@ -1,8 +1,14 @@
-"""What ``dohle topic describe`` shows: partitions, offsets, and the topic's own configs."""
+"""What ``dohle topic describe`` shows: partitions, offsets, and the topic's own configs.
+
+Of a compacted topic also how far its leaders have cleaned it, if they are dohle's: no API of
+Kafka's tells that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dohle.cli.output import print_json, print_table
@@ -14,11 +20,13 @@ from dohle.client import (
     ResourceType,
 )
 from dohle.client.metadata import NO_LEADER
-from dohle.core.ids import TopicPartition
+from dohle.core.errors import KafkaError
+from dohle.core.ids import BrokerId, TopicPartition
 from dohle.core.uuid import uuid_to_text
 
 if TYPE_CHECKING:
     from dohle.client import Admin, TopicInfo
+    from dohle.client.admin.values import ConfigEntry, ReplicaCleaning
 
 
 async def describe(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, object]]:
@@ -35,6 +43,12 @@ async def describe(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, 
     ends = await _offsets(admin, dict.fromkeys(led, End()))
     resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics]
     configs = (await admin.describe_configs(resources)).ok()
+    compacted = [
+        topic
+        for topic, resource in zip(topics, resources, strict=True)
+        if _is_compacted(configs[resource])
+    ]
+    cleaning = await _cleaning(admin, compacted)
     found = []
     for topic, resource in zip(topics, resources, strict=True):
         own = {
@@ -42,7 +56,39 @@ async def describe(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, 
             for entry in configs[resource]
             if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
         }
-        found.append(_description(topic, own, starts, ends))
+        found.append(_description(topic, own, starts, ends, cleaning))
+    return found
+
+
+def _is_compacted(entries: Iterable[ConfigEntry]) -> bool:
+    return any(
+        entry.name == "cleanup.policy" and "compact" in (entry.value or "") for entry in entries
+    )
+
+
+async def _cleaning(
+    admin: Admin, topics: Sequence[TopicInfo]
+) -> dict[TopicPartition, ReplicaCleaning]:
+    """Ask leaders how far they have cleaned; one that does not answer that has nothing to show."""
+    led: defaultdict[BrokerId, defaultdict[str, list[int]]]
+    led = defaultdict(lambda: defaultdict(list))
+    for topic in topics:
+        for one in topic.partitions.values():
+            if one.leader_id != NO_LEADER:
+                led[one.leader_id][topic.name].append(one.partition)
+    found = {}
+    for leader, partitions in led.items():
+        try:
+            described = await admin.describe_log_dirs(
+                [leader], topics=partitions, with_cleaning=True
+            )
+        except KafkaError:
+            continue  # It is not allowed, for example.
+        for directories in described.done.values():
+            for directory in directories:
+                for replica in directory.replicas:
+                    if replica.cleaning is not None:
+                        found[replica.partition] = replica.cleaning
     return found
 
 
@@ -61,6 +107,7 @@ def _description(
     configs: Mapping[str, str | None],
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
+    cleaning: Mapping[TopicPartition, ReplicaCleaning],
 ) -> dict[str, object]:
     partitions: list[dict[str, object]] = []
     for one in topic.partitions.values():
@@ -75,6 +122,7 @@ def _description(
                 "offlineReplicas": one.offline_replicas,
                 "startOffset": starts.get(key),
                 "endOffset": ends.get(key),
+                **_cleaning_fields(cleaning.get(key)),
             }
         )
     return {
@@ -83,6 +131,20 @@ def _description(
         "isInternal": topic.is_internal,
         "configs": dict(sorted(configs.items())),
         "partitions": partitions,
+    }
+
+
+def _cleaning_fields(cleaning: ReplicaCleaning | None) -> dict[str, object]:
+    if cleaning is None:
+        return {}
+    last_ms = cleaning.last_cleaned_ms
+    last = None
+    if last_ms is not None:
+        last = datetime.fromtimestamp(last_ms / 1000, UTC).isoformat(timespec="seconds")
+    return {
+        "dirtyRatio": round(cleaning.dirty_ratio, 3),
+        "lastCleaned": last,
+        "uncleanable": cleaning.uncleanable,
     }
 
 
@@ -100,14 +162,17 @@ def print_description(description: Mapping[str, object], *, as_json: bool, is_fi
     print(f"topic {description['name']} (id {description['topicId']}{internal})")
     for name, value in configs.items():
         print(f"config {name}={value}")
-    with_offline = any(one["offlineReplicas"] for one in partitions)
-    print_table([_row(one, with_offline=with_offline) for one in partitions], if_empty="")
+    # Some partitions may lack fields, and replicas are seldom offline.
+    shown = dict.fromkeys(name for one in partitions for name in one)
+    if not any(one["offlineReplicas"] for one in partitions):
+        shown.pop("offlineReplicas", None)
+    print_table([_row(one, shown) for one in partitions], if_empty="")
 
 
-def _row(partition: Mapping[str, object], *, with_offline: bool) -> dict[str, object]:
+def _row(partition: Mapping[str, object], names: Iterable[str]) -> dict[str, object]:
     """Return a partition with its lists as text."""
     row: dict[str, object] = {}
-    for name, value in partition.items():
-        if name != "offlineReplicas" or with_offline:
-            row[name] = ",".join(map(str, value)) if isinstance(value, tuple) else value
+    for name in names:
+        value = partition.get(name)
+        row[name] = ",".join(map(str, value)) if isinstance(value, tuple) else value
     return row

@@ -1,6 +1,6 @@
-"""Administration: topics, partitions, offsets, the cluster itself.
+"""Administration: topics, partitions, offsets.
 
-Configs, groups and transactions have their own modules.
+The cluster itself, configs, groups and transactions have their own modules.
 
 An operation on several things has a result for each: one bad name does not affect the rest.
 Requests for the controller go to the broker that metadata names as such, and to another one if that
@@ -11,19 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from dohle.client.admin.cluster import ClusterAdmin
 from dohle.client.admin.configs import ConfigAdmin, entry_source
 from dohle.client.admin.groups import GroupAdmin
 from dohle.client.admin.requests import sort_out
 from dohle.client.admin.results import Results
 from dohle.client.admin.transactions import TransactionAdmin
 from dohle.client.admin.values import (
-    BrokerDescription,
-    ClusterDescription,
     ConfigEntry,
     CreatedTopic,
-    Features,
     LogDirDescription,
     NewTopic,
+    ReplicaCleaning,
     ReplicaDescription,
 )
 from dohle.client.config import IsolationLevel
@@ -35,6 +34,7 @@ from dohle.client.metadata import PartitionInfo, TopicInfo
 from dohle.client.net.connection import Connection
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition
+from dohle.protocol.extensions import CLEANING_TAG, CleaningDescription, extension
 from dohle.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -60,12 +60,9 @@ from dohle.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from dohle.protocol.messages.describe_cluster import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
 from dohle.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
+    DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
@@ -74,7 +71,7 @@ from dohle.protocol.messages.describe_log_dirs import (
 _DELETE_TOPICS_BY_STATE = 6
 
 
-class Admin(ConfigAdmin, GroupAdmin, TransactionAdmin):
+class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, TransactionAdmin):
     """Changes and describes the cluster."""
 
     async def create_topics(
@@ -220,35 +217,17 @@ class Admin(ConfigAdmin, GroupAdmin, TransactionAdmin):
 
         return await ask_leaders(self._cluster, "delete records", before, ask)
 
-    async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
-        """Return the cluster's id, controller and brokers."""
-
-        async def ask(connection: Connection) -> ClusterDescription:
-            if not connection.serves(DescribeClusterRequest):
-                return await self._describe_by_metadata()
-            fenced = include_fenced and connection.version_of(DescribeClusterRequest) >= 2
-            answer = await connection.request(
-                DescribeClusterRequest(include_fenced_brokers=fenced), DescribeClusterResponse
-            )
-            if answer.error_code:
-                raise answered_error(
-                    answer.error_code, "the cluster cannot be described", answer.error_message
-                )
-            brokers = tuple(
-                BrokerDescription(each.broker_id, each.host, each.port, each.rack, each.is_fenced)
-                for each in sorted(answer.brokers, key=lambda broker: broker.broker_id)
-            )
-            return ClusterDescription(answer.cluster_id, answer.controller_id, brokers)
-
-        return await self._ask_any("describe cluster", ask)
-
     async def describe_log_dirs(
         self,
         broker_ids: Iterable[int] | None = None,
         *,
         topics: Mapping[str, Iterable[int]] | None = None,
+        with_cleaning: bool = False,
     ) -> Results[BrokerId, tuple[LogDirDescription, ...]]:
-        """Return the log directories of brokers, by default of all, and the replicas in them."""
+        """Return the log directories of brokers, by default of all, and the replicas in them.
+
+        ``with_cleaning`` asks how far compacted logs are cleaned, which only dohle's brokers tell.
+        """
         if broker_ids is None:
             broker_ids = [broker.node_id for broker in await self._cluster.brokers()]
         nodes = [BrokerId(node_id) for node_id in broker_ids]
@@ -262,40 +241,16 @@ class Admin(ConfigAdmin, GroupAdmin, TransactionAdmin):
         )
 
         async def ask(connection: Connection) -> tuple[LogDirDescription, ...]:
-            answer = await connection.request(request, DescribeLogDirsResponse)
+            message = request
+            version = connection.version_of(DescribeLogDirsRequest)
+            if with_cleaning and DescribeLogDirsRequest.FLEXIBLE.covers(version):
+                message = request.replace(unknown_tags=((CLEANING_TAG, b""),))
+            answer = await connection.request(message, DescribeLogDirsResponse)
             if answer.error_code:
                 raise answered_error(answer.error_code, f"log dirs of {connection.address}")
             return tuple(map(_log_dir, answer.results))
 
         return await self._ask_brokers(nodes, "describe log dirs", ask)
-
-    async def describe_features(self) -> Features:
-        """Return the features that the cluster supports, and those in use."""
-
-        async def ask(connection: Connection) -> Features:
-            answer = await connection.ask_versions()
-            return Features(
-                {
-                    each.name: (each.min_version, each.max_version)
-                    for each in answer.supported_features
-                },
-                {
-                    each.name: (each.min_version_level, each.max_version_level)
-                    for each in answer.finalized_features
-                },
-                answer.finalized_features_epoch,
-            )
-
-        return await self._ask_any("describe features", ask)
-
-    async def _describe_by_metadata(self) -> ClusterDescription:
-        """Describe the cluster from metadata, for brokers before 2.8."""
-        metadata = await self._cluster.refresh(())
-        brokers = tuple(
-            BrokerDescription(each.node_id, each.host, each.port, each.rack)
-            for each in metadata.brokers.values()
-        )
-        return ClusterDescription(metadata.cluster_id, metadata.controller_id, brokers)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -342,6 +297,17 @@ def _new_assignments(
     )
 
 
+def _cleaning(partition: DescribeLogDirsPartition) -> ReplicaCleaning | None:
+    content = extension(partition, CLEANING_TAG)
+    if content is None:
+        return None
+    found, _ = CleaningDescription.decode(0, content)
+    last_ms = found.last_cleaned_ms
+    return ReplicaCleaning(
+        found.dirty_ratio, last_ms if last_ms >= 0 else None, found.uncleanable_reason
+    )
+
+
 def _log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
     replicas = tuple(
         ReplicaDescription(
@@ -349,6 +315,7 @@ def _log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
             each.partition_size,
             each.offset_lag,
             each.is_future_key,
+            _cleaning(each),
         )
         for topic in result.topics
         for each in topic.partitions

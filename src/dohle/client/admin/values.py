@@ -115,6 +115,57 @@ class CreatedTopic:
     configs: tuple[ConfigEntry, ...]
 
 
+class ElectionType(IntEnum):
+    """Who may be elected, by the number in requests."""
+
+    #: The first replica, if it is in sync.
+    PREFERRED = 0
+    #: Any replica, if none is in sync: records may be lost.
+    UNCLEAN = 1
+
+
+class UpgradeType(IntEnum):
+    """How the level of a feature may change, by the number in requests."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    #: Metadata that the lower level does not know is lost.
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class VoterKey:
+    """A controller: its id, and the id of the directory that has its metadata log."""
+
+    node_id: BrokerId
+    directory_id: Uuid
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    """A node that has the metadata log, as the leader of the quorum knows it."""
+
+    node_id: BrokerId
+    directory_id: Uuid
+    log_end_offset: int
+    #: When it last fetched, and when it last had all there was; -1 if that is not known.
+    last_fetch_ms: int
+    last_caught_up_ms: int
+    #: Where it listens for others, as ``name://host:port``.
+    endpoints: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    """The quorum of controllers."""
+
+    leader_id: BrokerId
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
     """A broker of the cluster."""
@@ -136,6 +187,18 @@ class ClusterDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaCleaning:
+    """How far the replica of a compacted topic is cleaned."""
+
+    #: How much of what a round of cleaning would read is dirty, from 0 to 1.
+    dirty_ratio: float
+    #: When its last round ended, if it had one since its broker was started.
+    last_cleaned_ms: int | None
+    #: Why it cannot be cleaned, if it cannot.
+    uncleanable: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaDescription:
     """A replica in a log directory; a future one is being moved there from another."""
 
@@ -143,6 +206,8 @@ class ReplicaDescription:
     size: int
     offset_lag: int
     is_future: bool
+    #: None if it was not asked for, or is not compacted, or the broker is none of dohle's.
+    cleaning: ReplicaCleaning | None = None
 
 
 @dataclass(frozen=True, slots=True)

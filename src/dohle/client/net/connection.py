@@ -35,7 +35,7 @@ from dohle.protocol.apis import ApiKey, find_api
 from dohle.protocol.errors import MalformedMessage
 from dohle.protocol.framing import encode_request, parse_response_header
 from dohle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from dohle.protocol.schema import Buffer, Records, Request, Response
+from dohle.protocol.schema import Buffer, Records, Request, Response, VersionRange
 
 _Answer = TypeVar("_Answer", bound=Response)
 
@@ -102,6 +102,10 @@ class Connection:
     def in_flight_requests(self) -> int:
         """How many requests wait for their answers."""
         return len(self._waiting)
+
+    def served_range(self, api_key: int) -> VersionRange:
+        """Return the versions of an API that the broker serves; an empty range if it has none."""
+        return self._versions.served_range(api_key)
 
     def serves(self, request: type[Request]) -> bool:
         """Tell whether the broker knows this request in a version that is known here."""

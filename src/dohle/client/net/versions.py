@@ -19,7 +19,7 @@ from dohle.protocol.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from dohle.protocol.schema import Buffer, Request, VersionRange
+from dohle.protocol.schema import NO_VERSIONS, Buffer, Request, VersionRange
 
 #: Produce: batches of format 2. Metadata: a way to ask for no topic. ListOffsets: one offset and
 #: its timestamp. OffsetCommit and OffsetFetch: offsets stored by brokers.
@@ -43,6 +43,10 @@ class BrokerVersions:
             entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in served
         }
         self._chosen: dict[tuple[type[Request], int | None], int] = {}
+
+    def served_range(self, api_key: int) -> VersionRange:
+        """Return the versions of an API that the broker serves; an empty range if it has none."""
+        return self._served.get(api_key, NO_VERSIONS)
 
     def serves(self, request: type[Request]) -> bool:
         """Tell whether there is a version of this request that both sides know."""

@@ -14,6 +14,8 @@ from dohle.core.config.cleaner import CLEANER_CONFIGS
 from dohle.core.config.coordinator import COORDINATOR_CONFIGS
 from dohle.core.config.definition import ConfigKey, ConfigType, ListOf, Range, UpdateMode
 from dohle.core.config.known import CONFIGS_WITHOUT_EFFECT
+from dohle.core.config.quorum import QUORUM_CONFIGS
+from dohle.core.config.replication import REPLICATION_CONFIGS
 from dohle.core.config.topic import TOPIC_CONFIGS
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
@@ -51,22 +53,23 @@ _IDENTITY: Final = (
         "controller.listener.names",
         _LIST,
         (),
-        "The names of the listeners that belong to the controller: tools reach it there with "
-        "--bootstrap-controller. A single node may leave it out.",
+        "The names of the listeners that belong to controllers: tools reach them there with "
+        "--bootstrap-controller, other nodes by the first. A node that is alone may leave it out.",
         ListOf(),
     ),
     ConfigKey(
         "controller.quorum.bootstrap.servers",
         _LIST,
         (),
-        "Where to find the controllers, as host:port,...; only one is supported so far.",
+        "Where to find the controllers, as host:port,...; which of them have a vote is in the "
+        "metadata log.",
     ),
     ConfigKey(
         "controller.quorum.voters",
         _LIST,
         (),
-        "The members of the quorum, as id@host:port,...; only this node is supported so far. If "
-        "not set, this node is the quorum.",
+        "The members of a quorum that never changes, as id@host:port,...; if not set, they are in "
+        "the metadata log, or this node is the quorum.",
     ),
     ConfigKey(
         "node.id",
@@ -79,8 +82,35 @@ _IDENTITY: Final = (
         "process.roles",
         _LIST,
         None,
-        "The roles of this process: always 'broker,controller' so far.",
+        "The roles of this process: 'broker', 'controller' or 'broker,controller'.",
         ListOf(("broker", "controller")),
+    ),
+)
+
+_LIFE: Final = (
+    ConfigKey(
+        "broker.heartbeat.interval.ms",
+        _INT,
+        2000,
+        "How often a broker tells the controller that it is alive.",
+    ),
+    ConfigKey(
+        "controlled.shutdown.enable",
+        _BOOLEAN,
+        True,
+        "Whether a broker that is told to stop asks the controller to move its leaderships first.",
+    ),
+    ConfigKey(
+        "controller.socket.timeout.ms",
+        _INT,
+        30_000,
+        "How long a broker waits for the answer of another node's controller before it asks again.",
+    ),
+    ConfigKey(
+        "initial.broker.registration.timeout.ms",
+        _INT,
+        _MINUTE_MS,
+        "How long a broker that starts tries to be registered by a controller before it gives up.",
     ),
 )
 
@@ -433,9 +463,20 @@ def _default_of_topics(topic_key: ConfigKey) -> ConfigKey:
 
 
 def _table() -> dict[str, ConfigKey]:
-    keys = [*_IDENTITY, *_NETWORK, *_REQUESTS, *_LOGS, *_METADATA_LOG, *_DYNAMIC, *_INTERNAL]
+    keys = [
+        *_IDENTITY,
+        *_LIFE,
+        *_NETWORK,
+        *_REQUESTS,
+        *_LOGS,
+        *_METADATA_LOG,
+        *_DYNAMIC,
+        *_INTERNAL,
+    ]
     keys += CLEANER_CONFIGS
+    keys += QUORUM_CONFIGS
     keys += COORDINATOR_CONFIGS
+    keys += REPLICATION_CONFIGS
     keys += CONFIGS_WITHOUT_EFFECT
     keys += (_default_of_topics(key) for key in TOPIC_CONFIGS.values() if key.synonyms)
     return {key.name: key for key in sorted(keys, key=lambda key: key.name)}

@@ -110,6 +110,8 @@ def parse_voters(entries: Iterable[str]) -> tuple[Voter, ...]:
                 f"Invalid value {entry} for configuration controller.quorum.voters: Each entry "
                 "should be in the form `{id}@{host}:{port}`."
             )
+        if address[0] == NON_ROUTABLE_HOST:
+            raise _refusal(f"Host string ({NON_ROUTABLE_HOST}) is not routeable")
         voters[voter_id] = Voter(voter_id, *address)
     return tuple(voters.values())
 

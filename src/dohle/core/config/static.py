@@ -2,9 +2,8 @@
 
 A file written for Apache Kafka works as it is. What has no effect here gives a notice, an unknown
 name a warning with the nearest known one, and a value that is not allowed an error. Beyond Kafka's
-own checks, a node refuses what it cannot do yet: being one of several controllers, being only a
-broker or only a controller, and any security protocol but PLAINTEXT. A single node needs neither a
-controller listener nor the configs of the quorum.
+own checks, any security protocol but PLAINTEXT is refused. What depends on the roles of the node is
+in :mod:`dohle.core.config.roles`.
 """
 
 from __future__ import annotations
@@ -17,17 +16,8 @@ from typing import Final, NamedTuple
 
 from dohle.core.config.broker import BROKER_CONFIGS
 from dohle.core.config.definition import ConfigValue, ConfigValues, UpdateMode
-from dohle.core.config.listeners import (
-    NON_ROUTABLE_HOST,
-    Listener,
-    SecurityProtocol,
-    check_distinct_ports,
-    parse_address,
-    parse_bootstrap_servers,
-    parse_listeners,
-    parse_protocol_map,
-    parse_voters,
-)
+from dohle.core.config.listeners import Listener, parse_address
+from dohle.core.config.roles import Placement, place
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
 
@@ -43,7 +33,6 @@ SINGLE_NODE: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 _REQUIRED: Final = ("process.roles", "node.id")
-_ROLES: Final = ("broker", "controller")
 _NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 _LISTENER_PREFIX: Final = "listener.name."
 _PLUGIN_PREFIXES: Final = ("config.providers.", "rlmm.config.", "rsm.config.")
@@ -84,14 +73,8 @@ class BrokerConfig:
     values: ConfigValues
     #: The given texts, unparsed; those of unknown names too, as in Kafka.
     texts: Mapping[str, str]
-    #: All listeners, including the controller's.
-    listeners: tuple[Listener, ...]
-    #: What clients are told. An empty host or port 0 stands for the one that the listener gets.
-    advertised_listeners: tuple[Listener, ...]
-    #: The address of the controller; a single node may have none.
-    advertised_controller_listeners: tuple[Listener, ...]
-    controller_listener_names: frozenset[str]
-    inter_broker_listener_name: str
+    #: Its roles, its addresses, and where the quorum is.
+    placement: Placement
 
     @classmethod
     def from_properties(cls, pairs: Mapping[str, str]) -> tuple[BrokerConfig, list[Notice]]:
@@ -115,7 +98,8 @@ class BrokerConfig:
                     f"{BROKER_CONFIGS[name].doc}"
                 )
         config = _checked(values, pairs)
-        return config, [notice for name in pairs for notice in _notices(name)]
+        notices = [notice for name in pairs for notice in _notices(name)]
+        return config, [*notices, *_notices_of_roles(config.placement), *_notices_of_times(values)]
 
     def __getitem__(self, name: str) -> ConfigValue:
         return self.values[name]
@@ -176,15 +160,25 @@ class BrokerConfig:
         return parse_address(str(text), "metrics.listener") if text else None
 
     @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """All listeners, including the controller's."""
+        return self.placement.listeners
+
+    @property
+    def advertised_listeners(self) -> tuple[Listener, ...]:
+        """What clients are told."""
+        return self.placement.advertised_listeners
+
+    @property
     def broker_listeners(self) -> tuple[Listener, ...]:
         """The listeners for clients and other brokers."""
-        controllers = self.controller_listener_names
+        controllers = self.placement.controller_listener_names
         return tuple(one for one in self.listeners if one.name not in controllers)
 
     @property
     def controller_listeners(self) -> tuple[Listener, ...]:
         """The controller's listeners; there may be none."""
-        controllers = self.controller_listener_names
+        controllers = self.placement.controller_listener_names
         return tuple(one for one in self.listeners if one.name in controllers)
 
     @property
@@ -243,6 +237,30 @@ def _notices(name: str) -> list[Notice]:
     return [Notice(NoticeLevel.WARNING, name, message, is_unknown=True)]
 
 
+def _notices_of_roles(placement: Placement) -> list[Notice]:
+    names = placement.controller_listener_names
+    if placement.is_controller or len(names) == 1:
+        return []
+    key = "controller.listener.names"
+    message = (
+        f"{key} has multiple entries; only the first will be used since process.roles=broker: "
+        f"{', '.join(names)}"
+    )
+    return [Notice(NoticeLevel.WARNING, key, message)]
+
+
+def _notices_of_times(values: ConfigValues) -> list[Notice]:
+    heartbeat, session = "broker.heartbeat.interval.ms", "broker.session.timeout.ms"
+    if 2 * values.get_int(heartbeat) <= values.get_int(session):
+        return []
+    message = (
+        f"{heartbeat} ({values[heartbeat]} ms) must be less than or equal to half of the "
+        f"{session} ({values[session]} ms): a broker that sends no heartbeat within that time is "
+        f"fenced. Increase {session} or decrease {heartbeat}"
+    )
+    return [Notice(NoticeLevel.WARNING, heartbeat, message)]
+
+
 def base_name(name: str) -> str:
     """Return the config that ``listener.name.<listener>.<config>`` sets for one listener.
 
@@ -264,31 +282,8 @@ def _is_known(name: str) -> bool:
 def _checked(values: ConfigValues, texts: Mapping[str, str]) -> BrokerConfig:
     check_numbers(values)
     _check_consumer_groups(values)
-    _check_quorum(values)
-    protocols = _protocols(values, explicit="listener.security.protocol.map" in texts)
-    listeners = parse_listeners(values.get_list("listeners"), protocols, "listeners")
-    check_distinct_ports(listeners)
-    controllers = frozenset(map(str.upper, values.get_list("controller.listener.names")))
-    if values["advertised.listeners"] is None:
-        advertised = listeners
-    else:
-        advertised = parse_listeners(
-            values.get_list("advertised.listeners"), protocols, "advertised.listeners"
-        )
-    inter_broker = values["inter.broker.listener.name"]
-    advertised_by_name = {one.name: one for one in advertised}
-    config = BrokerConfig(
-        values=values,
-        texts=MappingProxyType(dict(texts)),
-        listeners=listeners,
-        advertised_listeners=tuple(one for one in advertised if one.name not in controllers),
-        advertised_controller_listeners=tuple(
-            advertised_by_name.get(one.name, one) for one in listeners if one.name in controllers
-        ),
-        controller_listener_names=controllers,
-        inter_broker_listener_name=str(inter_broker or "PLAINTEXT").upper(),
-    )
-    _check_listeners(config)
+    placement = place(values.get_int("node.id"), values, texts)
+    config = BrokerConfig(values, MappingProxyType(dict(texts)), placement)
     # Parsed when it is asked for; what is wrong with it is told now.
     _ = config.metrics_listener
     return config
@@ -344,84 +339,6 @@ def _check_consumer_groups(values: ConfigValues) -> None:
             f"{heartbeat} must be less than {session}, and they are {values[heartbeat]} and "
             f"{values[session]}"
         )
-
-
-def _check_quorum(values: ConfigValues) -> None:
-    roles = values.get_list("process.roles")
-    if set(roles) != set(_ROLES):
-        raise _refusal(
-            f"process.roles={','.join(roles)} is not supported yet: a node is broker and "
-            "controller in one process, set process.roles=broker,controller"
-        )
-    node_id = values.get_int("node.id")
-    voters = parse_voters(values.get_list("controller.quorum.voters"))
-    if voters and node_id not in {voter.id for voter in voters}:
-        ids = ", ".join(str(voter.id) for voter in voters)
-        raise _refusal(
-            "If process.roles contains the 'controller' role, the node id "
-            f"{node_id} must be included in the set of voters controller.quorum.voters=Set({ids})"
-        )
-    servers = parse_bootstrap_servers(values.get_list("controller.quorum.bootstrap.servers"))
-    for name, count in (
-        ("controller.quorum.voters", len(voters)),
-        ("controller.quorum.bootstrap.servers", len(set(servers))),
-    ):
-        if count > 1:
-            raise _refusal(
-                f"{name} names {count} controllers, but a quorum of more than one is not "
-                "supported yet: name only this node, or leave it out"
-            )
-
-
-def _protocols(values: ConfigValues, *, explicit: bool) -> dict[str, SecurityProtocol]:
-    """Return the protocol of each listener name; the default map may lack controller listeners."""
-    protocols = parse_protocol_map(values.get_str("listener.security.protocol.map"))
-    names = [entry.partition(":")[0].upper() for entry in values.get_list("listeners")]
-    controllers = [name.upper() for name in values.get_list("controller.listener.names")]
-    secured = {protocol.name for protocol in SecurityProtocol} - {"PLAINTEXT"}
-    if not explicit and secured.isdisjoint((*names, *controllers)):
-        for name in controllers:
-            protocols[name] = SecurityProtocol.PLAINTEXT
-    return protocols
-
-
-def _check_listeners(config: BrokerConfig) -> None:
-    for one in config.listeners:
-        if one.protocol is not SecurityProtocol.PLAINTEXT:
-            raise _refusal(
-                f"The listener {one} uses {one.protocol.name}, which is not supported yet: map "
-                "it to PLAINTEXT in listener.security.protocol.map"
-            )
-    names = {one.name for one in config.listeners}
-    if not config.controller_listener_names <= names:
-        raise _refusal(
-            "controller.listener.names must only contain values appearing in the 'listeners' "
-            "configuration when running the KRaft controller role"
-        )
-    advertised = [one.name for one in config.advertised_listeners]
-    if not advertised:
-        raise _refusal(
-            "There must be at least one broker advertised listener. Perhaps all listeners appear "
-            "in controller.listener.names?"
-        )
-    if config.inter_broker_listener_name not in advertised:
-        raise _refusal(
-            "inter.broker.listener.name must be a listener name defined in advertised.listeners. "
-            "The valid options based on currently configured listeners are "
-            f"{','.join(advertised)}, and it is {config.inter_broker_listener_name}"
-        )
-    if not names.issuperset(advertised):
-        raise _refusal(
-            "advertised.listeners listener names must be equal to or a subset of the ones defined "
-            f"in listeners. Found {','.join(advertised)}. The valid options based on the current "
-            f"configuration are {','.join(sorted(names))}"
-        )
-    for one in config.advertised_listeners:
-        if one.host == NON_ROUTABLE_HOST:
-            raise _refusal(
-                "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0, as clients "
-                f"would be told {one}. Use a routable IP address."
-            )
 
 
 def _refusal(message: str) -> KafkaError:

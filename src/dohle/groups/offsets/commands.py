@@ -119,7 +119,7 @@ class Offsets:
 
         Its records are then to be appended, and replayed by ``replay_repeated``.
         """
-        if repeated.has_metadata_longer_than(self._metadata_length_max):
+        if repeated.metadata and repeated.has_metadata_longer_than(self._metadata_length_max):
             return False
         return self._accept(repeated.request, version)
 

@@ -91,9 +91,10 @@ def prepare_commit(
     if request.retention_time_ms != _NO_RETENTION_TIME:
         expire_ms = min(now_ms + request.retention_time_ms, _TIMESTAMP_MAX)
     records = CommitRecords(request.group_id, now_ms, expire_ms, length_max)
-    topics = []
+    topics: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
-        yield
+        if topics:
+            yield
         partitions = yield from records.add(
             topic.name, topic.topic_id, topic.partitions, OffsetCommitResponsePartition
         )
@@ -110,9 +111,10 @@ def prepare_txn_commit(
 ) -> PlainSteps[PreparedTxnCommit]:
     """Prepare a commit in a transaction."""
     records = CommitRecords(request.group_id, now_ms, NO_EXPIRE_TIMESTAMP, length_max)
-    topics = []
+    topics: list[TxnOffsetCommitResponseTopic] = []
     for topic in request.topics:
-        yield
+        if topics:
+            yield
         partitions = yield from records.add(
             topic.name, ZERO_UUID, topic.partitions, TxnOffsetCommitResponsePartition
         )

@@ -53,8 +53,8 @@ class RepeatedCommit:
     __slots__ = (
         "_blank",
         "_fields",
-        "_metadata",
         "_pack_into",
+        "metadata",
         "record_count",
         "request",
         "topics",
@@ -77,7 +77,7 @@ class RepeatedCommit:
             for topic in zeros.topics
         )
         self.record_count = sum(len(topic.partition_indexes) for topic in self.topics)
-        self._metadata = {text for topic in self.topics for text in topic.metadata if text}
+        self.metadata = {text for topic in self.topics for text in topic.metadata if text}
         blank, other = _batch(zeros, 0), _batch(ones, -1)
         pattern = find_pattern(blank[ATTRIBUTES_AT:], other[ATTRIBUTES_AT:], _NUMBERS)
         packed = struct.Struct(">" + pattern.format)
@@ -88,7 +88,7 @@ class RepeatedCommit:
 
     def has_metadata_longer_than(self, length_max: int) -> bool:
         """Tell whether any metadata is longer than this."""
-        return any(is_too_long(text, length_max) for text in self._metadata)
+        return any(is_too_long(text, length_max) for text in self.metadata)
 
     def batch(self, now_ms: int, offsets: Sequence[int], leader_epochs: Sequence[int]) -> bytearray:
         """Return the records as a batch; the numbers are in the order of the request."""

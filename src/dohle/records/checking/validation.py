@@ -104,6 +104,42 @@ def append_time_error(index: int) -> str:
     )
 
 
+class RecordRules:
+    """What one record of a producer must be like, at some time."""
+
+    __slots__ = ("_earliest", "_latest", "_partition", "_rules")
+
+    def __init__(self, rules: ValidationRules, now_ms: int, partition: TopicPartition) -> None:
+        self._rules = rules
+        self._earliest = now_ms - rules.timestamp_before_max_ms
+        self._latest = now_ms + rules.timestamp_after_max_ms
+        self._partition = partition
+
+    def error(
+        self,
+        index: int,
+        timestamp: int,
+        offset: int,
+        *,
+        has_key: bool,
+        claims_append_time: bool,
+    ) -> tuple[ErrorCode, str] | None:
+        """Tell what is wrong with a record, if anything is."""
+        rules = self._rules
+        if rules.compacted and not has_key:
+            return ErrorCode.INVALID_RECORD, f"{_NO_KEY} {self._partition}."
+        if rules.log_append_time or timestamp == NO_TIMESTAMP:
+            if claims_append_time:
+                return ErrorCode.INVALID_TIMESTAMP, append_time_error(index)
+        elif not self._earliest <= timestamp <= self._latest:
+            return (
+                ErrorCode.INVALID_TIMESTAMP,
+                f"Timestamp {timestamp} of message with offset {offset} is out of range. The"
+                f" timestamp should be within [{self._earliest}, {self._latest}]",
+            )
+        return None
+
+
 def produced_batch(records: memoryview | bytes | None, version: int) -> RecordBatch:
     """Return the single batch that a Produce request (version 3 or later) holds for a partition.
 
@@ -243,8 +279,7 @@ def _refusing_records(
 ) -> Steps[None]:
     """Raise an error for single records that break a rule."""
     claimed = _claimed_append_time(batch)
-    earliest = now_ms - rules.timestamp_before_max_ms
-    latest = now_ms + rules.timestamp_after_max_ms
+    of_each = RecordRules(rules, now_ms, partition)
     errors: list[tuple[int, str]] = []
     code = ErrorCode.INVALID_RECORD
     # One wrong timestamp decides the code: after that, more errors than are listed say nothing.
@@ -257,22 +292,18 @@ def _refusing_records(
         key_size = yield from reader.varint()
         yield from reader.skip(head.end - reader.place)
         timestamp = batch.base_timestamp + head.timestamp_delta if claimed is None else claimed
-        if rules.compacted and key_size < 0:
-            if len(errors) < RECORD_ERRORS_MAX:
-                errors.append((index, f"{_NO_KEY} {partition}."))
-        elif rules.log_append_time or timestamp == NO_TIMESTAMP:
-            if claimed is not None:
+        found = of_each.error(
+            index,
+            timestamp,
+            head.offset_delta,
+            has_key=key_size >= 0,
+            claims_append_time=claimed is not None,
+        )
+        if found is not None:
+            if found[0] is ErrorCode.INVALID_TIMESTAMP:
                 code = ErrorCode.INVALID_TIMESTAMP
-                errors.append((index, append_time_error(index)))
-        elif not earliest <= timestamp <= latest:
-            code = ErrorCode.INVALID_TIMESTAMP
-            errors.append(
-                (
-                    index,
-                    f"Timestamp {timestamp} of message with offset {head.offset_delta} is out of"
-                    f" range. The timestamp should be within [{earliest}, {latest}]",
-                )
-            )
+            if len(errors) < RECORD_ERRORS_MAX:
+                errors.append((index, found[1]))
     if errors:
         raise RecordErrors(code, errors)
 

@@ -357,9 +357,10 @@ class CoordinatorRuntime(Generic[M]):
 
     def _on_progress(self, shard: Shard[M]) -> None:
         """Take in that more was written or committed."""
-        self._deliver(shard)
-        if shard.has_due:
-            self._expire_replies_later(shard)
+        if shard.has_due():
+            self._deliver(shard)
+            if shard.has_due():
+                self._expire_replies_later(shard)
 
     def _expire_replies_later(self, shard: Shard[M]) -> None:
         deadline_ms = shard.next_deadline_ms

@@ -65,6 +65,11 @@ def gone() -> KafkaError:
     return KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator has moved or is being stopped")
 
 
+# Looking up a member of an enum is slow, and so is to make a named tuple by its own constructor.
+_CLOSED = ShardState.CLOSED
+_new = tuple.__new__
+
+
 class Due(NamedTuple):
     """What happens when everything below ``offset`` is committed."""
 
@@ -133,7 +138,6 @@ class Shard(Generic[M]):
 
         self._driver.commits.wait(self.partition, offset, self._timeout_ms, ended)
 
-    @property
     def has_due(self) -> bool:
         """Tell whether replies wait for a commit."""
         return bool(self._due)
@@ -141,7 +145,7 @@ class Shard(Generic[M]):
     @property
     def loss(self) -> KafkaError | None:
         """The error to answer with after writing, if the shard was closed because that failed."""
-        return gone() if self.state is ShardState.CLOSED else None
+        return gone() if self.state is _CLOSED else None
 
     def append(
         self,
@@ -231,9 +235,8 @@ class Shard(Generic[M]):
         log = self.partition.log
         if self._codec is not Codec.NONE or len(batch) > log.config.max_message_bytes:
             return False
-        checked = FastCheckedBatch(
-            memoryview(batch), count - 1, now_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
-        )
+        numbers = NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
+        checked = _new(FastCheckedBatch, (memoryview(batch), count - 1, now_ms, *numbers, False))
         try:
             return log.append_fast_checked(checked, self.leader_epoch) is not None
         except KafkaError as error:
@@ -291,9 +294,9 @@ class Shard(Generic[M]):
     def _check_leads(self) -> None:
         partition = self.partition
         if (
-            self.state is ShardState.CLOSED
+            self.state is _CLOSED
             or not partition.is_led
-            or partition.leader_epoch != self.leader_epoch
+            or partition.image.leader_epoch != self.leader_epoch
         ):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker is the coordinator now")
         if partition.is_under_min_isr:

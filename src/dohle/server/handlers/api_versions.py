@@ -2,6 +2,7 @@
 
 - Lists exactly the APIs that have a handler on the client's listener, with the versions they serve:
   controllers serve others than brokers.
+- A broker lists no more of what it forwards than the active controller serves (A13).
 - The response header is always v0. An unknown version gets a v0 answer with error 35 that has this
   API's own range.
 - v3+: the client's software name and version must match Kafka's pattern, else 42.
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from dohle.core.errors import ErrorCode
 from dohle.metadata.features import SUPPORTED_FEATURES
 from dohle.metadata.metadata_version import KRAFT_VERSION
-from dohle.protocol.apis import ApiKey
+from dohle.protocol.apis import FORWARDABLE, ApiKey
 from dohle.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -29,7 +30,7 @@ from dohle.protocol.messages.api_versions import (
 from dohle.server.net.handler import Handler, serves
 
 if TYPE_CHECKING:
-    from dohle.server.broker import BrokerServer
+    from dohle.server.frontend import Frontend
     from dohle.server.net.handler import RequestContext
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -40,11 +41,11 @@ def with_api_versions(handlers: Mapping[ApiKey, Handler]) -> dict[ApiKey, Handle
     found = dict(handlers)
 
     def handle(
-        broker: BrokerServer, context: RequestContext, request: ApiVersionsRequest
+        server: Frontend, context: RequestContext, request: ApiVersionsRequest
     ) -> ApiVersionsResponse:
-        return _api_versions(broker, context, request, found)
+        return _api_versions(server, context, request, found)
 
-    def unsupported(broker: BrokerServer) -> ApiVersionsResponse:
+    def unsupported() -> ApiVersionsResponse:
         own = _range(ApiKey.API_VERSIONS, found[ApiKey.API_VERSIONS])
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(own,))
 
@@ -54,7 +55,7 @@ def with_api_versions(handlers: Mapping[ApiKey, Handler]) -> dict[ApiKey, Handle
 
 
 def _api_versions(
-    broker: BrokerServer,
+    server: Frontend,
     context: RequestContext,
     request: ApiVersionsRequest,
     handlers: Mapping[ApiKey, Handler],
@@ -68,8 +69,8 @@ def _api_versions(
         for name, levels in sorted(SUPPORTED_FEATURES.items())
         if context.version >= 4 or levels.lowest > 0
     )
-    image = broker.image
-    levels = {**image.features, KRAFT_VERSION: broker.images.kraft_version}
+    image = server.image
+    levels = {**image.features, KRAFT_VERSION: server.images.kraft_version}
     finalized = tuple(
         FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
         for name, level in sorted(levels.items())
@@ -77,15 +78,30 @@ def _api_versions(
         if level > 0 and name in SUPPORTED_FEATURES
     )
     return ApiVersionsResponse(
-        api_keys=_served(handlers),
+        api_keys=_served(server, handlers),
         supported_features=supported,
         finalized_features_epoch=image.offset,
         finalized_features=finalized,
     )
 
 
-def _served(handlers: Mapping[ApiKey, Handler]) -> tuple[ApiVersion, ...]:
-    return tuple(_range(key, handlers[key]) for key in sorted(handlers))
+def _served(server: Frontend, handlers: Mapping[ApiKey, Handler]) -> tuple[ApiVersion, ...]:
+    served = (_range(key, handlers[key]) for key in sorted(handlers))
+    return tuple(found for one in served if (found := _common(server, one)) is not None)
+
+
+def _common(server: Frontend, served: ApiVersion) -> ApiVersion | None:
+    """Return the versions that the controller understands too, if it is asked for its answer."""
+    of_controller = None
+    if served.api_key in FORWARDABLE:
+        of_controller = server.controller_range(served.api_key)
+    if of_controller is None:
+        return served
+    lowest = max(served.min_version, of_controller.lowest)
+    highest = min(served.max_version, of_controller.highest)
+    if lowest > highest:
+        return None
+    return ApiVersion(api_key=served.api_key, min_version=lowest, max_version=highest)
 
 
 def _range(key: ApiKey, handler: Handler) -> ApiVersion:

@@ -199,8 +199,8 @@ def _refuse_leave(
 
 
 HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
-    serves(ApiKey.JOIN_GROUP, handle_join_group),
-    serves(ApiKey.SYNC_GROUP, handle_sync_group),
+    serves(ApiKey.JOIN_GROUP, handle_join_group, is_patient=True),
+    serves(ApiKey.SYNC_GROUP, handle_sync_group, is_patient=True),
     serves(ApiKey.HEARTBEAT, handle_heartbeat),
     serves(ApiKey.LEAVE_GROUP, handle_leave_group),
 )

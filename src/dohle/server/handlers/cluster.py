@@ -1,4 +1,7 @@
-"""DescribeCluster (60) v0-2, DescribeQuorum (55) v0-2, UpdateFeatures (57) v0-2.
+"""The cluster as a whole: described, and changed.
+
+DescribeCluster (60) v0-2, DescribeQuorum (55) v0-2, UpdateFeatures (57) v0-2; on brokers, which
+send them on to the controller, also AddRaftVoter (80) v0-1 and RemoveRaftVoter (81) v0.
 
 - DescribeCluster: the brokers that have the client's listener, and the controller. v1: a request
   for the endpoints of controllers must go to a controller, so a broker answers 114 (v0: 42). v2:
@@ -14,9 +17,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dohle.core.ids import TopicName
+from dohle.core.ids import BrokerId, TopicName
 from dohle.metadata import queries
-from dohle.protocol.apis import ApiKey
+from dohle.protocol.apis import ApiKey, find_api
 from dohle.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -32,7 +35,9 @@ from dohle.server.net.handler import Handler, serves
 from dohle.storage.directory.partition_dirs import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from dohle.server.broker import BrokerServer
+    from dohle.protocol.schema import Request, Response
+    from dohle.server.controller_apis import ControllerApis
+    from dohle.server.frontend import Frontend
     from dohle.server.net.handler import RequestContext
 
 #: Create, alter, describe, cluster action, describe and alter configs, idempotent write: one bit
@@ -50,16 +55,16 @@ _THE_QUORUM = DescribeQuorumRequest(
 
 
 def handle_describe_cluster(
-    broker: BrokerServer, context: RequestContext, request: DescribeClusterRequest
+    server: Frontend, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     """Describe the brokers of the cluster."""
     response = queries.describe_cluster(
-        broker.image,
+        server.image,
         request,
         version=context.version,
         listener=context.connection.listener,
-        cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        cluster_id=server.cluster_id,
+        controller_id=server.node_id,
     )
     if request.include_cluster_authorized_operations and not response.error_code:
         response = response.replace(cluster_authorized_operations=CLUSTER_OPERATIONS)
@@ -67,34 +72,61 @@ def handle_describe_cluster(
 
 
 async def handle_describe_controllers(
-    broker: BrokerServer, context: RequestContext, request: DescribeClusterRequest
+    server: ControllerApis, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """Describe the controllers of the cluster, at the listener that the client uses."""
-    quorum = await broker.channel.send(_THE_QUORUM, DescribeQuorumResponse)
-    response = queries.describe_controllers(
-        quorum,
-        request,
-        version=context.version,
-        listener=context.connection.listener,
-        cluster_id=broker.cluster_id,
-    )
+    """Describe the controllers of the cluster, at the listener that the client uses.
+
+    Each of several has registered, so that any of them knows all (A14); one that is alone need not.
+    """
+    response = await _describe_controllers(server, context, request)
     if request.include_cluster_authorized_operations and not response.error_code:
         response = response.replace(cluster_authorized_operations=CLUSTER_OPERATIONS)
     return response
 
 
+async def _describe_controllers(
+    server: ControllerApis, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    version, listener = context.version, context.connection.listener
+    if server.image.controllers:
+        leader_id = server.find_leader_id()
+        return queries.describe_registered_controllers(
+            server.image,
+            request,
+            version=version,
+            listener=listener,
+            cluster_id=server.cluster_id,
+            leader_id=BrokerId(-1) if leader_id is None else leader_id,
+        )
+    at_controller = context._replace(version=DescribeQuorumRequest.VERSIONS.highest)
+    quorum = await server.ask_controller(at_controller, _THE_QUORUM, DescribeQuorumResponse)
+    error_code = quorum.error_code or quorum.topics[0].partitions[0].error_code
+    if error_code:
+        return DescribeClusterResponse(error_code=error_code)
+    return queries.describe_controllers(
+        quorum, request, version=version, listener=listener, cluster_id=server.cluster_id
+    )
+
+
 async def handle_describe_quorum(
-    broker: BrokerServer, context: RequestContext, request: DescribeQuorumRequest
+    server: Frontend, context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
     """Describe how far each voter of the quorum is."""
-    return await broker.channel.send(request, DescribeQuorumResponse, context.version)
+    return await server.ask_controller(context, request, DescribeQuorumResponse)
 
 
 async def handle_update_features(
-    broker: BrokerServer, context: RequestContext, request: UpdateFeaturesRequest
+    server: Frontend, context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
     """Raise or lower the levels of features."""
-    return await broker.channel.send(request, UpdateFeaturesResponse, context.version)
+    return await server.ask_controller(context, request, UpdateFeaturesResponse)
+
+
+async def handle_voter_change(
+    server: Frontend, context: RequestContext, request: Request
+) -> Response:
+    """Have the quorum add or remove a voter."""
+    return await server.ask_controller(context, request, find_api(request.API_KEY).response())
 
 
 DESCRIBE_CONTROLLERS = serves(ApiKey.DESCRIBE_CLUSTER, handle_describe_controllers)
@@ -102,4 +134,6 @@ HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
     serves(ApiKey.DESCRIBE_CLUSTER, handle_describe_cluster),
     serves(ApiKey.DESCRIBE_QUORUM, handle_describe_quorum),
     serves(ApiKey.UPDATE_FEATURES, handle_update_features),
+    serves(ApiKey.ADD_RAFT_VOTER, handle_voter_change),
+    serves(ApiKey.REMOVE_RAFT_VOTER, handle_voter_change),
 )

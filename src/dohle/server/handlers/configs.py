@@ -56,7 +56,7 @@ from dohle.server.net.handler import Handler, serves
 from dohle.server.net.slices import Slices
 
 if TYPE_CHECKING:
-    from dohle.server.broker import BrokerServer
+    from dohle.server.frontend import Frontend
     from dohle.server.net.handler import RequestContext
 
 _DESCRIBABLE = frozenset(ResourceType) - {ResourceType.UNKNOWN}
@@ -73,7 +73,7 @@ _AnyResult = legacy.AlterConfigsResourceResponse | incremental.AlterConfigsResou
 
 
 def handle_describe_configs(
-    broker: BrokerServer, context: RequestContext, request: DescribeConfigsRequest
+    server: Frontend, context: RequestContext, request: DescribeConfigsRequest
 ) -> PlainSteps[DescribeConfigsResponse]:
     """Describe the configs of resources."""
     for resource in request.resources:
@@ -84,7 +84,7 @@ def handle_describe_configs(
         yield
     known: _KnownConfigs = {}
     results = yield from mapped_steps(
-        lambda resource: _result(broker, request, resource, known), request.resources
+        lambda resource: _result(server, request, resource, known), request.resources
     )
     return DescribeConfigsResponse(results=results)
 
@@ -95,7 +95,7 @@ _KnownConfigs = dict[Hashable, tuple[DescribeConfigsResourceResult, ...]]
 
 
 def _result(
-    broker: BrokerServer,
+    server: Frontend,
     request: DescribeConfigsRequest,
     resource: DescribeConfigsResource,
     known: _KnownConfigs,
@@ -103,9 +103,9 @@ def _result(
     names = yield from _asked_keys(resource)
     try:
         if resource.resource_type == ResourceType.BROKER_LOGGER:
-            configs = _logger_configs(broker, resource, names)
+            configs = _logger_configs(server, resource, names)
         else:
-            configs = _configs(broker, request, resource, names, known)
+            configs = _configs(server, request, resource, names, known)
     except KafkaError as error:
         return _not_described(resource, error)
     return DescribeConfigsResult(
@@ -117,30 +117,30 @@ def _result(
 
 
 def _configs(
-    broker: BrokerServer,
+    server: Frontend,
     request: DescribeConfigsRequest,
     resource: DescribeConfigsResource,
     names: frozenset[str] | None,
     known: _KnownConfigs,
 ) -> tuple[DescribeConfigsResourceResult, ...]:
-    overrides = _overrides(broker, resource)
+    overrides = _overrides(server, resource)
     told_apart = resource.resource_name if overrides is None else frozenset(overrides.items())
     key = resource.resource_type, told_apart, names
     configs = known.get(key)
     if configs is None:
         configs = known[key] = tuple(
             _entry(config, request.include_synonyms, request.include_documentation)
-            for config in _described(broker, resource, overrides or {}, names)
+            for config in _described(server, resource, overrides or {}, names)
         )
     return configs
 
 
-def _overrides(broker: BrokerServer, resource: DescribeConfigsResource) -> Mapping[str, str] | None:
+def _overrides(server: Frontend, resource: DescribeConfigsResource) -> Mapping[str, str] | None:
     """Return what was set for a resource; None for brokers, which differ in more than that."""
-    image, name = broker.image, resource.resource_name
+    image, name = server.image, resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
-            _check_topic(broker, TopicName(name))
+            _check_topic(server, TopicName(name))
             return image.topic_config(TopicName(name))
         case ResourceType.BROKER:
             return None
@@ -174,23 +174,23 @@ def _not_described(resource: DescribeConfigsResource, error: KafkaError) -> Desc
 
 
 def _described(
-    broker: BrokerServer,
+    server: Frontend,
     resource: DescribeConfigsResource,
     overrides: Mapping[str, str],
     names: Collection[str] | None,
 ) -> list[DescribedConfig]:
-    image = broker.image
-    dynamic_broker, dynamic_default = image.broker_config(broker.node_id), image.cluster_config()
+    image = server.image
+    dynamic_broker, dynamic_default = image.broker_config(server.node_id), image.cluster_config()
     match resource.resource_type:
         case ResourceType.TOPIC:
-            return describe_topic(overrides, broker.config, dynamic_broker, dynamic_default, names)
+            return describe_topic(overrides, server.config, dynamic_broker, dynamic_default, names)
         case ResourceType.BROKER if not resource.resource_name:
             return describe_cluster_default(dynamic_default, names)
         case ResourceType.BROKER:
-            _check_broker(broker, resource.resource_name)
-            return describe_broker(broker.config, dynamic_broker, dynamic_default, names)
+            _check_broker(server, resource.resource_name)
+            return describe_broker(server.config, dynamic_broker, dynamic_default, names)
         case ResourceType.GROUP:
-            return describe_group(overrides, broker.config, names)
+            return describe_group(overrides, server.config, names)
         case _:
             return describe_client_metrics(overrides, names)
 
@@ -215,55 +215,55 @@ def _entry(
 
 
 def _logger_configs(
-    broker: BrokerServer, resource: DescribeConfigsResource, names: Collection[str] | None
+    server: Frontend, resource: DescribeConfigsResource, names: Collection[str] | None
 ) -> tuple[DescribeConfigsResourceResult, ...]:
     if not resource.resource_name:
         raise _invalid("Broker id must not be empty")
-    _check_broker(broker, resource.resource_name)
+    _check_broker(server, resource.resource_name)
     return describe_loggers(names)
 
 
-def _check_topic(broker: BrokerServer, name: TopicName) -> None:
+def _check_topic(server: Frontend, name: TopicName) -> None:
     reason = topic_name_error(name)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-    if broker.image.topic(name) is None:
+    if server.image.topic(name) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
 
 
-def _check_broker(broker: BrokerServer, name: str) -> None:
+def _check_broker(server: Frontend, name: str) -> None:
     """Accept the name of this broker only."""
     digits = name[1:] if name[:1] in ("+", "-") else name
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _ID_DIGITS_MAX):
         raise _invalid(f"Broker id must be an integer, but it is: {name}")
-    if int(name) != broker.node_id:
-        raise _invalid(f"Unexpected broker id, expected {broker.node_id}, but received {name}")
+    if int(name) != server.node_id:
+        raise _invalid(f"Unexpected broker id, expected {server.node_id}, but received {name}")
 
 
 # Altering
 
 
 async def handle_alter_configs(
-    broker: BrokerServer, context: RequestContext, request: legacy.AlterConfigsRequest
+    server: Frontend, context: RequestContext, request: legacy.AlterConfigsRequest
 ) -> legacy.AlterConfigsResponse:
     """Replace the configs of resources."""
 
     def prepare(resource: legacy.AlterConfigsResource) -> bool:
-        _check_altered_broker(broker, resource)
+        _check_altered_broker(server, resource)
         return False
 
     async def submit(resources: tuple[legacy.AlterConfigsResource, ...]) -> list[_AnyResult]:
         left = request.replace(resources=resources)
-        reply = await broker.channel.send(left, legacy.AlterConfigsResponse, context.version)
+        reply = await server.ask_controller(context, left, legacy.AlterConfigsResponse)
         return list(reply.responses)
 
-    slices = Slices(broker.turns)
+    slices = Slices(server.turns)
     errors = await _alter(slices, request.resources, prepare, submit)
     return await slices.run(altered_response(request, errors))
 
 
 async def handle_incremental_alter_configs(
-    broker: BrokerServer,
+    server: Frontend,
     context: RequestContext,
     request: incremental.IncrementalAlterConfigsRequest,
 ) -> incremental.IncrementalAlterConfigsResponse:
@@ -271,20 +271,20 @@ async def handle_incremental_alter_configs(
 
     def prepare(resource: incremental.AlterConfigsResource) -> bool:
         if resource.resource_type == ResourceType.BROKER_LOGGER:
-            _check_broker(broker, resource.resource_name)
+            _check_broker(server, resource.resource_name)
             alter_loggers(resource.configs, validate_only=request.validate_only)
             return True
-        _check_altered_broker(broker, resource)
+        _check_altered_broker(server, resource)
         return False
 
     async def submit(resources: tuple[incremental.AlterConfigsResource, ...]) -> list[_AnyResult]:
         left = request.replace(resources=resources)
-        reply = await broker.channel.send(
-            left, incremental.IncrementalAlterConfigsResponse, context.version
+        reply = await server.ask_controller(
+            context, left, incremental.IncrementalAlterConfigsResponse
         )
         return list(reply.responses)
 
-    slices = Slices(broker.turns)
+    slices = Slices(server.turns)
     errors = await _alter(slices, request.resources, prepare, submit)
     return await slices.run(incrementally_altered_response(request, errors))
 
@@ -327,17 +327,17 @@ def _key(
 
 
 def _check_altered_broker(
-    broker: BrokerServer, resource: legacy.AlterConfigsResource | incremental.AlterConfigsResource
+    server: Frontend, resource: legacy.AlterConfigsResource | incremental.AlterConfigsResource
 ) -> None:
     if resource.resource_type == ResourceType.BROKER and resource.resource_name:
-        _check_broker(broker, resource.resource_name)
+        _check_broker(server, resource.resource_name)
 
 
 # Listing
 
 
 def handle_list_config_resources(
-    broker: BrokerServer, context: RequestContext, request: ListConfigResourcesRequest
+    server: Frontend, context: RequestContext, request: ListConfigResourcesRequest
 ) -> PlainSteps[ListConfigResourcesResponse]:
     """List the resources that have configs."""
     listed = _LISTED_SINCE[context.version]
@@ -346,14 +346,14 @@ def handle_list_config_resources(
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     found = []
     for kind in listed:
-        for name in _names(broker, context, kind) if kind in asked else ():
+        for name in _names(server, context, kind) if kind in asked else ():
             found.append(ConfigResource(resource_name=name, resource_type=kind))
             yield
     return ListConfigResourcesResponse(config_resources=tuple(found))
 
 
-def _names(broker: BrokerServer, context: RequestContext, kind: ResourceType) -> list[str]:
-    image = broker.image
+def _names(server: Frontend, context: RequestContext, kind: ResourceType) -> list[str]:
+    image = server.image
     match kind:
         case ResourceType.TOPIC:
             return list(image.topics)

@@ -6,7 +6,7 @@
 - Answered at once if there is enough, if anything failed, or if it may not wait; else delayed until
   ``min_bytes`` have come or ``max_wait_ms`` have passed. One of very many partitions that comes
   soon after another is looked at a little later: see ``fetch_pacing``.
-- No preferred replica is named: there is one replica.
+- No preferred replica is named: consumers read from the leader, unless they ask another replica.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ def handle_fetch(
     """Read, or wait for something to read."""
     session_size = broker.fetch_sessions.size_of(request.session_id) if request.session_id else 0
     pace = broker.fetch_pacing.of(context.connection, request, session_size)
+    if pace is not None and fetching_replica(request) is not None:
+        # Producers wait for followers: these are never held up.
+        pace = None
     now_ms = broker.clock.monotonic_ms()
     steps = _serve(broker, context.version, request, pace, now_ms)
     answer = in_slices(broker.turns, steps) if pace is None else _read_at(broker, pace, steps)
@@ -77,7 +80,10 @@ async def _serve_later(
 def _serve(
     broker: BrokerServer, version: int, request: FetchRequest, pace: Pace | None, now_ms: int
 ) -> Steps[FetchResponse | Future[FetchResponse]]:
-    session = yield from broker.fetch_sessions.open(request, version, broker.topic_name, now_ms)
+    sessions = broker.fetch_sessions
+    session = sessions.open_unchanged(request, version, now_ms) if request.session_id else None
+    if session is None:
+        session = yield from sessions.open(request, version, broker.topic_name, now_ms)
     if session.error is not ErrorCode.NONE:
         return FetchResponse(error_code=session.error)
     reader = FetchReader(broker, request, version, session)
@@ -85,7 +91,9 @@ def _serve(
     # Of very many partitions the sizes are looked at first: there may be nothing to read yet.
     if pace is None or not may_wait or not (yield from reader.may_wait_unread()):
         yield from reader.read()
-        if reader.is_enough or not may_wait:
+        if reader.is_enough() or not may_wait:
+            if pace is not None:
+                pace.has_found_much = reader.has_found_much()
             return (yield from reader.response())
     delayed = DelayedFetch(broker, reader, now_ms + request.max_wait_ms, pace)
     yield from delayed.look_at_all()

@@ -13,6 +13,7 @@ DescribeLogDirs:
 - The size of a partition is that of its segments, without indexes. A future replica is listed too,
   with its lag behind the log that it will replace.
 - v4: the total and the usable bytes of the volume.
+- If a tag of our own asks for it, how far compacted logs are cleaned: see ``protocol.extensions``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.protocol.apis import ApiKey
+from dohle.protocol.extensions import CLEANING_TAG, CleaningDescription, extension
 from dohle.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -41,7 +43,9 @@ from dohle.protocol.messages.describe_log_dirs import (
 )
 from dohle.server.net.handler import Handler, serves
 from dohle.server.net.slices import Slices
+from dohle.storage.cleaning.cleaner import LogCleaner
 from dohle.storage.directory.directory import LogDirectory
+from dohle.storage.log import Log
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
@@ -63,8 +67,9 @@ def handle_describe_log_dirs(
                 yield
             yield
     online = {one.path: one for one in broker.logs.online_directories}
+    cleaner = broker.cleaner if extension(request, CLEANING_TAG) is not None else None
     results = yield from mapped_steps(
-        lambda path: _result(broker, path, online.get(path), asked),
+        lambda path: _result(broker, path, online.get(path), asked, cleaner),
         dict.fromkeys(broker.config.log_dirs),
     )
     return DescribeLogDirsResponse(results=results)
@@ -75,6 +80,7 @@ def _result(
     path: str,
     directory: LogDirectory | None,
     asked: set[TopicPartition] | None,
+    cleaner: LogCleaner | None,
 ) -> PlainSteps[DescribeLogDirsResult]:
     shown = os.path.abspath(path)
     if directory is None:
@@ -87,14 +93,17 @@ def _result(
         return DescribeLogDirsResult(error_code=error.code, log_dir=shown)
     return DescribeLogDirsResult(
         log_dir=shown,
-        topics=(yield from _topics(broker, directory, asked)),
+        topics=(yield from _topics(broker, directory, asked, cleaner)),
         total_bytes=total,
         usable_bytes=usable,
     )
 
 
 def _topics(
-    broker: BrokerServer, directory: LogDirectory, asked: set[TopicPartition] | None
+    broker: BrokerServer,
+    directory: LogDirectory,
+    asked: set[TopicPartition] | None,
+    cleaner: LogCleaner | None,
 ) -> PlainSteps[tuple[DescribeLogDirsTopic, ...]]:
     found: defaultdict[TopicName, list[DescribeLogDirsPartition]] = defaultdict(list)
     for key, log in tuple(directory.logs.items()):
@@ -104,6 +113,7 @@ def _topics(
                 partition_index=key.partition,
                 partition_size=log.size,
                 offset_lag=max(0, log.high_watermark - log.log_end_offset),
+                unknown_tags=() if cleaner is None else (yield from _cleaning(cleaner, log)),
             )
             found[key.topic].append(described)
     for move in tuple(broker.moves.future_replicas(directory)):
@@ -123,6 +133,19 @@ def _topics(
             found.items(),
         )
     )
+
+
+def _cleaning(cleaner: LogCleaner, log: Log) -> PlainSteps[tuple[tuple[int, bytes], ...]]:
+    """Return the tagged field of a partition, if it is compacted."""
+    state = yield from cleaner.describe(log)
+    if state is None:
+        return ()
+    description = CleaningDescription(
+        dirty_ratio=state.dirty_ratio,
+        last_cleaned_ms=-1 if state.last_cleaned_ms is None else state.last_cleaned_ms,
+        uncleanable_reason=state.uncleanable,
+    )
+    return ((CLEANING_TAG, description.encode(0)),)
 
 
 async def handle_alter_replica_log_dirs(

@@ -293,7 +293,8 @@ def _look_up(
     known: list[Asked] = []
     unknown: list[_Unknown] = []
     for topic in topics:
-        yield
+        if known or unknown:
+            yield
         image = find(topic)
         existing: Container[int] = () if image is None else image.partitions
         present, missing = [], []

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
     from dohle.server.net.handler import RequestContext
 
+_FIRST_WITH_TOPIC_IDS = 13
 #: The lower byte of a batch's attributes.
 _FLAGS_AT = ATTRIBUTES_AT + 1
 _NOTHING_ASKED = Verified({}, {})
@@ -232,16 +233,19 @@ async def _commit_codes(
 def _uncommitted(request: ProduceRequest, results: Results) -> PlainSteps[list[Appended]]:
     """Return the appends whose commit the client waits for."""
     waiting: list[Appended] = []
-    if request.acks == _ALL:
-        for _, outcomes in results:
-            for start in range(0, len(outcomes), _OUTCOMES_PER_STEP):
-                waiting += [
-                    outcome
-                    for _, outcome in outcomes[start : start + _OUTCOMES_PER_STEP]
-                    if not isinstance(outcome, KafkaError) and is_uncommitted(outcome)
-                ]
+    if request.acks != _ALL:
+        return waiting
+    left = _OUTCOMES_PER_STEP
+    for _, outcomes in results:
+        for _, outcome in outcomes:
+            if not isinstance(outcome, KafkaError) and is_uncommitted(outcome):
+                waiting.append(outcome)
+            left -= 1
+            if left <= 0:
+                left = _OUTCOMES_PER_STEP
                 yield
-            yield
+        # There may be very many topics, too.
+        left -= 1
     return waiting
 
 
@@ -258,20 +262,22 @@ def _responding(
 ) -> PlainSteps[ProduceResponse]:
     """Make the response; the keys of ``commit_errors`` are the ``id()`` of outcomes."""
     topics = []
+    left = _OUTCOMES_PER_STEP
     for topic, outcomes in results:
         partitions: list[PartitionProduceResponse] = []
-        for start in range(0, len(outcomes), _OUTCOMES_PER_STEP):
-            partitions += [
-                partition_response(data.index, outcome, commit_errors.get(id(outcome), _NO_ERROR))
-                for data, outcome in outcomes[start : start + _OUTCOMES_PER_STEP]
-            ]
-            yield
+        for data, outcome in outcomes:
+            code = commit_errors.get(id(outcome), _NO_ERROR) if commit_errors else _NO_ERROR
+            partitions.append(partition_response(data.index, outcome, code))
+            left -= 1
+            if left <= 0:
+                left = _OUTCOMES_PER_STEP
+                yield
         topics.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=tuple(partitions)
             )
         )
-        yield
+        left -= 1
     return ProduceResponse(responses=tuple(topics))
 
 
@@ -297,26 +303,27 @@ def _appending_all(
     now_ms = broker.clock.now_ms()
     results: Results = []
     errors: dict[tuple[type, ErrorCode, str], KafkaError] = {}
-    number = listed = 0
+    left, listed = _PARTITIONS_PER_STEP, 0
     for topic in request.topic_data:
         outcomes: list[tuple[PartitionProduceData, Appended | KafkaError]] = []
         for data in topic.partition_data:
             outcome = _append(broker, context, request, topic, data, verified, now_ms)
             if not isinstance(outcome, DONE):
                 outcome = yield from outcome
-            number += 1
-            if number % _PARTITIONS_PER_STEP == 0:
+            left -= 1
+            if not left:
+                left = _PARTITIONS_PER_STEP
                 yield None
             if isinstance(outcome, KafkaError):
                 # It takes a kilobyte, and very many may be refused.
                 outcome.__traceback__ = None
-            if isinstance(outcome, RefusedByLog):
-                if outcome.record_errors:
+                if not isinstance(outcome, RefusedByLog):
+                    # Most of them for the same reason.
+                    reason = type(outcome), outcome.code, str(outcome)
+                    outcome = errors.setdefault(reason, outcome)
+                elif outcome.record_errors:
                     outcome.list_at_most(max(1, _RECORD_ERRORS_MAX - listed))
                     listed += len(outcome.record_errors)
-            elif isinstance(outcome, KafkaError):
-                # Most of them for the same reason.
-                outcome = errors.setdefault((type(outcome), outcome.code, str(outcome)), outcome)
             outcomes.append((data, outcome))
         results.append((topic, outcomes))
     return results
@@ -338,10 +345,15 @@ def _append(
     now_ms: int,
 ) -> Appended | KafkaError | Steps[Appended | KafkaError]:
     guard: VerificationGuard | None = None
-    try:
-        partition = _find(broker, context.version, topic, data.index)
-    except KafkaError as error:
-        return error
+    version = context.version
+    partition = None
+    if version < _FIRST_WITH_TOPIC_IDS:
+        partition = broker.partitions.get(topic.name, data.index)
+    if partition is None:
+        try:
+            partition = _find(broker, version, topic, data.index)
+        except KafkaError as error:
+            return error
     if verified is not None:
         if partition.key in verified.errors:
             return verified.errors[partition.key]
@@ -351,7 +363,7 @@ def _append(
         partition,
         data.records,
         request.acks,
-        context.version,
+        version,
         context.client_id,
         now_ms,
         guard,
@@ -359,7 +371,7 @@ def _append(
 
 
 def _name(broker: BrokerServer, version: int, topic: TopicProduceData) -> TopicName | None:
-    return broker.topic_name(topic.topic_id) if version >= 13 else topic.name
+    return topic.name if version < _FIRST_WITH_TOPIC_IDS else broker.topic_name(topic.topic_id)
 
 
 def _find(broker: BrokerServer, version: int, topic: TopicProduceData, index: int) -> Partition:

@@ -31,36 +31,36 @@ from dohle.protocol.messages.unregister_broker import (
 from dohle.server.net.handler import Handler, serves
 
 if TYPE_CHECKING:
-    from dohle.server.broker import BrokerServer
+    from dohle.server.frontend import Frontend
     from dohle.server.net.handler import RequestContext
 
 
 async def handle_elect_leaders(
-    broker: BrokerServer, context: RequestContext, request: ElectLeadersRequest
+    server: Frontend, context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     """Have leaders elected."""
-    return await broker.channel.send(request, ElectLeadersResponse, context.version)
+    return await server.ask_controller(context, request, ElectLeadersResponse)
 
 
 async def handle_alter_partition_reassignments(
-    broker: BrokerServer, context: RequestContext, request: AlterPartitionReassignmentsRequest
+    server: Frontend, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Begin or end reassignments."""
-    return await broker.channel.send(request, AlterPartitionReassignmentsResponse, context.version)
+    return await server.ask_controller(context, request, AlterPartitionReassignmentsResponse)
 
 
 def handle_list_partition_reassignments(
-    broker: BrokerServer, context: RequestContext, request: ListPartitionReassignmentsRequest
+    server: Frontend, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> PlainSteps[ListPartitionReassignmentsResponse]:
     """Return the reassignments that are going on."""
-    return list_partition_reassignments(broker.image, request)
+    return list_partition_reassignments(server.image, request)
 
 
 async def handle_unregister_broker(
-    broker: BrokerServer, context: RequestContext, request: UnregisterBrokerRequest
+    server: Frontend, context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
     """Remove a broker that will not come back."""
-    return await broker.channel.send(request, UnregisterBrokerResponse, context.version)
+    return await server.ask_controller(context, request, UnregisterBrokerResponse)
 
 
 HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (

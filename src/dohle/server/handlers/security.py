@@ -62,7 +62,7 @@ from dohle.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHan
 from dohle.server.net.handler import Handler, serves
 
 if TYPE_CHECKING:
-    from dohle.server.broker import BrokerServer
+    from dohle.server.frontend import Frontend
     from dohle.server.net.handler import RequestContext
 
 _NO_AUTHORIZER = "No Authorizer is configured."
@@ -74,7 +74,7 @@ _NAMES_REQUESTER = 3
 
 
 def handle_describe_acls(
-    broker: BrokerServer, context: RequestContext, request: DescribeAclsRequest
+    server: Frontend, context: RequestContext, request: DescribeAclsRequest
 ) -> DescribeAclsResponse:
     """Say that there are no ACLs."""
     return DescribeAclsResponse(
@@ -84,7 +84,7 @@ def handle_describe_acls(
 
 
 def handle_create_acls(
-    broker: BrokerServer, context: RequestContext, request: CreateAclsRequest
+    server: Frontend, context: RequestContext, request: CreateAclsRequest
 ) -> CreateAclsResponse:
     """Refuse each ACL."""
     refused = AclCreationResult(
@@ -94,7 +94,7 @@ def handle_create_acls(
 
 
 def handle_delete_acls(
-    broker: BrokerServer, context: RequestContext, request: DeleteAclsRequest
+    server: Frontend, context: RequestContext, request: DeleteAclsRequest
 ) -> DeleteAclsResponse:
     """Refuse each filter."""
     refused = DeleteAclsFilterResult(
@@ -104,14 +104,14 @@ def handle_delete_acls(
 
 
 def handle_sasl_handshake(
-    broker: BrokerServer, context: RequestContext, request: SaslHandshakeRequest
+    server: Frontend, context: RequestContext, request: SaslHandshakeRequest
 ) -> SaslHandshakeResponse:
     """Refuse to authenticate."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
 def handle_sasl_authenticate(
-    broker: BrokerServer, context: RequestContext, request: SaslAuthenticateRequest
+    server: Frontend, context: RequestContext, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
     """Refuse to authenticate."""
     return SaslAuthenticateResponse(
@@ -121,7 +121,7 @@ def handle_sasl_authenticate(
 
 
 def handle_create_token(
-    broker: BrokerServer, context: RequestContext, request: CreateDelegationTokenRequest
+    server: Frontend, context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
     """Refuse a token to somebody who has not authenticated."""
     kind, name = _ANONYMOUS
@@ -142,32 +142,32 @@ def handle_create_token(
 
 
 def handle_renew_token(
-    broker: BrokerServer, context: RequestContext, request: RenewDelegationTokenRequest
+    server: Frontend, context: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
     """Refuse it to somebody who has not authenticated."""
     return RenewDelegationTokenResponse(error_code=_NOT_ALLOWED, expiry_timestamp_ms=_NO_TIME)
 
 
 def handle_expire_token(
-    broker: BrokerServer, context: RequestContext, request: ExpireDelegationTokenRequest
+    server: Frontend, context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
     """Refuse it to somebody who has not authenticated."""
     return ExpireDelegationTokenResponse(error_code=_NOT_ALLOWED, expiry_timestamp_ms=_NO_TIME)
 
 
 def handle_describe_token(
-    broker: BrokerServer, context: RequestContext, request: DescribeDelegationTokenRequest
+    server: Frontend, context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
     """Refuse it to somebody who has not authenticated."""
     return DescribeDelegationTokenResponse(error_code=_NOT_ALLOWED)
 
 
 def handle_describe_client_quotas(
-    broker: BrokerServer, context: RequestContext, request: DescribeClientQuotasRequest
+    server: Frontend, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> PlainSteps[DescribeClientQuotasResponse]:
     """Return the quotas in the metadata log."""
     try:
-        return (yield from security_queries.describe_client_quotas(broker.image, request))
+        return (yield from security_queries.describe_client_quotas(server.image, request))
     except KafkaError as error:
         return DescribeClientQuotasResponse(
             error_code=error.code, error_message=str(error.args[0]), entries=None
@@ -175,10 +175,10 @@ def handle_describe_client_quotas(
 
 
 def handle_describe_user_scram_credentials(
-    broker: BrokerServer, context: RequestContext, request: DescribeUserScramCredentialsRequest
+    server: Frontend, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> PlainSteps[DescribeUserScramCredentialsResponse]:
     """Return which users have passwords in the metadata log."""
-    return security_queries.describe_user_scram_credentials(broker.image, request)
+    return security_queries.describe_user_scram_credentials(server.image, request)
 
 
 HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (

@@ -26,29 +26,29 @@ from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from dohle.server.net.handler import Handler, serves
 
 if TYPE_CHECKING:
-    from dohle.server.broker import BrokerServer
+    from dohle.server.frontend import Frontend
     from dohle.server.net.handler import RequestContext
 
 
 async def handle_create_topics(
-    broker: BrokerServer, context: RequestContext, request: CreateTopicsRequest
+    server: Frontend, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     """Create topics."""
-    return await broker.channel.send(request, CreateTopicsResponse, context.version)
+    return await server.ask_controller(context, request, CreateTopicsResponse)
 
 
 async def handle_delete_topics(
-    broker: BrokerServer, context: RequestContext, request: DeleteTopicsRequest
+    server: Frontend, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     """Delete topics."""
-    return await broker.channel.send(request, DeleteTopicsResponse, context.version)
+    return await server.ask_controller(context, request, DeleteTopicsResponse)
 
 
 async def handle_create_partitions(
-    broker: BrokerServer, context: RequestContext, request: CreatePartitionsRequest
+    server: Frontend, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Add partitions to topics."""
-    return await broker.channel.send(request, CreatePartitionsResponse, context.version)
+    return await server.ask_controller(context, request, CreatePartitionsResponse)
 
 
 HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dohle.metadata.image import ClusterImage
 from dohle.metrics.exposition import Kind, Number, family, labels, single
 from dohle.metrics.samples import QUANTILE_LABELS, quantiles
 from dohle.server.broker import BrokerServer
@@ -19,7 +20,7 @@ def collect_broker(sources: Sources) -> Iterator[str]:
     yield from single(
         "kafka_server_kafkaserver_brokerstate",
         "gauge",
-        "0 not running, 1 starting, 2 recovering logs, 3 running, 7 shutting down.",
+        "0 not running, 1 starting, 2 recovering logs, 3 running, 6 or 7 shutting down.",
         int(sources.state),
     )
     yield from single(
@@ -28,11 +29,12 @@ def collect_broker(sources: Sources) -> Iterator[str]:
         "How long opening and recovering the logs took at the last start.",
         sources.load_seconds,
     )
+    if sources.images is not None:
+        yield from _controller(sources, sources.images.image)
     broker = sources.broker
     if broker is None:
         return
     yield from _replicas(broker)
-    yield from _controller(sources, broker)
     yield from _waiting(broker)
     yield from _directories(sources, broker)
     yield from _flushes(sources)
@@ -69,8 +71,7 @@ def _replicas(broker: BrokerServer) -> Iterator[str]:
         yield from single(f"{_REPLICAS}_{name}", "gauge", doc, value)
 
 
-def _controller(sources: Sources, broker: BrokerServer) -> Iterator[str]:
-    image = broker.image
+def _controller(sources: Sources, image: ClusterImage) -> Iterator[str]:
     partitions = offline = imbalanced = 0
     for topic in list(image.topics.values()):
         for partition in topic.partitions.values():
@@ -111,7 +112,7 @@ def _controller(sources: Sources, broker: BrokerServer) -> Iterator[str]:
 
 def _waiting(broker: BrokerServer) -> Iterator[str]:
     produces = sum(partition.replication.waiting_count for partition in broker.commits.waited_for)
-    fetches = len(broker.purgatory)
+    fetches = broker.purgatory.count
     for name, doc in (
         ("purgatorysize", "Delayed requests."),
         ("numdelayedoperations", "Delayed requests with a deadline."),

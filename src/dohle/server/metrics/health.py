@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dohle.server.metrics.sources import BrokerState, Sources
+from collections.abc import Iterator
+
+from dohle.metadata.broker_life import BrokerState
+from dohle.server.broker import BrokerServer
+from dohle.server.metrics.sources import Sources
 
 _STATES = {
     BrokerState.NOT_RUNNING: "the node has stopped",
     BrokerState.STARTING: "the node is starting",
     BrokerState.RECOVERY: "the node is opening and recovering its logs",
+    BrokerState.PENDING_CONTROLLED_SHUTDOWN: "the node is stopping",
     BrokerState.SHUTTING_DOWN: "the node is stopping",
 }
 
@@ -17,15 +22,18 @@ def problems(sources: Sources) -> list[str]:
 
     Names of topics are not told: whoever can reach the port may ask.
     """
-    if sources.state is not BrokerState.RUNNING or sources.broker is None:
+    if sources.state is not BrokerState.RUNNING:
         return [_STATES.get(sources.state, "the node is starting")]
     found = []
-    if sources.controller is None or not sources.controller.is_active:
+    if sources.controller is not None and sources.controller.is_closed:
         found.append("the metadata log cannot be written")
-    registration = sources.broker.image.broker(sources.node_id)
+    return found if sources.broker is None else [*found, *_problems_of(sources.broker)]
+
+
+def _problems_of(broker: BrokerServer) -> Iterator[str]:
+    registration = broker.image.broker(broker.node_id)
     if registration is None or registration.fenced:
-        found.append("the broker is fenced")
-    offline = sources.broker.logs.offline_directories
+        yield "the broker is fenced"
+    offline = broker.logs.offline_directories
     if offline:
-        found.append(f"log directories that are offline: {len(offline)}")
-    return found
+        yield f"log directories that are offline: {len(offline)}"

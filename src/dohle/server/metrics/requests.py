@@ -26,14 +26,12 @@ _BYTES_COLUMN = len(_TIMES)
 
 def collect_requests(sources: Sources) -> Iterator[str]:
     """Tell of the requests since the start; times are of the last samples."""
-    if sources.broker is None:
-        return
     for listener in sources.listeners:
         for connection in list(listener.connections):
             for usage in connection.times.usages.values():
                 usage.count()
             yield ""
-    kinds = sorted(sources.broker.requests.by_name.values(), key=lambda kind: kind.name)
+    kinds = sorted(sources.requests.by_name.values(), key=lambda kind: kind.name)
     by_label: list[tuple[str, _Kinds]] = [(kind.name, (kind,)) for kind in kinds]
     if fetches := tuple(kind for kind in kinds if kind.name in _KINDS_OF_FETCH):
         by_label.append((_FETCH, fetches))

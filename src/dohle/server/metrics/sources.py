@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 
+from dohle.metadata.broker_life import BrokerState
+from dohle.metrics.requests import AllRequests
 from dohle.metrics.samples import Samples
 from dohle.server.broker import BrokerServer
+from dohle.server.channel import ImageSource
 from dohle.server.host import NodeHost, ProcessUsage
 from dohle.server.metrics.loop_probe import LoopProbe
 from dohle.server.net.listener import ListeningSocket
 from dohle.server.quorum.controller import Controller
 from dohle.storage.backup import CapturedLog
 from dohle.storage.cleaning.cleaner import LogCleaner
-
-
-class BrokerState(IntEnum):
-    """How far a broker is, in Kafka's numbers."""
-
-    NOT_RUNNING = 0
-    STARTING = 1
-    RECOVERY = 2
-    RUNNING = 3
-    SHUTTING_DOWN = 7
 
 
 @dataclass(slots=True)
@@ -41,6 +33,10 @@ class Sources:
     state: BrokerState = BrokerState.STARTING
     broker: BrokerServer | None = None
     controller: Controller | None = None
+    #: The cluster as this node knows it.
+    images: ImageSource | None = None
+    #: What is asked of it, as a broker and as a controller.
+    requests: AllRequests = field(default_factory=AllRequests)
     cleaner: LogCleaner | None = None
     #: Tells in one go how far all logs have come: for backups.
     capture: Callable[[], list[CapturedLog]] | None = None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from dohle.core.steps import PlainSteps
-from dohle.metrics.requests import RequestMetrics
 from dohle.protocol.apis import find_api
 from dohle.protocol.framing import encode_response, encode_response_in_steps, frame_body
 from dohle.protocol.response_errors import error_codes_of
@@ -14,39 +13,41 @@ from dohle.protocol.schema import Request, Response
 from dohle.server.net.handler import Handler
 from dohle.server.net.outcome import EncodedResponse, Frame
 from dohle.server.net.reply_queue import frame_size
+from dohle.server.net.server import Server
 from dohle.server.net.slices import Slices
-from dohle.server.net.timing import TimedRequest
-
-if TYPE_CHECKING:
-    from dohle.server.broker import BrokerServer
+from dohle.server.net.timing import ConnectionTimes, RequestKind, TimedRequest
 
 
 class Answering:
     """What a request is counted as, and how its answer is framed."""
 
-    def __init__(self, broker: BrokerServer) -> None:
-        self._broker = broker
-        self._metrics: dict[int, RequestMetrics] = {}
-        self._now = broker.clock.monotonic_s
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._kinds: dict[int | str, RequestKind] = {}
+        self._now = server.clock.monotonic_s
 
-    def count(
+    def begin(
         self,
-        timed: TimedRequest,
+        times: ConnectionTimes,
+        arrived: float,
+        request_bytes: int,
         api_key: int,
         handler: Handler,
         request: Request | None,
         version: int,
-    ) -> None:
-        """Count a request by its kind."""
-        if handler.kind is None or request is None:
-            metrics = self._metrics.get(api_key)
-            if metrics is None:
-                metrics = self._broker.requests.of(find_api(api_key).name)
-                self._metrics[api_key] = metrics
-        else:
-            metrics = self._broker.requests.of(handler.kind(request))
-        metrics.by_version[version] += 1
-        timed.metrics = metrics
+        *,
+        always: bool,
+    ) -> TimedRequest:
+        """Count a request by its kind, and begin to time it; some are not, unless ``always``."""
+        name = api_key if handler.kind is None or request is None else handler.kind(request)
+        kind = self._kinds.get(name)
+        if kind is None:
+            metrics = self._server.requests.of(
+                name if isinstance(name, str) else find_api(name).name
+            )
+            kind = self._kinds[name] = RequestKind(metrics)
+        kind.metrics.by_version[version] += 1
+        return kind.begin(times, arrived, self._now, request_bytes, always=always)
 
     def frame(
         self,
@@ -92,12 +93,14 @@ class Answering:
         return frame
 
     def _answered(self, timed: TimedRequest, frame: Frame, *, has_waited: bool) -> None:
+        if timed.times is None:
+            return
         if timed.told is not None:
             timed.response_bytes = frame_size(frame) if frame else 0
         timed.answered = self._now()
         if not has_waited:
             timed.handled = timed.answered
-        timed.times.timed.append(timed)
+        timed.times.add(timed)
 
 
 def _counted(response: Response, errors: Counter[int]) -> PlainSteps[None]:

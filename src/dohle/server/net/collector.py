@@ -27,6 +27,11 @@ class Collector:
         self._thresholds = gc.get_threshold()
         self._may_freeze = False
 
+    @property
+    def is_held(self) -> bool:
+        """Tell whether somebody holds full collections up."""
+        return self._holders > 0
+
     def hold(self) -> None:
         """Let there be no full collections of garbage."""
         if not self._holders:
@@ -54,5 +59,5 @@ class Collector:
             gc.freeze()
 
 
-#: The only one that there is.
+#: That of this process.
 COLLECTOR = Collector()

@@ -27,6 +27,7 @@ import socket
 from asyncio import AbstractEventLoop, CancelledError, Future
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dohle.core.host import StreamSocket
@@ -38,7 +39,7 @@ from dohle.server.net.request_memory import RequestMemory
 from dohle.server.net.sending import Sender
 from dohle.server.net.service import Service
 from dohle.server.net.timing import ConnectionTimes
-from dohle.server.net.turns import SLICE_S, Turns, Usage
+from dohle.server.net.turns import AWAITED_USED_S, SLICE_S, Turns, Usage
 
 if TYPE_CHECKING:
     from dohle.server.net.shortcut import Shortcut
@@ -106,6 +107,8 @@ class Connection:
         self.peer = peer
         #: The shortcuts that the dispatcher has learnt from the last requests, by API key.
         self.shortcuts: dict[int, Shortcut] = {}
+        #: How many of the next requests are not learnt from, by API key.
+        self.unlearnt: dict[int, int] = {}
         #: What was received.
         self.bytes_in = 0
         self._now = now or loop.time
@@ -180,7 +183,11 @@ class Connection:
             self._fail(str(error))
             return
         if count == 0:
-            self._on_end()
+            self._read_no_more()
+            if turns.is_crowded:
+                turns.wait(AWAITED_USED_S, self._on_end)
+            else:
+                self._on_end()
             return
         buffer.received(count)
         self.bytes_in += count
@@ -217,13 +224,15 @@ class Connection:
 
         As in Kafka that includes requests behind one that waits: one may be a LeaveGroup. But if
         only the last request is still waiting to be carried out, its answer is not awaited.
+        Very many clients may go at once: that is shared out over turns of the loop as well.
         """
+        begun = self._turns.time()
         self._has_ended = True
-        self._read_no_more()
         if self._state is _READY:
             self._go_on()
-        else:
+        elif self._state is not _CLOSED:
             self._close_if_done()
+        self._turns.spend(self._turns.time() - begun)
 
     def _close_if_done(self) -> None:
         """Close if the client sends no more and nothing is left to handle or to send."""
@@ -241,19 +250,21 @@ class Connection:
             self._process()
 
     def _wait_for_turn(self) -> None:
-        self._turns.wait(self._usage.of_late(self._turns.time()), self._resume)
+        used_s = self._usage.of_late(self._turns.time())
+        if self._service.is_patient(self._buffer.api_key):
+            used_s += AWAITED_USED_S
+        self._turns.wait(used_s, self._resume)
 
     def _process(self) -> None:
         """Handle the frames that have arrived, until one has to wait or others must be served."""
         service, replies, buffer = self._service, self.replies, self._buffer
-        next_frame, handle, time = buffer.next_frame, service.handle, self._turns.time
-        handled = reply_bytes = reply_memory = 0
-        following, has_late = _RESUMING, False
         if replies.is_open and replies.is_full:
             self._state = _FULL
             return
-        begun = now = time()
-        end = begun + SLICE_S
+        next_frame, handle, time = buffer.next_frame, service.handle, self._turns.time
+        handled = reply_bytes = reply_memory = 0
+        following, has_late = _READY, False
+        begun = time()
         counts: dict[int, int] | None = None
         times, buffered = self.times, 0
         if times.untimed_events:
@@ -261,18 +272,9 @@ class Connection:
         else:
             counts, buffered = times.begin_event(), len(buffer)
         try:
-            while (
-                now < end
-                and handled < FRAMES_PER_EVENT
-                and reply_bytes < REPLY_BYTES_PER_EVENT
-                and reply_memory < REPLY_MEMORY_PER_EVENT
-            ):
-                if buffer.start == buffer.end or (frame := next_frame()) is None:
-                    following = _READY
-                    break
+            while (frame := next_frame()) is not None:
                 handled += 1
                 reply = handle(frame, self)
-                now = time()
                 if isinstance(reply, list):
                     if reply:
                         replies.add(reply)
@@ -292,6 +294,17 @@ class Connection:
                 else:
                     replies.add_late(reply)
                     has_late = True
+                if buffer.start == buffer.end:
+                    # Most events bring one frame: it takes no look at the limits.
+                    break
+                if (
+                    time() - begun >= SLICE_S
+                    or handled >= FRAMES_PER_EVENT
+                    or reply_bytes >= REPLY_BYTES_PER_EVENT
+                    or reply_memory >= REPLY_MEMORY_PER_EVENT
+                ):
+                    following = _RESUMING
+                    break
         except (MalformedMessage, CloseConnection) as error:
             replies.end(str(error))
             has_late, following = False, _ENDING
@@ -305,8 +318,7 @@ class Connection:
             self._state, self._following = _UNSETTLED, following
         else:
             self._conclude(following)
-            now = time()
-        if now > begun:
+        if (now := time()) > begun:
             self._note_use(begun, now)
 
     def _note_use(self, begun: float, now: float) -> None:
@@ -342,7 +354,7 @@ class Connection:
         except Exception:
             logger.exception(_REQUEST_FAILED, self.peer)
             self.replies.fail("a request failed")
-        if self.times.shared:
+        if self.times.is_due:
             self.times.answered()
         if self.replies.is_ended:
             self._handle_no_more()
@@ -367,8 +379,18 @@ class Connection:
             self._service.forget(awaited)
 
     def _on_answer(self, answered: Future[Any]) -> None:
+        """Send an answer that was awaited; of very many that come at once, in turn."""
+        turns = self._turns
+        if turns.is_crowded:
+            used_s = self._usage.of_late(turns.time()) + AWAITED_USED_S
+            turns.wait(used_s, partial(self._send_answer, answered))
+        else:
+            self._send_answer(answered)
+
+    def _send_answer(self, answered: Future[Any]) -> None:
         if self._awaited is not answered:
             return
+        begun = self._turns.time()
         self._awaited = None
         self.last_active = self._now()
         following = _READY
@@ -386,6 +408,8 @@ class Connection:
         if self._reserved:
             self._release()
         self._send_replies()
+        if (now := self._turns.time()) > begun:
+            self._note_use(begun, now)
         self._go_on()
 
     def _resume(self) -> None:
@@ -426,16 +450,15 @@ class Connection:
         replies = self.replies
         if frames := replies.take():
             self._sender.send(frames)
-        if (self.times.timed or self.times.shared) and not self._sender:
+        if self.times.is_due and not self._sender:
             self.times.sent()
-        if self._state is _CLOSED:
+        state = self._state
+        if state is _CLOSED:
             return
         if replies.is_ended:
             self._handle_no_more()
             self._close_if_ended()
-        elif (self._state is _HELD and not replies.is_waiting) or (
-            self._state is _FULL and replies.has_room
-        ):
+        elif (state is _HELD and not replies.is_waiting) or (state is _FULL and replies.has_room):
             self._state = _RESUMING
             self._wait_for_turn()
 

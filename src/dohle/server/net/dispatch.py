@@ -12,7 +12,7 @@ from asyncio import AbstractEventLoop, CancelledError, Future, Task, iscoroutine
 from collections.abc import Coroutine, Mapping
 from functools import partial
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from dohle.core.steps import finish
 from dohle.protocol.apis import ApiKey, find_api
@@ -33,12 +33,10 @@ from dohle.server.net.outcome import (
     PendingFrame,
 )
 from dohle.server.net.request_entries import Entries
+from dohle.server.net.server import Server
 from dohle.server.net.shortcut import Served, learn_shortcut, may_take_shortcuts
 from dohle.server.net.slices import Begun, begin
 from dohle.server.net.timing import TimedRequest, request_log
-
-if TYPE_CHECKING:
-    from dohle.server.broker import BrokerServer
 
 logger = logging.getLogger("dohle.server")
 
@@ -61,20 +59,20 @@ class Dispatcher:
     """What connections hand their frames to."""
 
     def __init__(
-        self, loop: AbstractEventLoop, broker: BrokerServer, handlers: Mapping[ApiKey, Handler]
+        self, loop: AbstractEventLoop, server: Server, handlers: Mapping[ApiKey, Handler]
     ) -> None:
         self._loop = loop
-        self._broker = broker
+        self._server = server
         self._handlers: dict[int, Handler] = {int(key): value for key, value in handlers.items()}
         self._requests: dict[int, type[Request]] = {}
-        self._answering = Answering(broker)
+        self._answering = Answering(server)
         self._awaited: dict[Future[Any], _Awaited] = {}
-        self._now = broker.clock.monotonic_s
+        self._now = server.clock.monotonic_s
         self._unattended: set[Task[Any]] = set()
-        self._long_requests = LongRequests(loop, broker, self._answering, self._unattended)
+        self._long_requests = LongRequests(loop, server, self._answering, self._unattended)
         self._pending: set[Future[Any]] = set()
         #: Writes what the requests handled so far have appended.
-        self.settle = broker.write_appends
+        self.settle = server.write_appends
         #: Tells whether a connection must wait for others; its ``settle`` is called then.
         self.may_settle_later = GroupCommit(loop.call_soon).take
 
@@ -82,7 +80,7 @@ class Dispatcher:
         self, frame: memoryview, connection: Connection
     ) -> Frame | LateFrame | Future[Any] | None:
         """Handle one request; None if it has to wait until those before it are answered."""
-        broker = self._broker
+        server = self._server
         try:
             # Only the second byte of the API key is in use.
             shortcut = connection.shortcuts.get(frame[1])
@@ -94,18 +92,23 @@ class Dispatcher:
             if fields is not None:
                 if not (shortcut.joins or self._may_go_ahead(connection)):
                     return None
-                reply = shortcut.handle(broker, fields)
+                reply = shortcut.handle(server, fields)
                 if reply is not None:
                     shortcut.served += 1
                     return reply
                 fits = True
         return self._take_slow_path(frame, connection, fits_shortcut=fits)
 
+    def is_patient(self, api_key: int) -> bool:
+        """Tell whether a request may wait for others in a crowded turn."""
+        handler = self._handlers.get(api_key)
+        return handler is not None and handler.is_patient
+
     def _take_slow_path(
         self, frame: memoryview, connection: Connection, *, fits_shortcut: bool
     ) -> Frame | LateFrame | Future[Any] | None:
-        broker = self._broker
-        timed = TimedRequest(connection.times, connection.last_active, self._now(), len(frame))
+        server, size = self._server, len(frame)
+        is_logged = request_log.isEnabledFor(logging.DEBUG)
         try:
             head = parse_request_header(frame)
         except UnsupportedVersion as error:
@@ -119,27 +122,53 @@ class Dispatcher:
         if not handler.lowest <= version <= handler.highest:
             if handler.unsupported is None:
                 raise CloseConnection(f"{ApiKey(api_key).name} version {version} is not served")
-            self._answering.count(timed, api_key, handler, None, version)
-            return self._answering.frame(timed, handler.unsupported(broker), 0, correlation_id)
+            timed = self._answering.begin(
+                connection.times,
+                connection.last_active,
+                size,
+                api_key,
+                handler,
+                None,
+                version,
+                always=is_logged,
+            )
+            return self._answering.frame(timed, handler.unsupported(), 0, correlation_id)
         context = RequestContext(connection, version, client_id or "")
         request_class = self._requests.get(api_key) or self._request_class(api_key)
-        if len(frame) > _LONG_FRAME_BYTES:
+        if size > _LONG_FRAME_BYTES:
             decode = partial(request_class.decode_in_steps, version, frame, body_offset)
             entries: Entries[Request] = Entries(decode)
             # Those that are written together are handled at once, if they have few entries.
             found = finish(entries.decode(_FEW_ENTRIES)) if handler.joins else None
             if found is None:
-                asked = Asked(handler, context, api_key, correlation_id, timed)
+                asked = Asked(
+                    handler,
+                    context,
+                    api_key,
+                    correlation_id,
+                    connection.last_active,
+                    self._now(),
+                    size,
+                )
                 return self._long_requests.serve(asked, entries)
             request = found
         else:
             request, _ = request_class.decode(version, frame, body_offset)
-        self._answering.count(timed, api_key, handler, request, version)
-        if request_log.isEnabledFor(logging.DEBUG):
+        timed = self._answering.begin(
+            connection.times,
+            connection.last_active,
+            size,
+            api_key,
+            handler,
+            request,
+            version,
+            always=is_logged,
+        )
+        if is_logged:
             timed.told = f"{connection.peer} {client_id} v{version} {request}"
-        returned = handler.function(broker, context, request)
+        returned = handler.function(server, context, request)
         if isinstance(returned, GeneratorType):
-            begun = begin(self._broker.turns, returned)
+            begun = begin(self._server.turns, returned)
             if isinstance(begun, Begun):
                 return self._long_requests.finish(begun, timed, version, correlation_id)
             returned = begun
@@ -153,17 +182,19 @@ class Dispatcher:
                 timed.handled = self._now()
                 self._awaited[answer] = _Awaited(timed, version, correlation_id)
                 return answer
-        if handler.learn is not None and may_take_shortcuts(connection):
-            served = Served(frame, body_offset, version, context.client_id, request)
-            learn_shortcut(
-                broker,
-                handler.learn,
-                connection,
-                api_key,
-                served,
-                timed.metrics,
-                fits_shortcut=fits_shortcut,
-            )
+        if handler.learn is not None:
+            if left := connection.unlearnt.get(api_key):
+                connection.unlearnt[api_key] = left - 1
+            elif may_take_shortcuts(connection):
+                learn_shortcut(
+                    server,
+                    handler.learn,
+                    connection,
+                    api_key,
+                    Served(frame, body_offset, version, context.client_id, request),
+                    timed.metrics,
+                    fits_shortcut=fits_shortcut,
+                )
         if answer is None or isinstance(answer, _ENCODABLE):
             return self._answering.frame(timed, answer, version, correlation_id)
         late = answer
@@ -206,8 +237,8 @@ class Dispatcher:
 
     def _may_go_ahead(self, connection: Connection) -> bool:
         """Tell whether all earlier requests are answered, so that the next one overtakes none."""
-        if self._broker.unwritten:
-            self._broker.write_appends()
+        if self._server.unwritten:
+            self._server.write_appends()
         return not connection.replies.is_open or connection.catch_up()
 
     def _request_class(self, api_key: int) -> type[Request]:

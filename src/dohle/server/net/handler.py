@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from dohle.core.steps import PlainSteps
 from dohle.protocol.apis import ApiKey, find_api
@@ -12,9 +12,6 @@ from dohle.protocol.schema import Response
 from dohle.server.net.connection import Connection
 from dohle.server.net.outcome import Answer, EncodedResponse, LongAnswer
 from dohle.server.net.shortcut import Learn
-
-if TYPE_CHECKING:
-    from dohle.server.broker import BrokerServer
 
 
 class RequestContext(NamedTuple):
@@ -25,8 +22,9 @@ class RequestContext(NamedTuple):
     client_id: str
 
 
+#: The first argument is what serves: a broker, or a controller.
 HandlerFunction = Callable[
-    ["BrokerServer", RequestContext, Any],
+    [Any, RequestContext, Any],
     Answer | LongAnswer | Coroutine[Any, Any, Response | None] | PlainSteps[Any],
 ]
 
@@ -50,11 +48,14 @@ class Handler:
     #: The versions that ApiVersions lists, where they differ (Produce).
     advertised_lowest: int | None = None
     #: Answers requests of versions that are not served, in version 0 (ApiVersions).
-    unsupported: Callable[[BrokerServer], Response] | None = None
+    unsupported: Callable[[], Response] | None = None
     #: The fast path for requests like the last one, if there is one.
     learn: Learn | None = None
     #: Tells kinds of requests apart that are counted by themselves; without, it is the API's name.
     kind: Callable[[Any], str] | None = None
+    #: Whether its clients are used to waiting, and send it all at once: when the loop is crowded,
+    #: others go first.
+    is_patient: bool = False
 
 
 def serves(
@@ -63,9 +64,10 @@ def serves(
     *,
     lowest: int | None = None,
     joins: bool = False,
-    unsupported: Callable[[BrokerServer], Response] | None = None,
+    unsupported: Callable[[], Response] | None = None,
     learn: Learn | None = None,
     kind: Callable[[Any], str] | None = None,
+    is_patient: bool = False,
 ) -> tuple[ApiKey, Handler]:
     """Serve an API at all versions of the release, or from ``lowest`` on."""
     versions = find_api(api_key).release_versions
@@ -78,4 +80,5 @@ def serves(
         unsupported=unsupported,
         learn=learn,
         kind=kind,
+        is_patient=is_patient,
     )

@@ -6,7 +6,7 @@ import logging
 from asyncio import AbstractEventLoop, Future, Lock, Task, iscoroutine, shield
 from collections.abc import Coroutine
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from dohle.core.steps import let_go
 from dohle.protocol.entries import entries_of
@@ -16,11 +16,9 @@ from dohle.server.net.answering import Answering
 from dohle.server.net.handler import Concluded, Handler, RequestContext
 from dohle.server.net.outcome import Answer, CloseConnection, EncodedResponse, Frame, LongAnswer
 from dohle.server.net.request_entries import Entries, LargeRequest
+from dohle.server.net.server import Server
 from dohle.server.net.slices import Begun, Slices
 from dohle.server.net.timing import TimedRequest, request_log
-
-if TYPE_CHECKING:
-    from dohle.server.broker import BrokerServer
 
 
 class Asked(NamedTuple):
@@ -30,7 +28,10 @@ class Asked(NamedTuple):
     context: RequestContext
     api_key: int
     correlation_id: int
-    timed: TimedRequest
+    #: When its bytes had arrived, and when its turn came.
+    arrived: float
+    started: float
+    request_bytes: int
 
 
 class LongRequests:
@@ -39,13 +40,13 @@ class LongRequests:
     def __init__(
         self,
         loop: AbstractEventLoop,
-        broker: BrokerServer,
+        server: Server,
         answering: Answering,
         unattended: set[Task[Any]],
     ) -> None:
         """Serve requests; commands that are carried out in any case are ``unattended``."""
         self._loop = loop
-        self._broker = broker
+        self._server = server
         self._answering = answering
         self._unattended = unattended
         #: They bring whole frames; what they are about is only read, so they may be stopped.
@@ -78,7 +79,7 @@ class LongRequests:
         return task
 
     async def _serve(self, asked: Asked, entries: Entries[Request]) -> Frame:
-        slices = Slices(self._broker.turns)
+        slices = Slices(self._server.turns)
         await slices.wait()
         large = LargeRequest(self._large)
         freed: list[Any] = []
@@ -99,16 +100,26 @@ class LongRequests:
         freed: list[Any],
     ) -> Frame:
         """Serve a request; what is to be let go of in slices is added to ``freed``."""
-        handler, context, api_key, correlation_id, timed = asked
+        handler, context, api_key, correlation_id, arrived, started, request_bytes = asked
         connection, version, client_id = context
         try:
             request = await large.decode(slices, entries, connection.peer)
         except MalformedMessage as error:
             raise CloseConnection(str(error)) from None
+        timed = self._answering.begin(
+            connection.times,
+            arrived,
+            request_bytes,
+            api_key,
+            handler,
+            request,
+            version,
+            always=True,
+        )
+        timed.started = started
         if request_log.isEnabledFor(logging.DEBUG):
             timed.told = f"{connection.peer} {client_id} v{version} {type(request).__name__}"
-        self._answering.count(timed, api_key, handler, request, version)
-        returned = handler.function(self._broker, context, request)
+        returned = handler.function(self._server, context, request)
         if isinstance(returned, GeneratorType):
             returned = await slices.run(returned)
         answer = cast("Concluded", returned)
@@ -132,7 +143,7 @@ class LongRequests:
     async def _wait_for(
         self, answer: LongAnswer, timed: TimedRequest, version: int, correlation_id: int
     ) -> Frame:
-        slices, freed = Slices(self._broker.turns), list[Any]()
+        slices, freed = Slices(self._server.turns), list[Any]()
         frame = await self._frame(slices, freed, timed, answer, version, correlation_id)
         del answer
         await slices.run(let_go(freed))
@@ -150,7 +161,7 @@ class LongRequests:
         """Encode an answer when it is known; what is to be let go of is added to ``freed``."""
         has_waited = False
         if not isinstance(answer, EncodedResponse) and callable(answer):
-            self._broker.write_appends()
+            self._server.write_appends()
             answer = answer()
         if iscoroutine(answer):
             # A command is carried out even if its client has gone and the rest is cancelled.
@@ -159,7 +170,7 @@ class LongRequests:
             command.add_done_callback(self._unattended.discard)
             answer = await slices.wait_for(shield(command))
         elif isinstance(answer, Future | LongAnswer):
-            timed.handled, has_waited = self._broker.clock.monotonic_s(), True
+            timed.handled, has_waited = self._server.clock.monotonic_s(), True
             future = answer.future if isinstance(answer, LongAnswer) else answer
             answer = await slices.wait_for(future)
             del future

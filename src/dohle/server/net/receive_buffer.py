@@ -103,6 +103,13 @@ class ReceiveBuffer:
         return self._view[start:end]
 
     @property
+    def api_key(self) -> int:
+        """The API key of the next frame; -1 if that has not arrived yet."""
+        # Only the second byte of it is in use.
+        at = self.start + _SIZE.size + 1
+        return self._view[at] if at < self.end else -1
+
+    @property
     def large_frame_size(self) -> int:
         """The size of a frame that is being received; 0 if a buffer that may be kept holds it."""
         held = self.end - self.start

@@ -87,10 +87,7 @@ class ReplyQueue:
         gate: Gate | None = None
         try:
             for reply in unmade:
-                if isinstance(reply, list):
-                    made: Frame | PendingFrame | Gate = reply
-                else:
-                    made = reply()
+                made = reply if isinstance(reply, list) else reply()
                 if isinstance(made, list):
                     if behind:
                         self._put_behind(made)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 from asyncio import AbstractEventLoop
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from dohle.core.host import StreamSocket
 from dohle.server.net.outcome import SEGMENT_ENDED, Chunk, CloseConnection, FileRecords, Frame
@@ -72,9 +72,23 @@ class Sender:
     def __len__(self) -> int:
         return len(self._out)
 
-    def send(self, frames: Iterable[Frame]) -> None:
+    def send(self, frames: Sequence[Frame]) -> None:
         """Send frames, or as much of them as the socket takes; the rest when it has room."""
         out = self._out
+        if len(frames) == 1 and len(frames[0]) == 1 and not out:
+            # Most answers: there is nothing to put together.
+            chunk = frames[0][0]
+            if type(chunk) is bytes and (size := len(chunk)) <= _JOIN_BYTES_MAX:
+                self.bytes_out += size
+                try:
+                    sent = self._socket.send(chunk)
+                except OSError:
+                    # What it is about is seen by who sends the rest.
+                    sent = 0
+                if sent < size:
+                    out.append(memoryview(chunk)[sent:])
+                    self._send()
+                return
         for frame in frames:
             self.bytes_out += len(frame[0]) if len(frame) == 1 else frame_size(frame)
             out += frame

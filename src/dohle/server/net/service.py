@@ -23,6 +23,9 @@ class Service(Protocol):
         cannot be handled until those before it are answered: it is handed over again then.
         """
 
+    def is_patient(self, api_key: int) -> bool:
+        """Tell whether a request may wait for others in a crowded turn."""
+
     def settle(self) -> None:
         """Write what the requests handled so far have appended."""
 

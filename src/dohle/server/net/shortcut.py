@@ -22,13 +22,15 @@ from dohle.server.net.outcome import Frame, LateFrame
 from dohle.server.net.timing import request_log
 
 if TYPE_CHECKING:
-    from dohle.server.broker import BrokerServer
     from dohle.server.net.connection import Connection
 
 _is_logged, _DEBUG = request_log.isEnabledFor, logging.DEBUG
 
 
-#: How many requests are not learnt from after a shortcut turned out to be of no use.
+#: How many requests of an API are not learnt from after one that nothing could be learnt from, or
+#: a shortcut that turned out to be of no use. Learning takes longer than serving a request on the
+#: slow path. A client whose requests differ from one to the next (a producer to several topics), or
+#: have no shortcut, would pay for it each time, and gain nothing.
 REST_REQUESTS = 16
 
 
@@ -47,7 +49,7 @@ class Shortcut(Protocol):
         None if it differs in anything else. This depends on the frame alone.
         """
 
-    def handle(self, broker: BrokerServer, fields: Any) -> Frame | LateFrame | Future[Frame] | None:
+    def handle(self, broker: Any, fields: Any) -> Frame | LateFrame | Future[Frame] | None:
         """Serve a request that fits; None, with nothing changed, if it must take the slow path.
 
         If a callable is returned, it makes the answer after the appends of the read event have been
@@ -66,29 +68,7 @@ class Served(NamedTuple):
 
 
 #: Learns a shortcut, or returns None if requests like this one have none.
-Learn = Callable[["BrokerServer", Served], Shortcut | None]
-
-
-class Rest:
-    """Takes the place of a shortcut while nothing is learnt; no request fits it.
-
-    Learning takes longer than serving a request on the slow path. A client whose requests differ
-    from one to the next (a producer to several topics) would pay for it each time, and gain
-    nothing.
-    """
-
-    joins: ClassVar[bool] = True
-    __slots__ = ("left", "served")
-
-    def __init__(self) -> None:
-        self.served = 0
-        self.left = REST_REQUESTS
-
-    def fits(self, frame: memoryview) -> None:
-        """Leave any request to the slow path."""
-
-    def handle(self, broker: BrokerServer, fields: Any) -> None:
-        """Never called, since nothing fits."""
+Learn = Callable[[Any, Served], Shortcut | None]
 
 
 def may_take_shortcuts(connection: Connection) -> bool:
@@ -101,7 +81,7 @@ def may_take_shortcuts(connection: Connection) -> bool:
 
 
 def learn_shortcut(
-    broker: BrokerServer,
+    broker: Any,
     learn: Learn,
     connection: Connection,
     api_key: int,
@@ -113,19 +93,14 @@ def learn_shortcut(
     """Learn a shortcut from a request, unless the last one learnt was of no use."""
     shortcuts = connection.shortcuts
     previous = shortcuts.get(api_key)
-    if isinstance(previous, Rest) and previous.left:
-        previous.left -= 1
-        return
     in_vain = previous is not None and not previous.served and not fits_shortcut
     usages = connection.times.usages
     if (usage := usages.pop(api_key, None)) is not None:
         usage.count()
-    if in_vain and not isinstance(previous, Rest):
-        shortcuts[api_key] = Rest()
-        return
-    learnt = learn(broker, served)
+    learnt = None if in_vain else learn(broker, served)
     if learnt is not None:
         shortcuts[api_key] = learnt
         usages[api_key] = ShortcutUsage(metrics, served.version, learnt)
     else:
         shortcuts.pop(api_key, None)
+        connection.unlearnt[api_key] = REST_REQUESTS

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from dohle.core.steps import Step, Steps
-from dohle.server.net.collector import COLLECTOR
 from dohle.server.net.turns import SLICE_S, Turns
 
 T = TypeVar("T")
@@ -40,12 +39,12 @@ class Slices:
         """Let there be no full collection before the work is done, or waits for something."""
         if not self._holds_collector:
             self._holds_collector = True
-            COLLECTOR.hold()
+            self._turns.collector.hold()
 
     def _release_collector(self) -> None:
         if self._holds_collector:
             self._holds_collector = False
-            COLLECTOR.release()
+            self._turns.collector.release()
 
     @property
     def is_over(self) -> bool:

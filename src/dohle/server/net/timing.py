@@ -1,6 +1,7 @@
 """How long requests take, from the bytes' arrival until the answer is handed to the socket.
 
-A request that takes the slow path is timed itself. One that a shortcut serves costs little more
+A request that takes the slow path is timed itself; of those of a kind that come one after the other
+within a few milliseconds, one of ``THICK_PER_SAMPLE``. One that a shortcut serves costs little more
 than a look at the clock, so those are timed together, by the read event that brought them, and of
 a connection only one event in ``EVENTS_PER_SAMPLE``. Each request of an event has waited for the
 others, and took its share of the time.
@@ -23,6 +24,11 @@ request_log = logging.getLogger("dohle.request")
 #: Of so many read events of a connection one is timed, if shortcuts serve what it brings.
 EVENTS_PER_SAMPLE = 64
 
+#: Of so many requests of a kind one is timed, if less than this lies between two that were. (An odd
+#: number: requests that come in groups are not always timed at the same place of the group.)
+THICK_PER_SAMPLE = 7
+THICK_S = 0.005
+
 
 class TimedRequest:
     """A request on its way through the broker. Times are the monotonic clock's, in seconds."""
@@ -37,14 +43,24 @@ class TimedRequest:
         "started",
         "times",
         "told",
+        "weight",
     )
 
     def __init__(
-        self, times: ConnectionTimes, arrived: float, started: float, request_bytes: int
+        self,
+        metrics: RequestMetrics,
+        times: ConnectionTimes | None,
+        arrived: float = 0.0,
+        started: float = 0.0,
+        request_bytes: int = 0,
+        weight: int = 1,
     ) -> None:
+        """Time a request of a kind; without ``times``, what is noted here is not written down."""
         self.times = times
-        #: The counts of its kind, when that is known.
-        self.metrics: RequestMetrics
+        #: The counts of its kind.
+        self.metrics = metrics
+        #: How many requests it stands for.
+        self.weight = weight
         self.arrived = arrived
         self.started = self.handled = self.answered = started
         self.request_bytes = request_bytes
@@ -55,7 +71,13 @@ class TimedRequest:
     def sent(self, now: float) -> None:
         """Write down what it took, now that the answer is sent."""
         self.metrics.record(
-            self.arrived, self.started, self.handled, self.answered, now, self.request_bytes
+            self.arrived,
+            self.started,
+            self.handled,
+            self.answered,
+            now,
+            self.request_bytes,
+            self.weight,
         )
         if self.told is not None:
             request_log.debug(
@@ -70,6 +92,40 @@ class TimedRequest:
                 (self.answered - self.handled) * 1000,
                 (now - self.answered) * 1000,
             )
+
+
+class RequestKind:
+    """The requests of one kind on the slow path: which of them are timed."""
+
+    __slots__ = ("_left", "_timed_at", "_untimed", "_weight", "metrics")
+
+    def __init__(self, metrics: RequestMetrics) -> None:
+        self.metrics = metrics
+        self._untimed = TimedRequest(metrics, None)
+        #: So many to go before one is timed, and how many that one will stand for.
+        self._left = 0
+        self._weight = 1
+        self._timed_at = -THICK_S
+
+    def begin(
+        self,
+        times: ConnectionTimes,
+        arrived: float,
+        now: Callable[[], float],
+        request_bytes: int,
+        *,
+        always: bool = False,
+    ) -> TimedRequest:
+        """Begin to time a request, if it is one of those."""
+        if self._left and not always:
+            self._left -= 1
+            return self._untimed
+        weight, self._weight = self._weight, 1
+        if arrived - self._timed_at < THICK_S and not always:
+            self._left = THICK_PER_SAMPLE - 1
+            self._weight = THICK_PER_SAMPLE
+        self._timed_at = arrived
+        return TimedRequest(self.metrics, times, arrived, now(), request_bytes, weight)
 
 
 class SharedEvent(NamedTuple):
@@ -100,18 +156,20 @@ class SharedEvent(NamedTuple):
 class ConnectionTimes:
     """What is being timed of one connection; mostly nothing."""
 
-    __slots__ = ("_answered", "_now", "shared", "timed", "untimed_events", "usages")
+    __slots__ = ("_answered", "_now", "_shared", "_timed", "is_due", "untimed_events", "usages")
 
     def __init__(self, now: Callable[[], float]) -> None:
         #: How much use was made of the connection's shortcuts, by API key.
         self.usages: dict[int, ShortcutUsage] = {}
+        #: Whether anything is timed whose answer is not sent yet.
+        self.is_due = False
         #: Requests that were answered, and whose answers are not sent yet.
-        self.timed: list[TimedRequest] = []
+        self._timed: list[TimedRequest] = []
         #: So many read events to go before one is timed.
         self.untimed_events = 0
         self._now = now
         #: What shortcuts have served in the event that is being timed.
-        self.shared: list[SharedEvent] = []
+        self._shared: list[SharedEvent] = []
         self._answered = 0.0
 
     def begin_event(self) -> dict[int, int]:
@@ -121,24 +179,33 @@ class ConnectionTimes:
 
     def end_event(self, before: Mapping[int, int], arrived: float, count: int, size: int) -> None:
         """Take note of what shortcuts have served in an event of so many requests and bytes."""
-        self.shared = [
+        self._shared = [
             SharedEvent(usage.metrics, served, count, arrived, size // count)
             for key, usage in self.usages.items()
             if key in before and (served := usage.shortcut.served - before[key]) > 0
         ]
+        self.is_due = bool(self._shared or self._timed)
+
+    def add(self, timed: TimedRequest) -> None:
+        """Take note of a request that is answered, and about to be sent."""
+        self._timed.append(timed)
+        self.is_due = True
 
     def answered(self) -> None:
         """Take note that the requests of the event are answered."""
-        self._answered = self._now()
+        if self._shared:
+            self._answered = self._now()
 
     def sent(self) -> None:
         """Write down how long the requests took, now that their answers are sent."""
-        if not (self.timed or self.shared):
+        if not self.is_due:
             return
+        self.is_due = False
         now = self._now()
-        timed, self.timed = self.timed, []
+        timed, self._timed = self._timed, []
         for request in timed:
             request.sent(now)
-        shared, self.shared = self.shared, []
-        for event in shared:
-            event.sent(self._answered, now)
+        if self._shared:
+            shared, self._shared = self._shared, []
+            for event in shared:
+                event.sent(self._answered, now)

@@ -23,6 +23,7 @@ from itertools import count
 from sys import maxsize
 
 from dohle.core.host import Host
+from dohle.server.net.collector import COLLECTOR, Collector
 from dohle.server.net.step_needs import StepNeeds
 
 logger = logging.getLogger("dohle.server")
@@ -38,6 +39,9 @@ TURN_S = 0.005
 FREE_SHARE = 0.05
 #: A new client counts as if it had used this much: those that are known to ask for little go first.
 NEW_USED_S = 0.025
+#: Who has waited for an answer counts as if it had used this much of the loop, if very many are
+#: answered at once: requests that have just come go first.
+AWAITED_USED_S = 0.0025
 #: How long whoever has used the loop stands back, as a multiple of that time, and at most.
 STAND_BACK = 20
 STAND_BACK_S_MAX = 1.0
@@ -46,12 +50,20 @@ STAND_BACK_S_MAX = 1.0
 class Turns:
     """The queue of work that waits for its next slice."""
 
-    def __init__(self, loop: AbstractEventLoop, host: Host, queued_max: int | None = None) -> None:
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        host: Host,
+        queued_max: int | None = None,
+        collector: Collector = COLLECTOR,
+    ) -> None:
         """Make a queue; from ``queued_max`` waiting in it on, it is full."""
         self.loop = loop
         self.time = loop.time
         #: What work needs besides time.
         self.needs = StepNeeds(loop, host)
+        #: Held up while there is work in slices.
+        self.collector = collector
         #: Whether this turn of the loop has been long enough: further work is to ``wait``.
         self.is_crowded = False
         self._spent_s = 0.0
@@ -126,10 +138,13 @@ class Turns:
         self.is_full = False
         if len(self):
             self._run_soon()
-        for _ in range(len(self._on_room)):
-            if self.is_full:
-                break
+        # No more than there is room for: the others would only find it full again.
+        room = self._queued_max - len(self)
+        while self._on_room and room > 0:
+            room -= 1
             self._on_room.popleft()()
+        if self._on_room:
+            self._run_soon()
 
     def _run_requests(self) -> None:
         """Serve requests, until this turn of the loop has been long enough."""

@@ -18,7 +18,12 @@ from dohle.protocol.messages.produce import BatchIndexAndErrorMessage, Partition
 from dohle.protocol.schema import Records
 from dohle.records.batch import RecordBatch
 from dohle.records.checking.fast_check import FastCheckedBatch, begin_fast_check
-from dohle.records.checking.validation import RecordErrors, produced_batch, validating
+from dohle.records.checking.validation import (
+    RecordErrors,
+    RecordRules,
+    produced_batch,
+    validating,
+)
 from dohle.records.up_conversion import converting_up
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.log_values import AppendInfo
@@ -119,7 +124,9 @@ def _appending(
         is_checked = check is not None
         if version < BATCHES:
             converted = yield from converting_up(
-                memoryview(records or b""), max_message_bytes=partition.rules.max_message_bytes
+                memoryview(records or b""),
+                max_message_bytes=partition.rules.max_message_bytes,
+                rules=RecordRules(partition.rules, now_ms, partition.key),
             )
             batch = RecordBatch(memoryview(converted))
             partition.traffic.produce_conversions += batch.record_count
@@ -203,12 +210,11 @@ def no_transactional_id() -> KafkaError:
     )
 
 
-def is_uncommitted(outcome: Appended | KafkaError) -> bool:
+def is_uncommitted(outcome: Appended) -> bool:
     """Tell whether records are in the log but not committed, so that acks=all has to wait."""
-    if isinstance(outcome, KafkaError):
-        return False
     partition, info = outcome
-    return partition.log.high_watermark <= info.last_offset and partition.log.disk.failure is None
+    log = partition.log
+    return log.high_watermark <= info.last_offset and log.disk.is_online()
 
 
 def partition_response(
@@ -221,12 +227,8 @@ def partition_response(
     """
     if not isinstance(outcome, KafkaError):
         partition, info = outcome
-        try:
-            # The write itself may have taken the directory offline.
-            partition.log.disk.ensure_online()
-        except KafkaError as error:
-            outcome = error
-        else:
+        # The write itself may have taken the directory offline.
+        if partition.log.disk.is_online():
             return PartitionProduceResponse(
                 index=index,
                 error_code=commit_error,
@@ -234,6 +236,7 @@ def partition_response(
                 log_append_time_ms=info.log_append_time_ms,
                 log_start_offset=partition.log.log_start_offset,
             )
+        outcome = partition.log.disk.offline_error()
     by_log = outcome if isinstance(outcome, RefusedByLog) else None
     record_errors = by_log.record_errors if by_log else ()
     return PartitionProduceResponse(

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, Future, TimerHandle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicPartition
 from dohle.core.seams import Clock
-from dohle.replication.partition import UNKNOWN_BROKER_EPOCH, Effects
+from dohle.replication.partition import (
+    REPLICA_LAG_MS_MAX,
+    UNKNOWN_BROKER_EPOCH,
+    Effects,
+    WantedIsr,
+)
 from dohle.server.net.outcome import Gate
 
 if TYPE_CHECKING:
@@ -41,40 +46,56 @@ class Commits:
         loop: AbstractEventLoop,
         clock: Clock,
         recheck: Callable[[TopicPartition], None],
+        lag_ms_max: int = REPLICA_LAG_MS_MAX,
     ) -> None:
         """Call ``recheck`` with each partition in which a delayed fetch may now see more."""
         self._loop = loop
         self._clock = clock
         self._recheck = recheck
+        #: How long a follower that has not everything stays in the ISR.
+        self.lag_ms_max = lag_ms_max
+        #: The brokers that are neither fenced nor shutting down, with their epochs: all partitions
+        #: look here.
+        self.brokers: dict[BrokerId, int] = {}
+        #: Called with each change of an ISR that the controller is to be asked for.
+        self.on_wanted_isr: Callable[[Partition, WantedIsr], None] | None = None
         self._timers: dict[Partition, _Timer] = {}
 
     # Events
 
-    def write(self, partitions: Iterable[Partition]) -> None:
+    def write(self, partitions: Collection[Partition]) -> None:
         """Write what was appended, with one system call for each partition."""
         now_ms = self._clock.monotonic_ms()
+        if len(partitions) == 1:
+            (partition,) = partitions
+            self._tell_of_write(partition, self._write(partition, now_ms))
+            return
         written = [(partition, self._write(partition, now_ms)) for partition in partitions]
         # Not before all is written: whoever is told may append, and the buffers that hold the
         # records are used again after this.
         for partition, effects in written:
-            if effects is not None:
-                if effects.woken:
-                    self._tell(partition, effects)
-                if partition.on_progress is not None:
-                    _call(partition.on_progress)
-                self._recheck(partition.key)
-            else:
-                self.fail(partition, ErrorCode.KAFKA_STORAGE_ERROR)
-                _call(partition.on_failed)
-                self._recheck(partition.key)
+            self._tell_of_write(partition, effects)
+
+    def _tell_of_write(self, partition: Partition, effects: Effects[CommitWaiter] | None) -> None:
+        """Tell those who wait at a partition that it was written, or (None) that it failed."""
+        if effects is None:
+            self.fail(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+            _call(partition.on_failed)
+        else:
+            if effects.woken:
+                self._tell(partition, effects)
+            if partition.on_progress is not None:
+                _call(partition.on_progress)
+        self._recheck(partition.key)
 
     def _write(self, partition: Partition, now_ms: int) -> Effects[CommitWaiter] | None:
         log = partition.log
         try:
             log.write_appends()
             effects = partition.replication.appended(log.log_end_offset, now_ms)
-            if effects.high_watermark is not None:
-                log.update_high_watermark(effects.high_watermark)
+            high_watermark = effects[0]
+            if high_watermark is not None:
+                log.update_high_watermark(high_watermark)
         except KafkaError:
             # The directory is offline now, and its produce requests are told so.
             return None
@@ -106,8 +127,54 @@ class Commits:
             ),
         )
 
+    def replicated(self, partition: Partition, high_watermark: int, log_start_offset: int) -> None:
+        """Take in where the leader's log stands, after what it has sent is written here."""
+        log = partition.log
+        before = log.high_watermark
+        log.update_high_watermark(high_watermark)
+        if log_start_offset > log.log_start_offset:
+            log.increment_log_start_offset(min(log_start_offset, log.high_watermark))
+        self.note_end(partition)
+        if log.high_watermark != before:
+            # Consumers may read from a follower.
+            self._recheck(partition.key)
+
+    def note_end(self, partition: Partition) -> None:
+        """Take in where the log of a follower stands, which nobody waits at."""
+        log = partition.log
+        partition.replication.replicated(
+            log.log_start_offset, log.log_end_offset, log.high_watermark
+        )
+
+    def check_lag(self, partition: Partition) -> None:
+        """Have those leave the ISR that have fallen behind."""
+        effects = partition.replication.check_lag(self._clock.monotonic_ms())
+        self.carry_out(partition, effects)
+
+    def isr_answered(
+        self,
+        partition: Partition,
+        error: ErrorCode,
+        *,
+        leader_epoch: int = -1,
+        partition_epoch: int = -1,
+        isr: tuple[BrokerId, ...] = (),
+    ) -> None:
+        """Take in the controller's answer about a partition's ISR."""
+        effects = partition.replication.isr_answered(
+            error,
+            self._clock.monotonic_ms(),
+            leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch,
+            isr=isr,
+        )
+        partition.isr_changed()
+        self.carry_out(partition, effects)
+
     def assigned(self, partition: Partition) -> None:
         """Take in a partition's leader, replicas and ISR as the image has them."""
+        if not partition.replication.is_leader:
+            self.note_end(partition)
         effects = partition.replication.assigned(partition.image, self._clock.monotonic_ms())
         self.carry_out(partition, effects)
 
@@ -124,10 +191,9 @@ class Commits:
         self._tell(partition, partition.replication.failed(error))
 
     def carry_out(self, partition: Partition, effects: Effects[CommitWaiter]) -> None:
-        """Do what follows from an event.
-
-        A change of the ISR that is asked for is not sent: there is no second broker yet.
-        """
+        """Do what follows from an event."""
+        if effects.wanted_isr is not None and self.on_wanted_isr is not None:
+            self.on_wanted_isr(partition, effects.wanted_isr)
         if effects.high_watermark is not None:
             partition.log.update_high_watermark(effects.high_watermark)
         self._tell(partition, effects)

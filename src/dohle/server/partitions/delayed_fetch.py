@@ -100,6 +100,8 @@ class DelayedFetch:
 
     def _read(self) -> Steps[FetchResponse]:
         yield from self._reader.read()
+        if self._pace is not None:
+            self._pace.has_found_much = self._reader.has_found_much()
         return (yield from self._reader.response())
 
     def _fail(self, error: Exception) -> None:

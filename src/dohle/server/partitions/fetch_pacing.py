@@ -3,7 +3,8 @@
 A consumer that asks again as soon as it is answered would have most of the loop's time if each of
 its requests takes milliseconds, and what it finds is the little that came since the last one. So
 the next one is looked at when some multiple of that time has passed, and finds what many appends
-have brought. Requests for few partitions, and those that come seldom, are never held up.
+have brought. Requests for few partitions, and those that come seldom, are never held up; nor is a
+consumer that is behind, and finds something in most of its partitions each time.
 """
 
 from __future__ import annotations
@@ -50,15 +51,18 @@ class FetchPacing:
 class Pace:
     """When the next request of a connection is looked at."""
 
-    __slots__ = ("_time", "next_at")
+    __slots__ = ("_time", "has_found_much", "next_at")
 
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
         self.next_at = 0.0
+        #: Whether most of the partitions of the last request had something: asking again pays.
+        self.has_found_much = False
 
     def timed(self, steps: Steps[T]) -> Steps[T]:
         """Go on with a request, and take note of how long it has the loop."""
         begun = self._time()
+        self.has_found_much = False
         result: object = None
         try:
             while True:
@@ -68,6 +72,8 @@ class Pace:
                 begun = self._time()
         except StopIteration as stop:
             self._took(begun)
+            if self.has_found_much:
+                self.next_at = 0.0
             value: T = stop.value
             return value
         finally:

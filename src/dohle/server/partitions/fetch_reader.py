@@ -59,6 +59,9 @@ _ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADE
 # The encoder recognises the shared default by identity, and omits it without comparing fields.
 _NO_EPOCH = cast("EpochEndOffset", default_struct(EpochEndOffset))
 _NO_LEADER = cast("LeaderIdAndEpoch", default_struct(LeaderIdAndEpoch))
+# Looking up a member of an enum is slow.
+_LOG_END, _HIGH_WATERMARK = Isolation.LOG_END, Isolation.HIGH_WATERMARK
+_TXN_COMMITTED = Isolation.TXN_COMMITTED
 _NOTHING, _NOTHING_COMMITTED = FetchData(), FetchData(aborted_transactions=[])
 
 
@@ -73,10 +76,10 @@ def fetching_replica(request: FetchRequest) -> BrokerId | None:
 def isolation_of(request: FetchRequest) -> Isolation:
     """Return how far a request may see."""
     if fetching_replica(request) is not None:
-        return Isolation.LOG_END
+        return _LOG_END
     if request.isolation_level == _READ_COMMITTED:
-        return Isolation.TXN_COMMITTED
-    return Isolation.HIGH_WATERMARK
+        return _TXN_COMMITTED
+    return _HIGH_WATERMARK
 
 
 class FetchReader:
@@ -89,26 +92,34 @@ class FetchReader:
         self._version = version
         self._context = context
         self._partitions = context.partitions
-        self._max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
-        self.min_bytes = min(request.min_bytes, self._max_bytes)
+        max_bytes, min_bytes = request.max_bytes, request.min_bytes
+        if max_bytes > broker.fetch_max_bytes:
+            max_bytes = broker.fetch_max_bytes
+        self._max_bytes = max_bytes
+        self.min_bytes = min_bytes if min_bytes < max_bytes else max_bytes
         self._isolation = isolation_of(request)
-        self._reads_committed = self._isolation is Isolation.TXN_COMMITTED
-        self._is_follower = self._isolation is Isolation.LOG_END
+        self._reads_committed = self._isolation is _TXN_COMMITTED
+        self._is_follower = self._isolation is _LOG_END
         self._asker = fetching(fetching_replica(request) if self._is_follower else None, version)
         self._replica_epoch = request.replica_state.replica_epoch
         # A partition of which there is nothing to read stands here itself, and is told of when it
         # is known that there will be an answer.
         self._results: list[tuple[SessionPartition, PartitionData | Partition]] = []
-        self._bytes = self._copied = 0
+        #: How much was read, how much of it is copied, and of how many partitions there is any.
+        self._bytes = self._copied = self._filled = 0
         self._at_once = self._has_read = False
         self._not_at_end: list[SessionPartition] = []
         self._change_count = -1
         self._nothing = _NOTHING_COMMITTED if self._reads_committed else _NOTHING
 
-    @property
     def is_enough(self) -> bool:
         """Tell whether to answer without waiting, after what was read."""
         return self._at_once or not self._partitions or self._bytes >= self.min_bytes
+
+    def has_found_much(self) -> bool:
+        """Tell whether most of the partitions had something, or there was as much as is sent."""
+        is_full = self._bytes >= self._max_bytes
+        return is_full or 2 * self._filled >= len(self._partitions)
 
     def response(self) -> Steps[FetchResponse]:
         """Return the answer with what was read. It can be had once."""
@@ -130,7 +141,7 @@ class FetchReader:
 
     def read(self) -> Steps[None]:
         """Read every partition as far as the limits allow; unknown partitions come last."""
-        self._results, self._bytes, self._copied = [], 0, 0
+        self._results, self._bytes, self._copied, self._filled = [], 0, 0, 0
         self._at_once = False
         self._not_at_end, self._change_count = [], self._broker.change_count
         left = self._max_bytes
@@ -143,7 +154,7 @@ class FetchReader:
                 step = PARTITIONS_PER_STEP
                 yield None
             try:
-                partition = self._at_end(part)
+                partition = self._follows(part) if self._is_follower else self._at_end(part)
                 if partition is not None:
                     # A request may have very many, of which few have anything new.
                     if (
@@ -163,8 +174,10 @@ class FetchReader:
                     continue
             if result is not None:
                 self._results.append((part, result))
-            self._bytes += size
-            left -= size
+            if size:
+                self._filled += 1
+                self._bytes += size
+                left -= size
         self._results += missing
         self._has_read = True
 
@@ -236,7 +249,7 @@ class FetchReader:
             asked.fetch_offset != log.high_watermark
             or asked.last_fetched_epoch >= 0
             or self._is_follower
-            or log.disk.failure is not None
+            or not log.disk.is_online()
         ):
             return None
         epoch = asked.current_leader_epoch
@@ -246,6 +259,29 @@ class FetchReader:
             or (self._reads_committed and log.last_stable_offset != asked.fetch_offset)
         ):
             return None
+        return partition
+
+    def _follows(self, part: SessionPartition) -> Partition | None:
+        """Return a partition if a follower has all of it, and all of it is committed.
+
+        As ``_at_end``: it is noted how far the follower is, and that is all there is to do.
+        """
+        partition: Partition | None = part.local
+        if partition is None or partition.is_gone:
+            return None
+        log, asked = partition.log, part.request
+        offset = asked.fetch_offset
+        if (
+            not offset == log.log_end_offset == log.high_watermark
+            or asked.current_leader_epoch != partition.image.leader_epoch
+            or not partition.is_led
+            or log.disk.failure is not None
+            or self._asker.follower not in partition.image.replicas
+            or self._diverging_epoch(partition, asked.last_fetched_epoch, offset) is not None
+        ):
+            return None
+        if not self._has_read:
+            self._note_follower(partition, part)
         return partition
 
     def _look_up(self, part: SessionPartition) -> Partition | None:

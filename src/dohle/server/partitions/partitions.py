@@ -43,6 +43,7 @@ class Partition:
         "image",
         "is_gone",
         "is_led",
+        "is_under_min_isr",
         "key",
         "log",
         "on_failed",
@@ -76,7 +77,9 @@ class Partition:
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             high_watermark=log.high_watermark,
+            lag_ms_max=commits.lag_ms_max,
         )
+        self.replication.brokers_changed(commits.brokers)
         #: The last gate made by ``Commits.gate``, with the offset and timeout asked for.
         self.gate: tuple[Gate, int, int] | None = None
         #: Called when appends were written, and when more was committed: for the coordinator whose
@@ -86,6 +89,8 @@ class Partition:
         self.on_failed: Callable[[], None] | None = None
         #: Whether any client may append with any acks, and the fast check is all a batch needs.
         self.allows_fast_check = False
+        #: Whether too few replicas are in sync for acks=all.
+        self.is_under_min_isr = False
         #: Whether it is no longer among this broker's partitions.
         self.is_gone = False
         #: Whether this broker leads it.
@@ -103,16 +108,15 @@ class Partition:
         self._commits.min_isr_changed(self, settings.min_isr)
         self._note_fast_check()
 
-    @property
-    def is_under_min_isr(self) -> bool:
-        """Tell whether too few replicas are in sync for acks=all."""
-        return len(self.replication.isr) < self.replication.min_isr
-
     def follow(self, image: PartitionImage) -> None:
         """Take in the leader, epochs and replicas of a new image."""
         self.image = image
         self.is_led = image.leader == self._node_id and not self.is_gone
         self._commits.assigned(self)
+        self._note_fast_check()
+
+    def isr_changed(self) -> None:
+        """Take in that the controller has answered about the ISR."""
         self._note_fast_check()
 
     def leave(self) -> None:
@@ -121,6 +125,7 @@ class Partition:
         self._note_fast_check()
 
     def _note_fast_check(self) -> None:
+        self.is_under_min_isr = len(self.replication.isr) < self.replication.min_isr
         self.allows_fast_check = (
             self.is_led
             and not self.is_under_min_isr

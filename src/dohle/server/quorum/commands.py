@@ -2,7 +2,8 @@
 
 Each entry has the pure command (``dohle.metadata``), the response for a request that fails as a
 whole, and how long the request may wait for its turn. As in Kafka, only changes of topics are
-limited by their ``timeout_ms``; UpdateFeatures has the field too, but it has no effect.
+limited by their ``timeout_ms``; UpdateFeatures has the field too, but it has no effect. A heartbeat
+waits for half of the time until the next.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dohle.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 from dohle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from dohle.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from dohle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -37,6 +39,10 @@ from dohle.protocol.messages.broker_heartbeat import (
 from dohle.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+)
+from dohle.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
 )
 from dohle.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -70,6 +76,8 @@ class Turn:
     next_offset: int
     #: The level of the quorum.
     kraft_version: int
+    #: The time on the clock of heartbeats.
+    now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,9 @@ class Command:
     decide: Callable[[Turn, Any], Decision[Any] | PlainSteps[Decision[Any]]]
     failed: Callable[[Any, ApiError], Response]
     #: How long a request may wait for its turn; None if there is no limit.
-    timeout_ms: Callable[[Any], int | None] = lambda _: None
+    timeout_ms: Callable[[Any, ControllerContext], int | None] = lambda *_: None
+    #: Called with the image behind the records, when they have been appended.
+    appended: Callable[[Turn, Any, ClusterImage], None] = lambda *_: None
     #: What of a response the version of its request can carry.
     fit: Callable[[Any, int], Response] = lambda response, _: response
 
@@ -129,17 +139,23 @@ def _update_features(
 
 def _register_broker(
     turn: Turn, request: BrokerRegistrationRequest
-) -> Decision[BrokerRegistrationResponse]:
+) -> PlainSteps[Decision[BrokerRegistrationResponse]]:
+    registered = turn.image.broker(request.broker_id)
     return controller.register_broker(
-        turn.image, request, turn.context, next_offset=turn.next_offset
+        turn.image,
+        request,
+        turn.context,
+        next_offset=turn.next_offset,
+        session_alive=registered is not None
+        and turn.heartbeats.has_session(registered, turn.now_ms),
+        kraft_version=turn.kraft_version,
     )
 
 
 def _broker_heartbeat(
     turn: Turn, request: BrokerHeartbeatRequest
-) -> Decision[BrokerHeartbeatResponse]:
+) -> PlainSteps[Decision[BrokerHeartbeatResponse]]:
     image, heartbeats = turn.image, turn.heartbeats
-    heartbeats.note(image, request)
     return controller.broker_heartbeat(
         image,
         request,
@@ -149,9 +165,21 @@ def _broker_heartbeat(
     )
 
 
+def _heartbeat_appended(turn: Turn, request: BrokerHeartbeatRequest, after: ClusterImage) -> None:
+    broker = after.broker(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        return
+    if broker.in_controlled_shutdown and not broker.fenced:
+        turn.heartbeats.began_shutdown(broker, after.offset)
+
+
+def _heartbeat_timeout_ms(_: BrokerHeartbeatRequest, context: ControllerContext) -> int:
+    return context.config.get_int("broker.heartbeat.interval.ms") // 2
+
+
 def _unregister_broker(
     turn: Turn, request: UnregisterBrokerRequest
-) -> Decision[UnregisterBrokerResponse]:
+) -> PlainSteps[Decision[UnregisterBrokerResponse]]:
     return controller.unregister_broker(turn.image, request, turn.context)
 
 
@@ -163,8 +191,20 @@ def _allocate_producer_ids(
 
 def _assign_replicas_to_dirs(
     turn: Turn, request: AssignReplicasToDirsRequest
-) -> Decision[AssignReplicasToDirsResponse]:
+) -> PlainSteps[Decision[AssignReplicasToDirsResponse]]:
     return controller.assign_replicas_to_dirs(turn.image, request, turn.context)
+
+
+def _alter_partition(
+    turn: Turn, request: AlterPartitionRequest
+) -> PlainSteps[Decision[AlterPartitionResponse]]:
+    return controller.alter_partition(turn.image, request, turn.context, version=turn.version)
+
+
+def _register_controller(
+    turn: Turn, request: ControllerRegistrationRequest
+) -> Decision[ControllerRegistrationResponse]:
+    return controller.register_controller(turn.image, request)
 
 
 def _alter_partition_reassignments(
@@ -190,6 +230,7 @@ def _timeout_ms(
     | CreatePartitionsRequest
     | AlterPartitionReassignmentsRequest
     | ElectLeadersRequest,
+    _: ControllerContext,
 ) -> int:
     return request.timeout_ms
 
@@ -223,10 +264,19 @@ COMMANDS: Mapping[type[Request], Command] = {
     BrokerRegistrationRequest: Command(
         _register_broker, error_responses.failed_broker_registration
     ),
-    BrokerHeartbeatRequest: Command(_broker_heartbeat, error_responses.failed_broker_heartbeat),
+    BrokerHeartbeatRequest: Command(
+        _broker_heartbeat,
+        error_responses.failed_broker_heartbeat,
+        timeout_ms=_heartbeat_timeout_ms,
+        appended=_heartbeat_appended,
+    ),
     UnregisterBrokerRequest: Command(_unregister_broker, error_responses.failed_unregister_broker),
     AllocateProducerIdsRequest: Command(
         _allocate_producer_ids, error_responses.failed_allocate_producer_ids
+    ),
+    AlterPartitionRequest: Command(_alter_partition, error_responses.failed_alter_partition),
+    ControllerRegistrationRequest: Command(
+        _register_controller, error_responses.failed_controller_registration
     ),
     AssignReplicasToDirsRequest: Command(
         _assign_replicas_to_dirs, error_responses.failed_assign_replicas_to_dirs

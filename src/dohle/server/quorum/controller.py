@@ -1,135 +1,214 @@
-"""Running the controller: decide, commit, answer; one command at a time.
+"""Running the controller: decide, append, and answer once that is committed.
 
-A request is decided by a pure function of the image (``commands``). The records of the decision go
-to the quorum as one batch. The request is answered when that is committed, is in the image, and
-every listener on this node has been told.
+A request is decided by a pure function of the image (``commands``), when its turn has come. The
+records of the decision go to the quorum as one batch. The next request is decided at once, on the
+image behind them. Each is answered when what it has appended, and all before that, is committed, is
+in the image, and every listener on this node has been told. Only the controller whose node leads
+the quorum does so; others read along, and refuse what would change something (NOT_CONTROLLER).
 """
 
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, Lock, shield, sleep, timeout
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from asyncio import AbstractEventLoop, Lock, shield, timeout
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.metadata.bootstrap import activation_records
+from dohle.core.seams import Clock
+from dohle.core.steps import PlainSteps
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.decision import ApiError, Decision, VersionedRecord
-from dohle.metadata.heartbeats import BrokerHeartbeats
 from dohle.metadata.image import ClusterImage
-from dohle.protocol.messages.describe_quorum import DescribeQuorumRequest
+from dohle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from dohle.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from dohle.protocol.schema import Request, Response
-from dohle.server.channel import ImageSource
+from dohle.server.net.outcome import CloseConnection
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
+from dohle.server.quorum.claim import Claim, stable_offset
 from dohle.server.quorum.commands import COMMANDS, Command, Turn
 from dohle.server.quorum.describe import describe_quorum
-from dohle.server.quorum.metadata_log import UnrecordableChange
-from dohle.server.quorum.quorum import Quorum
+from dohle.server.quorum.image_loader import ImageLoader
+from dohle.server.quorum.leadership import Leadership
+from dohle.server.quorum.metadata_log import MetadataBatch
+from dohle.server.quorum.periodic import PeriodicTask
+from dohle.server.quorum.quorum import LeaderAndEpoch, Quorum
+from dohle.server.quorum.snapshots import SnapshotId
+from dohle.server.quorum.voter_changes import VoterChange, voter_change_failed
 
 logger = logging.getLogger("dohle.server")
 
 R = TypeVar("R", bound=Response)
 
+D = TypeVar("D")
+
+_NEWEST = -1
+
 
 class Controller:
-    """The active controller, and the channel to it from within its process."""
+    """A controller, active or not, and the channel to it from within its process."""
 
     def __init__(
         self,
         loop: AbstractEventLoop,
         quorum: Quorum,
-        images: ImageSource,
+        images: ImageLoader,
         context: ControllerContext,
+        clock: Clock,
         *,
         turns: Turns,
         on_fatal: Callable[[str], None],
     ) -> None:
         self.context = context
         self.quorum = quorum
+        #: How many commands wait for their turn, without what recurs.
+        self.waiting_count = 0
         self._loop = loop
         self._images = images
+        self._clock = clock
         self._turns = turns
         self._on_fatal = on_fatal
-        self._heartbeats = BrokerHeartbeats()
         self._turn = Lock()
-        #: How many commands wait for their turn.
-        self.waiting_count = 0
-        self._failure: str | None = None
+        self._leadership = Leadership(
+            *(loop, quorum, images, context, clock), turns=turns, run_periodic=self._run_periodic
+        )
+        #: Why it takes no more commands.
+        self._closed: ApiError | None = None
 
     @property
     def image(self) -> ClusterImage:
         """The cluster as of the last committed record."""
         return self._images.image
 
-    async def activate(self, bootstrap: Sequence[VersionedRecord] | None) -> None:
-        """Complete a new log, or one that ends within a transaction, before the first request."""
-        await self.write(activation_records(self.image, self.context, bootstrap))
+    def begin_with(self, bootstrap: Sequence[VersionedRecord] | None) -> None:
+        """Begin a new cluster with what ``storage format`` left for it, if it did."""
+        self._leadership.bootstrap = bootstrap
+
+    @property
+    def is_active(self) -> bool:
+        """Tell whether it takes commands."""
+        claim = self._leadership.claim
+        return self._closed is None and claim is not None and claim.activated.done()
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether it never takes commands again: it was stopped, or its log has failed."""
+        return self._closed is not None
+
+    # Commands
 
     async def send(self, request: Request, answer: type[R], version: int | None = None) -> R:
         """Carry out a request, and respond when its decision is committed.
 
         If its turn does not come in time, it is not carried out: REQUEST_TIMED_OUT. Once begun it
-        is completed, however long that takes.
+        is completed, however long that takes, unless this node stops leading the quorum.
         """
         if version is None:
             version = request.VERSIONS.highest
         if isinstance(request, DescribeQuorumRequest):
-            # It only reads the current state, so it does not wait for commands that change it.
-            steps = describe_quorum(self.quorum.progress(), request, version)
-            response: Response = await Slices(self._turns).run(steps)
+            response: Response = await self._describe_quorum(request, version)
+        elif isinstance(request, VoterChange):
+            response = await self._change_voters(request, version)
         else:
+            if isinstance(request, BrokerHeartbeatRequest):
+                # The broker is alive, however long its request has to wait.
+                self._note_heartbeat(request)
             command = COMMANDS[type(request)]
             # Shielded: once the records are written, what follows must not be interrupted.
-            done = await shield(self._loop.create_task(self._carry_out(command, request, version)))
+            done = await shield(self._loop.create_task(self._answer(command, request, version)))
             response = command.fit(done, version)
         assert isinstance(response, answer), "a command responds to its own request"
         return response
 
-    async def _carry_out(self, command: Command, request: Request, version: int) -> Response:
+    async def _describe_quorum(
+        self, request: DescribeQuorumRequest, version: int
+    ) -> DescribeQuorumResponse:
+        # It only reads the current state, so it does not wait for commands that change it.
         try:
-            async with self._in_turn(command.timeout_ms(request)):
-                self._ensure_usable()
-                turn = Turn(
-                    self.image,
-                    self.context,
-                    self._heartbeats,
-                    version,
-                    self.quorum.next_offset,
-                    self._images.kraft_version,
-                )
-                decision = command.decide(turn, request)
-                if not isinstance(decision, Decision):
-                    # Others have their turn in between, but no other command.
-                    decision = await Slices(self._turns).run(decision)
-                if decision.kraft_version is not None:
-                    await self._commit(self.quorum.upgrade_kraft_version(decision.kraft_version))
-                if decision.records:
-                    # Deciding about many partitions takes long, and so does writing the records.
-                    await sleep(0)
-                    await self._commit(self.quorum.append(decision.records))
-                if decision.reason is not None:
-                    logger.warning("%s was refused: %s", type(request).__name__, decision.reason)
-                response: Response = decision.reply
-                return response
+            progress = self.quorum.progress()
+        except KafkaError as error:
+            return DescribeQuorumResponse(error_code=error.code, error_message=str(error))
+        return await Slices(self._turns).run(describe_quorum(progress, request, version))
+
+    async def _change_voters(self, request: VoterChange, version: int) -> Response:
+        """Pass it to the quorum, which decides about itself."""
+        try:
+            return await self.quorum.change_voters(request, version)
+        except (KafkaError, CloseConnection):
+            return voter_change_failed(request, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    def _note_heartbeat(self, request: BrokerHeartbeatRequest) -> None:
+        claim = self._leadership.claim
+        if claim is not None:
+            claim.heartbeats.note(claim.image, request, self._clock.monotonic_ms())
+
+    async def _answer(self, command: Command, request: Request, version: int) -> Response:
+        try:
+            decision = await self._carry_out(
+                lambda turn: command.decide(turn, request),
+                lambda turn, after: command.appended(turn, request, after),
+                version=version,
+                timeout_ms=command.timeout_ms(request, self.context),
+            )
         except KafkaError as error:
             return command.failed(request, ApiError.of(error))
+        if decision.reason is not None:
+            logger.warning("%s was refused: %s", type(request).__name__, decision.reason)
+        response: Response = decision.reply
+        return response
 
     async def write(self, records: Sequence[VersionedRecord]) -> None:
         """Commit records that no request asked for, when it is their turn."""
-        await shield(self._loop.create_task(self._write(records)))
+        decision = Decision(tuple(records), None)
+        await shield(self._loop.create_task(self._carry_out(lambda _: decision)))
 
-    async def _write(self, records: Sequence[VersionedRecord]) -> None:
-        async with self._in_turn(None):
-            self._ensure_usable()
-            if records:
-                await self._commit(self.quorum.append(records))
+    async def _run_periodic(self, task: PeriodicTask) -> bool:
+        """Carry out what recurs; return whether there is more of it to be done."""
+        return (await self._carry_out(task.decide, counts=False)).reply
+
+    async def _carry_out(
+        self,
+        decide: Callable[[Turn], Decision[D] | PlainSteps[Decision[D]]],
+        appended: Callable[[Turn, ClusterImage], None] = lambda *_: None,
+        *,
+        version: int = _NEWEST,
+        timeout_ms: int | None = None,
+        counts: bool = True,
+    ) -> Decision[D]:
+        """Decide and append in turn; return the decision when it is committed."""
+        async with self._in_turn(timeout_ms, counts=counts):
+            claim = await self._active()
+            turn = Turn(
+                image=claim.image,
+                context=self.context,
+                heartbeats=claim.heartbeats,
+                version=version,
+                next_offset=self.quorum.next_offset,
+                kraft_version=self.quorum.kraft_version,
+                now_ms=self._clock.monotonic_ms(),
+            )
+            try:
+                decided = decide(turn)
+                if not isinstance(decided, Decision):
+                    # Others have their turn in between, but no other command.
+                    decided = await Slices(self._turns).run(decided)
+                await self._leadership.append(claim, decided)
+            except KafkaError:
+                raise
+            except Exception as error:
+                raise self._leadership.give_up(claim, error) from error
+            appended(turn, claim.image)
+            settled = claim.settled()
+        await settled
+        return decided
 
     @asynccontextmanager
-    async def _in_turn(self, timeout_ms: int | None) -> AsyncIterator[None]:
-        self.waiting_count += 1
+    async def _in_turn(
+        self, timeout_ms: int | None = None, *, counts: bool = True
+    ) -> AsyncIterator[None]:
+        self.waiting_count += counts
         try:
             if timeout_ms is not None and timeout_ms <= 0:
                 raise TimeoutError
@@ -138,48 +217,83 @@ class Controller:
         except TimeoutError:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The request timed out.") from None
         finally:
-            self.waiting_count -= 1
+            self.waiting_count -= counts
         try:
             yield
         finally:
             self._turn.release()
+
+    async def _active(self) -> Claim:
+        """Return the claim by which this controller is active, once it is."""
+        if self._closed is not None:
+            raise self._closed.exception()
+        claim = await self._leadership.active()
+        if claim is None:
+            raise _not_controller(self.quorum.leader).exception()
+        return claim
+
+    async def activated(self) -> None:
+        """Return when this controller, whose node leads, is active and its beginning committed."""
+        await (await self._active()).settled()
+
+    # What the quorum tells
+
+    async def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """Claim the leadership, or renounce it."""
+        leads = leader.leader_id == self.context.node_id
+        claim = self._leadership.claim
+        if leads and claim is not None and claim.epoch == leader.epoch:
+            return
+        self._leadership.end(_not_controller(leader))
+        if leads and self._closed is None:
+            self._leadership.begin(leader.epoch)
+
+    async def on_commit(self, batch: MetadataBatch) -> None:
+        """Answer those who have waited for it: the image has it already."""
+        claim = self._leadership.claim
+        if claim is not None:
+            claim.commit(stable_offset(self.image))
+
+    async def on_snapshot(self, snapshot: SnapshotId) -> None:
+        """Nobody waits for it: only a follower ever needs a snapshot."""
+
+    def on_failure(self, reason: str) -> None:
+        """Take no more commands: nothing may be decided on top of what nobody knows."""
+        self._closed = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+        self._leadership.end(self._closed)
+        self._on_fatal(reason)
+
+    # Stop
 
     async def close(self) -> None:
         """Take no further commands, and return when none is being carried out.
 
         Raises KafkaError if the log has failed and must not be closed as if it were clean.
         """
-        async with self._in_turn(None):
-            self._ensure_usable()
+        async with self._in_turn():
+            if self._closed is not None:
+                raise self._closed.exception()
             self.stop()
+            claim = self._leadership.claim
+            settled = None if claim is None else claim.settled()
+        if settled is None:
+            return
+        try:
+            await settled
+        except KafkaError as error:
+            # Another node leads meanwhile: what becomes of the rest is up to that one.
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                raise
 
     def stop(self) -> None:
         """Take no further commands."""
-        self._failure = "this node is stopping"
+        self._leadership.stop_periodic()
+        if self._closed is None:
+            self._closed = ApiError(ErrorCode.REQUEST_TIMED_OUT, "this node is stopping")
 
-    @property
-    def is_active(self) -> bool:
-        """Tell whether it takes commands."""
-        return self._failure is None
 
-    def _ensure_usable(self) -> None:
-        if self._failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
-
-    async def _commit(self, append: Coroutine[Any, Any, None]) -> None:
-        try:
-            await append
-        except UnrecordableChange:
-            raise
-        except Exception as error:
-            # It is not known what is on the disk, or whether it can be replayed. Only a restart
-            # from there can tell, and until then nothing may be decided on top of it.
-            logger.error(
-                "a change of the metadata could not be committed; this node stops: %s",
-                error,
-                # What a disk does needs no traceback.
-                exc_info=not isinstance(error, OSError | KafkaError),
-            )
-            self._failure = f"the metadata log cannot be used any more: {error}"
-            self._on_fatal(self._failure)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error
+def _not_controller(leader: LeaderAndEpoch) -> ApiError:
+    active = "none" if leader.leader_id is None else f"node {leader.leader_id}"
+    return ApiError(
+        ErrorCode.NOT_CONTROLLER, f"The active controller appears to be {active}, not this node."
+    )

@@ -21,7 +21,7 @@ from dohle.protocol.messages.describe_quorum import (
     ReplicaState,
 )
 from dohle.server.quorum.metadata_log import METADATA_PARTITION
-from dohle.server.quorum.quorum import QuorumProgress
+from dohle.server.quorum.quorum import QuorumProgress, VoterProgress
 
 _TELLS_NODES = 2
 
@@ -44,16 +44,8 @@ def describe_quorum(
         leader_id=progress.leader_id,
         leader_epoch=progress.epoch,
         high_watermark=progress.high_watermark,
-        current_voters=tuple(
-            ReplicaState(
-                replica_id=each.voter.id,
-                replica_directory_id=each.voter.directory_id,
-                log_end_offset=each.log_end_offset,
-                last_fetch_timestamp=each.last_fetch_ms,
-                last_caught_up_timestamp=each.last_caught_up_ms,
-            )
-            for each in progress.voters
-        ),
+        current_voters=tuple(map(_replica, progress.voters)),
+        observers=tuple(map(_replica, progress.observers)),
     )
     topic = DescribeQuorumResponseTopicData(
         topic_name=METADATA_PARTITION.topic, partitions=(partition,)
@@ -67,6 +59,16 @@ def describe_quorum(
     )
     return DescribeQuorumResponse(
         error_message="", topics=(topic,), nodes=nodes if version >= _TELLS_NODES else ()
+    )
+
+
+def _replica(progress: VoterProgress) -> ReplicaState:
+    return ReplicaState(
+        replica_id=progress.voter.id,
+        replica_directory_id=progress.voter.directory_id,
+        log_end_offset=progress.log_end_offset,
+        last_fetch_timestamp=progress.last_fetch_ms,
+        last_caught_up_timestamp=progress.last_caught_up_ms,
     )
 
 

@@ -7,10 +7,12 @@ is for ``kraft.version`` 1: the log has the voters, and a vote is for a node wit
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dohle.core.ids import BrokerId, Uuid
 from dohle.core.uuid import ZERO_UUID, uuid_from_text, uuid_to_text
+from dohle.raft.values import ElectionState, ReplicaKey
 from dohle.server.quorum.metadata_log import CorruptMetadataLog
 from dohle.storage.files import FileSystem, join, write_atomically
 
@@ -50,6 +52,33 @@ def read_quorum_state(fs: FileSystem, folder: str) -> QuorumState | None:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptMetadataLog(f"{path} is damaged: {error}") from error
+
+
+def read_election_state(fs: FileSystem, folder: str) -> ElectionState | None:
+    """Return the state that was written last, as the raft machine knows it."""
+    found = read_quorum_state(fs, folder)
+    if found is None:
+        return None
+    voted = None
+    if found.voted_id != _NOBODY:
+        voted = ReplicaKey(found.voted_id, found.voted_directory_id)
+    leader_id = None if found.leader_id == _NOBODY else found.leader_id
+    return ElectionState(found.leader_epoch, leader_id, voted)
+
+
+def write_election_state(
+    fs: FileSystem,
+    folder: str,
+    state: ElectionState,
+    voter_ids: Sequence[BrokerId],
+    *,
+    kraft_version: int,
+) -> None:
+    """Write what the raft machine must not forget, and return once it is on the disk (R10, R11)."""
+    voted = state.voted or ReplicaKey(_NOBODY)
+    leader_id = _NOBODY if state.leader_id is None else state.leader_id
+    content = QuorumState(state.epoch, leader_id, *voted, tuple(voter_ids))
+    write_quorum_state(fs, folder, content, kraft_version=kraft_version)
 
 
 def write_quorum_state(

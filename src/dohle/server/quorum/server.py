@@ -1,81 +1,61 @@
-"""The controller's side of a node, put together: log, image, snapshots, quorum and controller.
+"""The controller of a node, on top of its part in the quorum.
 
-At start the image is read from the newest snapshot and the records behind it. Then the node leads
-its quorum, and the controller completes the log (``Controller.activate``) before it takes requests.
+Every controller reads along. The one whose node leads the quorum becomes the active one: it
+completes the log before it takes requests.
 """
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop
+from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Sequence
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.seams import Clock
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.decision import VersionedRecord
-from dohle.metadata.features import unsupported_features
-from dohle.raft.membership import Voter, VoterEndpoint
+from dohle.raft.membership import VoterEndpoint
 from dohle.records.batch import CorruptBatch
+from dohle.server.host import NodeHost
 from dohle.server.net.turns import Turns
 from dohle.server.quorum.controller import Controller
-from dohle.server.quorum.image_loader import ImageLoader
-from dohle.server.quorum.metadata_log import CorruptMetadataLog, MetadataLog
-from dohle.server.quorum.quorum import QuorumOfOne, RunInThread
-from dohle.server.quorum.snapshots import BOOTSTRAP_CHECKPOINT, read_snapshot
-from dohle.server.quorum.snapshotter import Snapshotter
+from dohle.server.quorum.member import QuorumMember
+from dohle.server.quorum.metadata_log import CorruptMetadataLog, MetadataBatch
+from dohle.server.quorum.quorum import LeaderAndEpoch
+from dohle.server.quorum.snapshots import BOOTSTRAP_CHECKPOINT, SnapshotId, read_snapshot
 from dohle.storage.directory.directory import LogDirectory
-from dohle.storage.files import FileSystem, join
+from dohle.storage.files import join
 
 
 class ControllerServer:
-    """The quorum and controller of a node: ``load()``, then ``lead()``, at the end ``stop()``."""
+    """``start()``, then ``stop()``."""
 
     def __init__(
         self,
         loop: AbstractEventLoop,
-        fs: FileSystem,
+        host: NodeHost,
         directory: LogDirectory,
+        member: QuorumMember,
         context: ControllerContext,
-        clock: Clock,
         *,
         turns: Turns,
-        run_in_thread: RunInThread,
         on_fatal: Callable[[str], None],
     ) -> None:
-        self._fs = fs
+        self._loop = loop
+        self._fs = host.files
         self._directory = directory
-        self._node_id = context.node_id
-        self.log = MetadataLog(fs, directory, context.config, clock)
-        self.images = ImageLoader(turns, fs, self.log)
-        self.snapshotter = Snapshotter(
-            loop, fs, self.log, self.images, context.config, clock, run_in_thread=run_in_thread
-        )
-        self._quorum = QuorumOfOne(
-            fs,
-            self.log,
-            self.images.memberships,
-            clock,
-            turns=turns,
-            run_in_thread=run_in_thread,
-            on_committed=self.images.take_in,
-        )
+        self._member = member
         self.controller = Controller(
-            loop, self._quorum, self.images, context, turns=turns, on_fatal=on_fatal
+            loop, member.quorum, member.images, context, host.clock, turns=turns, on_fatal=on_fatal
         )
 
-    async def load(self) -> None:
-        """Load the image; nothing is written before ``lead``."""
-        await self.images.load()
-        problems = unsupported_features(self.images.image)
-        if problems:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "; ".join(problems))
-
-    async def lead(self, endpoints: Sequence[VoterEndpoint]) -> None:
-        """Lead the quorum and activate the controller, which others reach at these addresses."""
-        own = Voter(self._node_id, self._directory.directory_id, tuple(endpoints))
-        await self._quorum.lead(self.images.image.epoch, own)
-        await self.controller.activate(self._bootstrap_records())
-        self.images.subscribe(self.snapshotter.on_image)
+    async def start(self, endpoints: Sequence[VoterEndpoint]) -> None:
+        """Take part in the quorum; an only voter leads it, and its controller is active then."""
+        is_only_voter = self._member.is_only_voter
+        self.controller.begin_with(self._bootstrap_records())
+        leading = _Leading(self._loop)
+        await self._member.start(endpoints, (self.controller, leading))
+        if is_only_voter:
+            await leading.begun
+            await self.controller.activated()
 
     def _bootstrap_records(self) -> list[VersionedRecord] | None:
         """Return the records that ``storage format`` left for a new cluster, if any."""
@@ -89,7 +69,31 @@ class ControllerServer:
             ) from error
 
     async def stop(self) -> None:
-        """Take no further commands, and close the log cleanly."""
+        """Take no further commands, and leave the quorum."""
         await self.controller.close()
-        await self.snapshotter.stop()
-        self.log.close()
+        await self._member.stop()
+
+
+class _Leading:
+    """Waits until the node leads its quorum, and everything before its epoch is known."""
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self.begun: Future[None] = loop.create_future()
+
+    async def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """Take note: if this node is the only voter, nobody else can lead."""
+        if leader.leader_id is not None and not self.begun.done():
+            self.begun.set_result(None)
+
+    async def on_commit(self, batch: MetadataBatch) -> None:
+        """Wait on."""
+
+    async def on_snapshot(self, snapshot: SnapshotId) -> None:
+        """Wait on."""
+
+    def on_failure(self, reason: str) -> None:
+        """Give up."""
+        if not self.begun.done():
+            self.begun.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
+            # Perhaps nobody waits for it.
+            self.begun.exception()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from dohle.metadata.decision import VersionedRecord
 from dohle.protocol.messages.records.control import SnapshotFooterRecord, SnapshotHeaderRecord
@@ -21,6 +20,7 @@ from dohle.protocol.record_framing import (
     metadata_record_head,
 )
 from dohle.raft.membership import ControlRecord, Membership
+from dohle.raft.values import OffsetAndEpoch
 from dohle.records.batch import Batch, CorruptBatch
 from dohle.records.builder import BatchBuilder
 from dohle.records.control import ControlRecordType, build_control_batch, parse_control
@@ -34,11 +34,15 @@ _RECORDS_PER_BATCH = 1_000
 _NO_MEMBERSHIP = Membership()
 
 
-class SnapshotId(NamedTuple):
-    """Where in the log a snapshot stands."""
+class SnapshotId(OffsetAndEpoch):
+    """Where in the log a snapshot stands: the first offset it does not contain, and its epoch."""
 
-    end_offset: int
-    epoch: int
+    __slots__ = ()
+
+    @property
+    def end_offset(self) -> int:
+        """The first offset that it does not contain."""
+        return self.offset
 
     @property
     def file_name(self) -> str:

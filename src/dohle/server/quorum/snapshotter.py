@@ -3,13 +3,15 @@
 A snapshot is written every ``metadata.log.max.record.bytes.between.snapshots`` bytes or
 ``metadata.log.max.snapshot.interval.ms``. It is written in a thread: an image never changes.
 Segments and snapshots that a newer snapshot covers are removed when all together exceed
-``metadata.max.retention.bytes``, or when they are older than ``metadata.max.retention.ms``.
+``metadata.max.retention.bytes``, or when the last record in the oldest snapshot is older than
+``metadata.max.retention.ms``: that is looked at once a minute, and after each snapshot (R99).
 """
 
 from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, Task, wait
+from collections.abc import Awaitable, Callable
 
 from dohle.core.config.static import BrokerConfig
 from dohle.core.errors import KafkaError
@@ -18,17 +20,15 @@ from dohle.metadata.delta import Delta
 from dohle.metadata.image import ClusterImage
 from dohle.metadata.snapshot import snapshot_records
 from dohle.server.quorum.image_loader import ImageLoader
-from dohle.server.quorum.metadata_log import MetadataLog
-from dohle.server.quorum.quorum import RunInThread
-from dohle.server.quorum.snapshots import (
-    SnapshotId,
-    list_snapshots,
-    snapshot_path,
-    write_snapshot,
-)
+from dohle.server.quorum.raft_log import RaftLog
+from dohle.server.quorum.snapshots import SnapshotId, write_snapshot
 from dohle.storage.files import FileSystem
 
 logger = logging.getLogger("dohle.server")
+
+RunInThread = Callable[[Callable[[], None]], Awaitable[None]]
+
+_CLEANING_MS = 60_000
 
 
 class Snapshotter:
@@ -38,12 +38,13 @@ class Snapshotter:
         self,
         loop: AbstractEventLoop,
         fs: FileSystem,
-        log: MetadataLog,
+        log: RaftLog,
         images: ImageLoader,
         config: BrokerConfig,
         clock: Clock,
         *,
         run_in_thread: RunInThread,
+        on_log_changed: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._fs = fs
@@ -52,9 +53,11 @@ class Snapshotter:
         self._config = config
         self._clock = clock
         self._run_in_thread = run_in_thread
+        self._on_log_changed = on_log_changed
         # What was read at start is behind the newest snapshot, so it counts towards the next.
         self._bytes_covered = 0
         self._last_ms = clock.now_ms()
+        self._clean_due_ms = clock.monotonic_ms() + _CLEANING_MS
         self._writing: Task[None] | None = None
 
     async def on_image(self, image: ClusterImage, delta: Delta) -> None:
@@ -63,6 +66,8 @@ class Snapshotter:
 
     def write_if_due(self) -> None:
         """Start writing a snapshot if one is due and none is being written."""
+        if self._clean_due_ms <= self._clock.monotonic_ms():
+            self._remove_superfluous()
         if self._writing is None and self._is_due():
             self._writing = self._loop.create_task(self._write())
             self._writing.add_done_callback(self._written)
@@ -70,6 +75,9 @@ class Snapshotter:
     def _is_due(self) -> bool:
         unread = self._images.bytes_read - self._bytes_covered
         if unread == 0 or self._images.image.transaction is not None:
+            return False
+        if self._images.image.offset + 1 < self._log.start_offset:
+            # The log goes on behind a snapshot that this image is still to be made of.
             return False
         if unread >= self._config.get_int("metadata.log.max.record.bytes.between.snapshots"):
             return True
@@ -83,19 +91,24 @@ class Snapshotter:
             self._clock.now_ms(),
         )
         snapshot = SnapshotId(image.offset + 1, image.epoch)
-        path = snapshot_path(self._log.folder, snapshot)
-        membership = self._images.memberships.at(image.offset)
+        path = self._log.store.path(snapshot)
+        membership = self._log.memberships.at(image.offset)
+        timestamp = self._images.timestamp
 
         def write() -> None:
             records = snapshot_records(image)
             write_snapshot(
-                self._fs, path, records, membership, epoch=snapshot.epoch, timestamp=now_ms
+                self._fs, path, records, membership, epoch=snapshot.epoch, timestamp=timestamp
             )
 
         await self._run_in_thread(write)
-        self._images.memberships.forget_before(image.offset)
+        self._log.store.note(snapshot)
+        # Meanwhile the leader's snapshot may have taken the log's place.
+        self._log.store.remove_before(self._log.start_offset)
+        self._log.memberships.forget_before(image.offset)
         self._bytes_covered, self._last_ms = bytes_read, now_ms
-        self._remove_superfluous(now_ms)
+        self._remove_superfluous()
+        self._on_log_changed()
 
     def _written(self, task: Task[None]) -> None:
         self._writing = None
@@ -115,20 +128,21 @@ class Snapshotter:
                 exc_info=error,
             )
 
-    def _remove_superfluous(self, now_ms: int) -> None:
+    def _remove_superfluous(self) -> None:
+        self._clean_due_ms = self._clock.monotonic_ms() + _CLEANING_MS
+        store = self._log.store
+        while len(store.ids) > 1 and self._is_superfluous(store.ids[0]):
+            self._log.forget_before(store.ids[1])
+            self._on_log_changed()
+
+    def _is_superfluous(self, oldest: SnapshotId) -> bool:
+        store = self._log.store
         bytes_max = self._config.get_int("metadata.max.retention.bytes")
         ms_max = self._config.get_int("metadata.max.retention.ms")
-        folder = self._log.folder
-        snapshots = list_snapshots(self._fs, folder)
-        while len(snapshots) > 1:
-            stats = [self._fs.stat(snapshot_path(folder, each)) for each in snapshots]
-            size = self._log.log.size + sum(stat.size for stat in stats)
-            too_large = 0 <= bytes_max < size
-            too_old = 0 <= ms_max < now_ms - stats[0].mtime_ms
-            if not (too_large or too_old):
-                return
-            self._fs.remove(snapshot_path(folder, snapshots.pop(0)))
-            self._log.forget_before(snapshots[0].end_offset)
+        if 0 <= bytes_max < self._log.log.size + store.total_size:
+            return True
+        age_ms = self._clock.now_ms() - store.last_contained_log_timestamp(oldest)
+        return 0 <= ms_max < age_ms
 
     async def stop(self) -> None:
         """Return when no snapshot is being written."""

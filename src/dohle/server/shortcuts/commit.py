@@ -143,7 +143,7 @@ class _CommonCommit:
     def handle(self, broker: BrokerServer, fields: Fields) -> LateFrame | None:
         """Commit the offsets of a request that fits, if nothing else has changed."""
         groups = broker.groups
-        if broker.image is not self._image and not self._look_again(broker):
+        if broker.images.image is not self._image and not self._look_again(broker):
             return None
         repeated = self._repeated
         offsets, leader_epochs = fields[_OFFSETS], fields[_LEADER_EPOCHS]
@@ -174,8 +174,9 @@ class _CommonCommit:
     def _reply(
         self, broker: BrokerServer, shard: Shard[Any], end_offset: int, correlation_id: int
     ) -> Frame | PendingFrame:
-        if shard.loss is not None or shard.is_committed(end_offset):
-            return self._frame(broker, correlation_id, shard.loss)
+        loss = shard.loss
+        if loss is not None or shard.is_committed(end_offset):
+            return self._frame(broker, correlation_id, loss)
         pending = PendingFrame()
         shard.when_committed(
             end_offset, lambda error: pending.fill(self._frame(broker, correlation_id, error))

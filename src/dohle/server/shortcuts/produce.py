@@ -204,12 +204,11 @@ class ProduceShortcut:
     ) -> Frame | Gate:
         """Make the answer; ``code`` tells how the wait for the commit ended."""
         if not isinstance(outcome, KafkaError):
-            partition, info = outcome
+            partition, (first, last, _, time, _, _) = outcome
             log = partition.log
-            if log.disk.failure is None:
-                is_committed = log.high_watermark > info.last_offset
+            if log.disk.is_online():
+                is_committed = log.high_watermark > last
                 if (is_committed or self._acks != _ALL) and code is not _TOO_FEW:
-                    first, time = info.first_offset, info.log_append_time_ms
                     return [self._answer(correlation_id, index, first, time, log.log_start_offset)]
                 if code is None:
                     return broker.commits.gate(partition, self._timeout_ms)

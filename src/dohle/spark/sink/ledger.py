@@ -9,15 +9,16 @@ Rules it keeps:
   predecessor has acknowledged. A caller that must not miss anything asks for the end first, which
   such a leader does not return (KIP-207).
 - A ledger that is shorter than what was read of it, or was recreated, is read again.
+- A ledger whose records expire would let a query write again what it has written: ``ledger_topic``
+  creates the topic, and refuses or mends one with such a policy.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from dohle.client import Admin, Cluster, End, NewTopic
+from dohle.client import Cluster, End
 from dohle.client.consumer.offsets import list_offsets
 from dohle.client.errors import answered_error
 from dohle.core.errors import ErrorCode, KafkaError
@@ -33,21 +34,9 @@ from dohle.protocol.messages.fetch import (
 from dohle.records.batch import Batch, batches
 from dohle.records.control import ControlRecordType, parse_control
 from dohle.records.errors import IncompleteBatch
-
-_log = logging.getLogger("dohle.spark.sink")
+from dohle.spark.sink.ledger_topic import LedgerTopic
 
 _FETCH_BYTES = 8 * 1024 * 1024
-_REPLICAS = 3
-#: Segments are small and compacted soon: every new reader reads all of it.
-_COMPACTED = {"cleanup.policy": "compact"}
-_CONFIGS = {
-    **_COMPACTED,
-    "segment.bytes": str(1024 * 1024),
-    "min.cleanable.dirty.ratio": "0.1",
-}
-#: Right after its creation a broker may not know a topic.
-_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-
 #: How long to wait before checking for a marker again.
 _MARKER_LOOK_S = 0.005
 
@@ -67,40 +56,11 @@ class LedgerReader:
         #: By producer: what was written in a transaction that has no marker yet.
         self._pending: dict[ProducerId, Pending] = {}
         self._reading = asyncio.Lock()
+        self._topic = LedgerTopic(cluster, self.partition)
 
     async def ensure_topic(self) -> None:
-        """Create the topic if it does not exist."""
-        name = self.partition.topic
-        if self._cluster.known_topic(name) is not None:
-            return
-        try:
-            await self._cluster.retry(f"topic {name}", lambda: self._cluster.refresh((name,)))
-            await self._cluster.topic(name)
-            return
-        except KafkaError as error:
-            if error.code not in _UNKNOWN:
-                raise
-        for configs in (_CONFIGS, _COMPACTED):
-            try:
-                await self._create(configs)
-                return
-            except KafkaError as error:
-                # A broker that does not compact logs does not know these configs.
-                if error.code is not ErrorCode.INVALID_CONFIG or configs is _COMPACTED:
-                    raise
-
-    async def _create(self, configs: Mapping[str, str]) -> None:
-        name = self.partition.topic
-        replication_factor = min(_REPLICAS, len(await self._cluster.brokers()))
-        new = NewTopic(
-            name, partitions=1, replication_factor=replication_factor, configs=dict(configs)
-        )
-        created = await Admin(self._cluster).create_topics([new])
-        for error in created.errors.values():
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise error
-        if not created.errors:
-            _log.info("created topic %s, which records what queries have written", name)
+        """Create the topic if it does not exist, and else see that its records are kept."""
+        await self._topic.ensure()
 
     async def read(self, key: str) -> bytes | None:
         """Read to the end, and return the last committed value of a key."""

@@ -2,6 +2,9 @@
 
 If a group is one segment and nothing of it changes, nothing is written: the bytes are copied only
 when the first change comes.
+
+The offsets of a segment must fit into the four bytes of an index entry. Old brokers have written
+some where they do not: such a segment is split, and becomes several.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ from dataclasses import replace
 from errno import ENOSPC
 
 from dohle.storage.cleaning.reading import Pace, Source
-from dohle.storage.cleaning.round_values import Uncleanable
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.disk_space import full_below
 from dohle.storage.files import Buffer, FileSystem, join
@@ -22,6 +24,9 @@ from dohle.storage.segment.file_names import CLEANED_SUFFIX, has_base_offset
 from dohle.storage.segment.index import MAX_RELATIVE_OFFSET, IndexMemory
 from dohle.storage.segment.segment import LogSegment
 from dohle.storage.segment.transaction_index import AbortedTransaction
+
+#: A batch begins with its first offset.
+_BASE_OFFSET_BYTES = 8
 
 
 class CleanedSegment:
@@ -41,25 +46,36 @@ class CleanedSegment:
         self._sources = sources
         self._pace = pace
         # What the log's own thread uses is not for others.
-        own = replace(context, open_files=OpenFiles(4), index_memory=IndexMemory())
-        base_offset = sources[0].base_offset
-        self._segment = LogSegment(
-            own, directory, base_offset, config, size=0, suffix=CLEANED_SUFFIX
-        )
-        self._segment.indexes.create()
-        self._segment.log_file.create(0)
-        self._offset_max = base_offset + MAX_RELATIVE_OFFSET
+        self._context = replace(context, open_files=OpenFiles(4), index_memory=IndexMemory())
+        self._config = config
         self._buffers: list[Buffer] = []
-        #: Where the bytes begin that are not in the file yet.
-        self._written = 0
+        self._segments: list[LogSegment] = []
+        self._begin(sources[0].base_offset)
         #: Whether all is as in the only source so far, and nothing was written.
         self._is_same = len(sources) == 1
         self.bytes_written = 0
 
+    def _begin(self, base_offset: int) -> None:
+        segment = LogSegment(
+            self._context,
+            self._directory,
+            base_offset,
+            self._config,
+            size=0,
+            suffix=CLEANED_SUFFIX,
+        )
+        segment.indexes.create()
+        segment.log_file.create(0)
+        self._segment = segment
+        self._segments.append(segment)
+        self._offset_max = base_offset + MAX_RELATIVE_OFFSET
+        #: Where the bytes begin that are not in the file yet.
+        self._written = 0
+
     @property
-    def size(self) -> int:
-        """How many bytes it has."""
-        return self._segment.log_file.size
+    def base_offsets(self) -> tuple[int, ...]:
+        """Those of the segments that it became; nearly always one."""
+        return tuple(segment.base_offset for segment in self._segments)
 
     def keep(self, data: memoryview, last_offset: int, max_timestamp: int) -> None:
         """Take a batch that stays as it is."""
@@ -76,14 +92,13 @@ class CleanedSegment:
             return
         self._is_same = False
         self._buffers.clear()
-        self._copy_source(self.size)
+        self._copy_source(self._segment.log_file.size)
 
     def _add(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
         if last_offset > self._offset_max:
-            raise Uncleanable(
-                f"offset {last_offset} does not fit into the segment at"
-                f" {self._sources[0].base_offset}"
-            )
+            self.drop()
+            self.flush()
+            self._begin(int.from_bytes(data[:_BASE_OFFSET_BYTES], "big"))
         segment = self._segment
         segment.indexes.add(segment.log_file.size, last_offset, max_timestamp, len(data))
         segment.log_file.size += len(data)
@@ -136,19 +151,25 @@ class CleanedSegment:
             return False
         self.drop()
         self.flush()
-        segment = self._segment
-        for one in aborted:
-            segment.indexes.txn.append(one)
-        segment.seal()
         mtime_ms = self._fs.stat(self._sources[-1].path).mtime_ms
+        ends = (*self.base_offsets[1:], self._sources[-1].end_offset)
+        for segment, end in zip(self._segments, ends, strict=True):
+            for one in aborted:
+                # Each is where its marker is.
+                if segment.base_offset <= one.last_offset < end:
+                    segment.indexes.txn.append(one)
+            self._complete(segment, mtime_ms)
+        # All names are there, or none counts: a start removes them.
+        self._fs.sync_dir(self._directory)
+        return True
+
+    def _complete(self, segment: LogSegment, mtime_ms: int) -> None:
+        segment.seal()
         for path in segment.paths():
             self._fs.set_mtime(path, mtime_ms)
         segment.log_file.file.sync()
         segment.indexes.sync()
-        # All names are there, or none counts: a start removes them.
-        self._fs.sync_dir(self._directory)
         segment.close()
-        return True
 
 
 def remove_cleaned(fs: FileSystem, directory: str) -> None:

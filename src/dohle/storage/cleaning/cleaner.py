@@ -29,9 +29,13 @@ from dohle.storage.cleaning.round_values import (
     Statistics,
     Uncleanable,
 )
-from dohle.storage.cleaning.selection import Cleanable, look_at
-from dohle.storage.directory.checkpoints import CLEANER_OFFSET_CHECKPOINT
+from dohle.storage.cleaning.selection import Cleanable, look_in_steps
+from dohle.storage.directory.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from dohle.storage.directory.directory import LogDirectory
+from dohle.storage.directory.directory_checkpoints import blocking
 from dohle.storage.directory.manager import LogManager
 from dohle.storage.directory.retention import delete_old_segments_in_steps
 from dohle.storage.files import NO_DESCRIPTOR
@@ -64,6 +68,16 @@ class FinishedRound(NamedTuple):
         return 100 * done.bytes_written / done.bytes_read if done.bytes_read else 0.0
 
 
+class CleaningState(NamedTuple):
+    """How far a log is cleaned."""
+
+    dirty_ratio: float
+    #: When its last round ended, if it had one since the start.
+    last_cleaned_ms: int | None
+    #: Why it cannot be cleaned.
+    uncleanable: str | None
+
+
 class LogCleaner:
     """Chooses logs, cleans them, and remembers what came of it."""
 
@@ -73,6 +87,7 @@ class LogCleaner:
         # The rounds that are under way, each until its last job has ended.
         self._rounds: dict[Log, CleaningRound] = {}
         self._uncleanable: dict[Log, str] = {}
+        self._cleaned_ms: dict[Log, int] = {}
         # What had no room, or no descriptor: left until nothing else is to be cleaned.
         self._postponed: set[Log] = set()
         self._writes: set[int] = set()
@@ -89,6 +104,15 @@ class LogCleaner:
     def uncleanable(self) -> dict[TopicPartition, str]:
         """The logs that cannot be cleaned, and why."""
         return {log.partition: reason for log, reason in self._uncleanable.items()}
+
+    def describe(self, log: Log) -> PlainSteps[CleaningState | None]:
+        """Return how far a log is cleaned; None if it is not compacted, or its disk fails."""
+        if not log.config.compact:
+            return None
+        cleanable = yield from self._look_at(log)
+        if cleanable is None:
+            return None
+        return CleaningState(cleanable.ratio, self._cleaned_ms.get(log), self._uncleanable.get(log))
 
     @property
     def ms_since_last_run(self) -> int:
@@ -113,8 +137,8 @@ class LogCleaner:
             self._postponed.clear()
             return False
         directory, log = chosen
-        cleanable = look_at(log, log.cleaner_offset, self._clock.now_ms())
-        if not self._is_candidate(directory, log) or not cleanable.is_eligible:
+        cleanable = yield from self._look_at(log)
+        if cleanable is None or not cleanable.is_eligible or not self._is_candidate(directory, log):
             # Something has happened to it meanwhile.
             return True
         try:
@@ -147,8 +171,8 @@ class LogCleaner:
                 yield None
                 if not self._is_candidate(directory, log):
                     continue
-                cleanable = self._look_at(log)
-                if cleanable is None:
+                cleanable = yield from self._look_at(log)
+                if cleanable is None or not self._is_candidate(directory, log):
                     continue
                 if cleanable.checkpoint_is_wrong:
                     # Kafka corrects it at once, chosen or not.
@@ -159,15 +183,15 @@ class LogCleaner:
                 if cleanable.is_eligible and cleanable.ratio > highest:
                     best, highest = (directory, log), cleanable.ratio
             if is_checkpoint_wrong:
-                yield from self._write_checkpoint(directory)
+                yield from self._write_checkpoint(directory, CLEANER_OFFSET_CHECKPOINT)
         self.dirty_ratio_max, self.overdue_ms_max = dirtiest, overdue_ms
         self.last_run_ms = self._clock.monotonic_ms()
         return best
 
-    def _look_at(self, log: Log) -> Cleanable | None:
+    def _look_at(self, log: Log) -> PlainSteps[Cleanable | None]:
         try:
             with log.disk.guarding_read(f"looking for what to clean in {log.partition}"):
-                return look_at(log, log.cleaner_offset, self._clock.now_ms())
+                return (yield from look_in_steps(log, log.cleaner_offset, self._clock.now_ms()))
         except KafkaError:
             return None  # It is offline now, and that was told.
         except Exception as error:
@@ -202,12 +226,11 @@ class LogCleaner:
     ) -> Steps[None]:
         started_s = self._clock.monotonic_s()
         cleaning = CleaningRound(log, cleanable, settings, self._clock.now_ms())
-        self._rounds[log] = log.cleaning = cleaning
+        self._rounds[log] = cleaning
         try:
-            if log.cleaner_offset is None:
-                # Before the first gap: recovery must know that gaps are no loss here (ADR 4).
-                log.cleaner_offset = cleanable.first_dirty_offset
-                yield from self._write_checkpoint(directory)
+            yield from self._announce(directory, log, cleanable)
+            if log.cleaning is not cleaning or not self._is_to_be_cleaned(directory, log):
+                raise CleaningAborted("the log was truncated, moved or deleted")
             while (job := _guarded(log, cleaning, cleaning.next_job)) is not None:
                 yield Blocking(job.run, CLEANER_THREADS)
                 if log.cleaning is not cleaning or not self._is_to_be_cleaned(directory, log):
@@ -219,20 +242,33 @@ class LogCleaner:
             raise
         finally:
             del self._rounds[log]
-            if log.cleaning is cleaning:
-                log.cleaning = None
-        yield from self._write_checkpoint(directory)
+        yield from self._write_checkpoint(directory, CLEANER_OFFSET_CHECKPOINT)
         self._tell(log, cleaning, cleanable, self._clock.monotonic_s() - started_s)
 
-    def _write_checkpoint(self, directory: LogDirectory) -> Steps[None]:
+    def _announce(self, directory: LogDirectory, log: Log, cleanable: Cleanable) -> Steps[None]:
+        """Let recovery know, before there are gaps, where they may be (ADR 4).
+
+        They are below the recovery point, and the log is one that is cleaned.
+        """
+        end_offset = cleanable.first_uncleanable_offset
+        with log.disk.guarding(f"flushing {log.partition}"):
+            if (flush := log.prepare_flush(end_offset)) is not None:
+                yield from blocking(flush.run)
+                log.complete_flush(flush)
+        if log.recovery_point < end_offset:
+            raise CleaningAborted("the log was truncated or moved")
+        yield from self._write_checkpoint(directory, RECOVERY_POINT_CHECKPOINT)
+        if log.cleaner_offset is None:
+            log.cleaner_offset = cleanable.first_dirty_offset
+            yield from self._write_checkpoint(directory, CLEANER_OFFSET_CHECKPOINT)
+
+    def _write_checkpoint(self, directory: LogDirectory, name: str) -> Steps[None]:
         # Several may be written at the same time; a name that a crash leaves is used again.
         number = next(each for each in count() if each not in self._writes)
         self._writes.add(number)
         try:
-            with directory.disk.guarding("writing the cleaner's checkpoint"):
-                yield from directory.checkpoints.write_in_steps(
-                    CLEANER_OFFSET_CHECKPOINT, f".cleaner-{number}.tmp"
-                )
+            with directory.disk.guarding("writing a checkpoint of the cleaner"):
+                yield from directory.checkpoints.write_in_steps(name, f".cleaner-{number}.tmp")
         finally:
             self._writes.discard(number)
 
@@ -256,6 +292,7 @@ class LogCleaner:
                 log.partition,
                 done.invalid_messages,
             )
+        self._cleaned_ms[log] = self._clock.now_ms()
         self.round_count += 1
         self.last_round = FinishedRound(done, took_s)
 
@@ -271,9 +308,10 @@ class LogCleaner:
         )
 
     def _forget_vanished(self) -> None:
-        for log in tuple(self._uncleanable):
+        for log in {**self._uncleanable, **self._cleaned_ms}:
             if self._logs.get(log.partition) is not log:
-                del self._uncleanable[log]
+                self._uncleanable.pop(log, None)
+                self._cleaned_ms.pop(log, None)
 
     # Retention
 

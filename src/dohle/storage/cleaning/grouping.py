@@ -3,8 +3,8 @@
 The sizes are those before cleaning, so a group never becomes too large. It gets the base offset of
 its first segment, and all its offsets must fit into the four bytes of an index entry.
 
-Unlike in Kafka, the number of segments in a group has a limit: their files are renamed between two
-appends. What is left small is merged by the next rounds.
+Unlike in Kafka, the number of segments in a group has a limit: if a round is given up, their files
+are renamed between two appends. What is left small is merged by the next rounds.
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ its last job ended.
    ends there, and the rest stays dirty.
 2. Groups of neighbouring segments (``grouping``), from the log's first on, one after the other:
    a. rewrite the group's records that stay to one new segment, ``<base>.*.cleaned``, and sync it;
-      if nothing changes, the group is left alone. If the recovery point is not behind the group,
-      flush the log up to there;
+      if nothing changes, the group is left alone;
    b. if the group is still part of the log: rename the new files to ``.swap``; sync the folder;
    c. the same again: readers see the new segment, the old files become ``.deleted``; sync the
       folder; then the new files get their names (``swap``).
@@ -32,14 +31,15 @@ What a crash leaves is completed or undone by ``directory.loader``.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 
 from dohle.core.errors import KafkaError
 from dohle.storage.cleaning.cleaned_segment import CleanedSegment, remove_cleaned
-from dohle.storage.cleaning.grouping import SegmentSize, group_segments
 from dohle.storage.cleaning.key_map import KeyMap
 from dohle.storage.cleaning.mapping import MapBuilder
+from dohle.storage.cleaning.planning import Group, plan_groups, sources_of
 from dohle.storage.cleaning.reading import AbortedTransactions, Pace, Source, StopFlag
 from dohle.storage.cleaning.rewriting import Rewriter, Rules
 from dohle.storage.cleaning.round_values import (
@@ -52,7 +52,6 @@ from dohle.storage.cleaning.selection import Cleanable
 from dohle.storage.cleaning.swap import SegmentSwap
 from dohle.storage.cleaning.transactions import TransactionTracker
 from dohle.storage.files import FileSystem
-from dohle.storage.flush import FlushJob
 from dohle.storage.log import Log
 from dohle.storage.producers.entry import ProducerEntry
 from dohle.storage.segment.index import CorruptIndex
@@ -86,7 +85,8 @@ class Job:
 class CleaningRound:
     """A round that may be given up at any time.
 
-    ``cleaner-offset-checkpoint`` names the partition before the first job is run: see ADR 4.
+    Before the first job is run, ``cleaner-offset-checkpoint`` names the partition, and all that may
+    be cleaned is below the recovery point on the disk: see ADR 4.
     """
 
     def __init__(
@@ -106,13 +106,16 @@ class CleaningRound:
         self.directory = log.directory
         self._generation = log.files.generation
         self._rules: Rules | None = None
-        self._groups: list[tuple[LogSegment, ...]] = []
+        self._groups: deque[Group] = deque()
+        self._aborted: AbortedTransactions | None = None
+        self._producers: Mapping[int, ProducerEntry] = {}
         # What the map is built from.
         self._mapping: tuple[LogSegment, ...] = ()
         self._swap: SegmentSwap | None = None
         self._is_over = False
         #: Whether the disk has failed in something that cannot be left for another round.
         self.has_failed = False
+        log.cleaning = self
         self._next: Callable[[], Job | None] = self._map
         self._completion: Callable[[], None] = lambda: None
 
@@ -129,8 +132,14 @@ class CleaningRound:
         except BaseException:
             self.abort()
             raise
-        self._is_over = job is None
+        if job is None:
+            self._end()
         return job
+
+    def _end(self) -> None:
+        self._is_over = True
+        if self._log.cleaning is self:
+            self._log.cleaning = None
 
     def complete(self, job: Job) -> None:
         """Take in that a job has ended."""
@@ -150,7 +159,8 @@ class CleaningRound:
 
         Its ``complete`` raises CleaningAborted then, and need not be called.
         """
-        self._stop.is_set = self._is_over = True
+        self._stop.is_set = True
+        self._end()
         swap, self._swap = self._swap, None
         if swap is not None:
             try:
@@ -158,6 +168,11 @@ class CleaningRound:
             except OSError:
                 self.has_failed = True
                 raise
+
+    def before_removal(self, gone: Sequence[LogSegment]) -> None:
+        """Make sure that segments which are about to be removed do not come back after a crash."""
+        if self._swap is not None:
+            self._swap.before_removal(gone)
 
     def _ensure_unchanged(self) -> None:
         log = self._log
@@ -173,52 +188,30 @@ class CleaningRound:
     def _map(self) -> Job | None:
         log, cleanable = self._log, self._cleanable
         first_dirty, end = cleanable.first_dirty_offset, cleanable.first_uncleanable_offset
-        segments = [s for s in log.segments.from_offset(first_dirty) if s.base_offset < end]
-        self._mapping = tuple(segments)
+        segments = tuple(log.segments)
+        below = bisect_left(log.segments.base_offsets, end)
+        first = max(bisect_right(log.segments.base_offsets, first_dirty) - 1, 0)
+        self._mapping = segments[first:below]
         position = 0
-        if segments:
+        if self._mapping:
             # Below the first dirty offset there may be nothing left of its segment.
-            found = segments[0].reader.find(first_dirty)
-            position = segments[0].size if found is None else found.position
+            found = self._mapping[0].reader.find(first_dirty)
+            position = self._mapping[0].size if found is None else found.position
         keys = KeyMap(
             self._settings.dedupe_buffer_bytes,
             self._settings.load_factor,
             log.files.context.rng.randbytes(_SECRET_BYTES),
+            records_max=end - first_dirty,
         )
-        sources, indexes = self._sources(segments), self._txn_indexes(first_dirty)
-        closed = [
-            (s.base_offset, s.size, s.indexes.offset.path, s.indexes.time.path)
-            for s in log.segments
-            if s.base_offset < end
-        ]
-        fs, directory, pace = log.fs, log.directory, self._pace
-        builders: list[MapBuilder] = []
-        sizes: dict[int, SegmentSize] = {}
+        work = _Map(log, segments, below, first, position, cleanable, keys, self._pace)
+        self._completion = lambda: self._mapped(work, keys)
+        return Job(work.run)
 
-        def work() -> None:
-            remove_cleaned(fs, directory)
-            aborted = AbortedTransactions(fs, indexes)
-            builder = MapBuilder(keys, aborted, first_dirty, pace)
-            builder.build(fs, sources, position)
-            builders.append(builder)
-            for base_offset, size, index_path, time_index_path in closed:
-                if base_offset < builder.end_offset:
-                    sizes[base_offset] = SegmentSize(
-                        base_offset, size, _size_of(fs, index_path), _size_of(fs, time_index_path)
-                    )
-
-        self._completion = lambda: self._mapped(builders[0], keys, sizes)
-        return Job(work)
-
-    def _mapped(self, builder: MapBuilder, keys: KeyMap, sizes: Mapping[int, SegmentSize]) -> None:
+    def _mapped(self, work: _Map, keys: KeyMap) -> None:
         log, cleanable = self._log, self._cleanable
         self._mapping = ()
-        self.statistics.add(builder.statistics)
-        self.end_offset = builder.end_offset
-        clean = [s for s in log.segments if s.base_offset < cleanable.first_dirty_offset]
-        legacy_horizon = 0
-        if clean:
-            legacy_horizon = clean[-1].log_file.mtime_ms - log.config.delete_retention_ms
+        self.statistics.add(work.statistics)
+        self.end_offset = work.end_offset
         self._rules = Rules(
             keys,
             cleanable.first_dirty_offset,
@@ -226,91 +219,43 @@ class CleaningRound:
             self._now_ms,
             log.config.delete_retention_ms,
             cleanable.first_uncleanable_offset,
-            legacy_horizon,
+            work.legacy_horizon_ms,
         )
-        covered = [s for s in log.segments if s.base_offset in sizes]
-        config, at = log.config, 0
-        for count in group_segments(
-            [sizes[s.base_offset] for s in covered],
-            cleanable.first_uncleanable_offset,
-            config.segment_bytes,
-            config.segment_index_bytes,
-        ):
-            self._groups.append(tuple(covered[at : at + count]))
-            at += count
+        self._aborted, self._producers = work.aborted, work.producers
+        self._groups = deque(work.groups)
         self._next = self._rewrite
-
-    def _sources(self, segments: Sequence[LogSegment]) -> list[Source]:
-        ends = {}
-        *_, active = following = list(self._log.segments)
-        for segment, behind in pairwise(following):
-            ends[segment.base_offset] = behind.base_offset
-        ends[active.base_offset] = self._log.log_end_offset
-        return [
-            Source(s.base_offset, ends[s.base_offset], s.path, s.size, s.indexes.txn.path)
-            for s in segments
-        ]
-
-    def _txn_indexes(self, offset: int) -> list[tuple[int, str]]:
-        return [(s.base_offset, s.indexes.txn.path) for s in self._log.segments.from_offset(offset)]
 
     # A group
 
     def _rewrite(self) -> Job | None:
         if not self._groups:
-            return None
-        log, rules, group = self._log, self._rules, self._groups.pop(0)
+            return self._free()
+        log, rules, group = self._log, self._rules, self._groups.popleft()
         assert rules is not None
-        self._swap = swap = SegmentSwap(log, group)
+        assert self._aborted is not None
+        self._swap = swap = SegmentSwap(log, group.segments)
         if not swap.is_possible:
             raise CleaningAborted("segments that were to be cleaned are gone")
-        work = _Rewrite(
-            log,
-            self._sources(group),
-            self._txn_indexes(group[0].base_offset),
-            rules,
-            self._tracker,
-            log.producer_state.captured(),
-            self._pace,
-            self._stop,
-        )
-        self._completion = lambda: self._rewritten(work, group)
+        rewriter = Rewriter(rules, self._tracker, self._aborted, self._producers, self._pace)
+        work = _Rewrite(log, group.sources, self._aborted, rewriter, self._tracker, self._pace)
+        self._completion = lambda: self._rewritten(work)
         return Job(work.run)
 
-    def _rewritten(self, work: _Rewrite, group: Sequence[LogSegment]) -> None:
+    def _free(self) -> Job | None:
+        """Give the memory of the map back in the thread, then end."""
+        rules, self._rules = self._rules, None
+        if rules is None:
+            return None
+        self._completion = lambda: None
+        return Job(rules.keys.clear)
+
+    def _rewritten(self, work: _Rewrite) -> None:
         self.statistics.add(work.statistics)
         if not work.has_changed:
             self._swap = None
             return
-        end_offset = work.end_offset
-        if self._log.recovery_point < end_offset:
-            self._next = lambda: self._flush(end_offset)
-        else:
-            self._offer()
-
-    def _flush(self, end_offset: int) -> Job:
-        """Let the recovery point pass the group, so that a start does not take it for unflushed."""
-        flush = self._log.prepare_flush(end_offset)
-        self._completion = lambda: self._flushed(flush)
-
-        def work() -> None:
-            if flush is not None:
-                try:
-                    flush.run()
-                except OSError:
-                    # The next sync could succeed without what this one was to write.
-                    self.has_failed = True
-                    raise
-
-        return Job(work)
-
-    def _flushed(self, flush: FlushJob | None) -> None:
-        if flush is not None:
-            self._log.complete_flush(flush)
-        self._offer()
-
-    def _offer(self) -> None:
         assert self._swap is not None
+        self._swap.base_offsets = work.base_offsets
         self._swap.offer()
         self._next = lambda: self._sync(self._take_place)
 
@@ -322,7 +267,15 @@ class CleaningRound:
     def _take_place(self) -> None:
         assert self._swap is not None
         self._swap.take_place()
-        self._next = lambda: self._sync(self._finish)
+        self._next = self._delete_some
+
+    def _delete_some(self) -> Job:
+        """Delete a few of the old segments between two others' turns, then sync."""
+        assert self._swap is not None
+        if not self._swap.delete_some():
+            return self._sync(self._finish)
+        self._completion = lambda: None
+        return Job(lambda: None)
 
     def _finish(self) -> None:
         assert self._swap is not None
@@ -331,12 +284,58 @@ class CleaningRound:
         self._next = self._rewrite
 
 
-def _size_of(fs: FileSystem, path: str) -> int:
-    try:
-        return fs.stat(path).size
-    except FileNotFoundError:
-        # Retention has taken its segment meanwhile, or it is made anew when it is needed.
-        return 0
+class _Map:
+    """The job that builds the map and looks at the log, and what came of it."""
+
+    def __init__(
+        self,
+        log: Log,
+        segments: Sequence[LogSegment],
+        below: int,
+        first: int,
+        position: int,
+        cleanable: Cleanable,
+        keys: KeyMap,
+        pace: Pace,
+    ) -> None:
+        """Take all segments, and which of them are cleaned and mapped."""
+        self._fs, self._config = log.fs, log.config
+        self._directory = log.directory
+        self._state = log.producer_state
+        self._segments, self._log_end_offset = segments, log.log_end_offset
+        self._below, self._first, self._position = below, first, position
+        self._cleanable = cleanable
+        self._keys = keys
+        self._pace = pace
+        self.end_offset = cleanable.first_dirty_offset
+        self.statistics = Statistics()
+        self.groups: list[Group] = []
+        self.aborted: AbortedTransactions | None = None
+        self.producers: Mapping[int, ProducerEntry] = {}
+        self.legacy_horizon_ms = 0
+
+    def run(self) -> None:
+        fs, first_dirty = self._fs, self._cleanable.first_dirty_offset
+        remove_cleaned(fs, self._directory)
+        # Who appends later does so behind what is cleaned: as they are now is good enough.
+        self.producers = self._state.captured()
+        sources = sources_of(self._segments, self._log_end_offset)
+        self.aborted = AbortedTransactions(fs, [(s.base_offset, s.txn_index_path) for s in sources])
+        builder = MapBuilder(self._keys, self.aborted, first_dirty, self._pace)
+        builder.build(fs, sources[self._first : self._below], self._position)
+        self.end_offset, self.statistics = builder.end_offset, builder.statistics
+        self.groups = plan_groups(
+            fs,
+            self._segments[: self._below],
+            sources,
+            self.end_offset,
+            self._cleanable.first_uncleanable_offset,
+            self._config,
+        )
+        clean = bisect_left([source.base_offset for source in sources], first_dirty)
+        if clean:
+            mtime_ms = fs.stat(sources[clean - 1].path).mtime_ms
+            self.legacy_horizon_ms = mtime_ms - self._config.delete_retention_ms
 
 
 class _Rewrite:
@@ -346,26 +345,23 @@ class _Rewrite:
         self,
         log: Log,
         sources: Sequence[Source],
-        txn_indexes: Sequence[tuple[int, str]],
-        rules: Rules,
+        aborted: AbortedTransactions,
+        rewriter: Rewriter,
         tracker: TransactionTracker,
-        producers: Mapping[int, ProducerEntry],
         pace: Pace,
-        stop: StopFlag,
     ) -> None:
         self._context, self._config = log.files.context, log.config
         self._directory = log.directory
         self._sources = sources
-        self._txn_indexes = txn_indexes
-        self._rules = rules
+        self._aborted = aborted
+        self._rewriter = rewriter
         self._tracker = tracker
-        self._producers = producers
         self._pace = pace
-        self._stop = stop
-        self.end_offset = sources[-1].end_offset
         self.statistics = Statistics()
         #: Whether there are new files, or all is to stay as it is.
         self.has_changed = False
+        #: Where the new segments begin.
+        self.base_offsets: tuple[int, ...] = ()
 
     def run(self) -> None:
         fs: FileSystem = self._context.fs
@@ -381,15 +377,14 @@ class _Rewrite:
 
     def _run(self, fs: FileSystem) -> None:
         sources = self._sources
-        aborted = AbortedTransactions(fs, self._txn_indexes)
         kept: list[AbortedTransaction] = []
         self._tracker.kept_entries = kept
-        rewriter = Rewriter(self._rules, self._tracker, aborted, self._producers, self._pace)
         segment = CleanedSegment(self._context, self._directory, sources, self._config, self._pace)
-        rewriter.rewrite(fs, sources, segment)
-        before = aborted.of_segments(sources[0].base_offset, sources[-1].end_offset)
+        self._rewriter.rewrite(fs, sources, segment)
+        before = self._aborted.of_segments(sources[0].base_offset, sources[-1].end_offset)
         self.has_changed = segment.finish(kept, same_aborted=kept == before)
-        self.statistics = rewriter.statistics
+        self.statistics = self._rewriter.statistics
         if self.has_changed:
-            self.statistics.segments_written = 1
+            self.base_offsets = segment.base_offsets
+            self.statistics.segments_written = len(self.base_offsets)
             self.statistics.bytes_written = segment.bytes_written

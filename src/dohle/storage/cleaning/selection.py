@@ -9,37 +9,36 @@ something in it is older than ``max.compaction.lag.ms``.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from dohle.core.steps import PlainSteps, finish
 from dohle.storage.config import NEVER
 from dohle.storage.log import Log
 
-NO_TIMESTAMP = -1
-
-
-class SegmentView(NamedTuple):
-    """What the choice depends on of one segment."""
-
-    base_offset: int
-    size: int
-    #: The largest timestamp of its records, or the time of its last change if they have none.
-    #: Needed only with ``min.compaction.lag.ms``.
-    largest_timestamp: int = NO_TIMESTAMP
-    #: The largest timestamp of its first batch; not above 0 if there is none. Needed only with
-    #: ``max.compaction.lag.ms``.
-    first_batch_timestamp: int = NO_TIMESTAMP
+_SEGMENTS_PER_STEP = 100
 
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """What the choice depends on of a log; the last of its segments is the active one."""
+    """What the choice depends on of a log; the last of its segments is the active one.
 
-    segments: tuple[SegmentView, ...]
+    There may be thousands of segments, so they are columns.
+    """
+
+    base_offsets: Sequence[int]
+    #: Of the closed ones; so are the others.
+    sizes: Sequence[int]
     log_start_offset: int
     log_end_offset: int
     last_stable_offset: int
+    #: The largest timestamp of each one's records, or the time of its last change if they have
+    #: none. Needed only with ``min.compaction.lag.ms``.
+    largest_timestamps: Sequence[int] = ()
+    #: The largest timestamp of each one's first batch; not above 0 if there is none. Needed only
+    #: with ``max.compaction.lag.ms``.
+    first_batch_timestamps: Sequence[int] = ()
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = NEVER
     min_cleanable_dirty_ratio: float = 0.5
@@ -80,19 +79,23 @@ def choose(log: LogView, checkpoint: int | None, now_ms: int) -> Cleanable:
     is_wrong = not log.log_start_offset <= first_dirty <= log.log_end_offset
     if is_wrong:
         first_dirty = log.log_start_offset
-    *closed, active = log.segments
-    dirty = _from_offset(closed, first_dirty) if first_dirty < active.base_offset else []
-    uncleanable = min(log.last_stable_offset, active.base_offset)
+    closed, active = log.base_offsets[:-1], log.base_offsets[-1]
+    dirty = _place(closed, first_dirty) if first_dirty < active else len(closed)
+    uncleanable = min(log.last_stable_offset, active)
     if log.min_compaction_lag_ms > 0:
         youngest_ms = now_ms - log.min_compaction_lag_ms
-        too_young = (s.base_offset for s in dirty if s.largest_timestamp > youngest_ms)
-        uncleanable = min(uncleanable, next(too_young, uncleanable))
+        for number in range(dirty, len(closed)):
+            if log.largest_timestamps[number] > youngest_ms:
+                uncleanable = min(uncleanable, closed[number])
+                break
     uncleanable = max(first_dirty, uncleanable)
-    # A segment that holds it is left out as a whole.
-    behind = _from_offset(closed, uncleanable) if uncleanable < active.base_offset else []
-    uncleanable = behind[0].base_offset if behind else active.base_offset
-    clean_bytes = sum(s.size for s in closed if s.base_offset < first_dirty)
-    cleanable_bytes = sum(s.size for s in dirty if s.base_offset < uncleanable)
+    if uncleanable < active:
+        # A segment that holds it is left out as a whole.
+        uncleanable = closed[_place(closed, uncleanable)] if closed else active
+    else:
+        uncleanable = active
+    clean_bytes = sum(log.sizes[: bisect_left(closed, first_dirty)])
+    cleanable_bytes = sum(log.sizes[dirty : bisect_left(closed, uncleanable)])
     overdue_ms = _overdue_ms(log, dirty, now_ms)
     total = clean_bytes + cleanable_bytes
     is_dirty = total > 0 and cleanable_bytes / total > log.min_cleanable_dirty_ratio
@@ -107,45 +110,59 @@ def choose(log: LogView, checkpoint: int | None, now_ms: int) -> Cleanable:
     )
 
 
-def _from_offset(segments: Sequence[SegmentView], offset: int) -> Sequence[SegmentView]:
-    """Return the segment that holds an offset and all after it; all, if it is before them."""
-    below = sum(segment.base_offset <= offset for segment in segments)
-    return segments[max(0, below - 1) :]
+def _place(base_offsets: Sequence[int], offset: int) -> int:
+    """Return which segment holds an offset; the first, if it is before them."""
+    return max(0, bisect_right(base_offsets, offset) - 1)
 
 
-def _overdue_ms(log: LogView, dirty: Sequence[SegmentView], now_ms: int) -> int:
-    times = [s.first_batch_timestamp for s in dirty if s.first_batch_timestamp > 0]
-    if not times:
-        return 0
-    return max(0, now_ms - max(log.max_compaction_lag_ms, 0) - min(times))
+def _overdue_ms(log: LogView, dirty: int, now_ms: int) -> int:
+    oldest_ms = min((time for time in log.first_batch_timestamps[dirty:] if time > 0), default=0)
+    return max(0, now_ms - max(log.max_compaction_lag_ms, 0) - oldest_ms) if oldest_ms else 0
 
 
 def look_at(log: Log, checkpoint: int | None, now_ms: int) -> Cleanable:
-    """Do the same for a real log, on the thread that uses it.
+    """Do the same for a real log, on the thread that uses it, in one go."""
+    return finish(look_in_steps(log, checkpoint, now_ms))
+
+
+def look_in_steps(log: Log, checkpoint: int | None, now_ms: int) -> PlainSteps[Cleanable]:
+    """Do so in steps.
 
     Times are asked of its segments only where a setting depends on them: that may take a small
     read for each, the first time.
     """
-    config = log.config
-    *closed, active = log.segments
+    config, segments = log.config, tuple(log.segments)
+    largest: list[int] = []
+    first: list[int] = []
     has_min_lag = config.min_compaction_lag_ms > 0
     has_max_lag = config.max_compaction_lag_ms < now_ms
-    views = [
-        SegmentView(
-            segment.base_offset,
-            segment.size,
-            segment.largest_timestamp_ms() if has_min_lag else NO_TIMESTAMP,
-            segment.first_batch_timestamp if has_max_lag else NO_TIMESTAMP,
-        )
-        for segment in closed
-    ]
+    if has_min_lag or has_max_lag:
+        for number, segment in enumerate(segments[:-1], 1):
+            if has_min_lag:
+                largest.append(segment.largest_timestamp_ms())
+            if has_max_lag:
+                first.append(segment.first_batch_timestamp)
+            if number % _SEGMENTS_PER_STEP == 0:
+                yield
+                if tuple(log.segments)[:number] != segments[:number]:
+                    # Some are gone, or were cleaned.
+                    return _nothing(log)
     view = LogView(
-        (*views, SegmentView(active.base_offset, active.size)),
+        [segment.base_offset for segment in segments],
+        [segment.log_file.size for segment in segments[:-1]],
         log.log_start_offset,
         log.log_end_offset,
         log.last_stable_offset,
+        largest,
+        first,
         config.min_compaction_lag_ms,
         config.max_compaction_lag_ms,
         config.min_cleanable_dirty_ratio,
     )
     return choose(view, checkpoint, now_ms)
+
+
+def _nothing(log: Log) -> Cleanable:
+    """Tell that nothing can be cleaned now."""
+    start = log.log_start_offset
+    return Cleanable(start, start, 0, 0, False, 0, False)

@@ -9,6 +9,7 @@ leader epochs (:mod:`dohle.storage.leader_epochs`), which uses the same reader.
   line. As in Kafka, fields are separated by white space of any length, white space may trail but
   not lead, and a line may end in ``\\n``, ``\\r\\n`` or ``\\r``.
 - Writing replaces the file atomically and returns once it is on the disk.
+- The version may have a plus sign, which Kafka reads and never writes: see ``format_entries``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 
 _VERSION = 0
+_MARKED_VERSION = "+0"
 #: Entries begin behind the version and the count.
 _FIRST_ENTRY_LINE = 3
 
@@ -91,11 +93,23 @@ def parse_int(path: str, line_number: int, field: bytes, largest: int) -> int:
     raise CorruptCheckpoint(path, line_number, f"{_shown(field)} is not a number in range")
 
 
-def format_entries(entries: Iterable[str]) -> bytes:
-    """Return the content of a checkpoint file with these lines."""
-    lines = [str(_VERSION), "", *entries, ""]
+def format_entries(entries: Iterable[str], *, marked: bool = False) -> bytes:
+    """Return the content of a checkpoint file with these lines.
+
+    A mark tells that the file was written by dohle, and by nobody else since: Kafka accepts the
+    file, and writes its own without a mark.
+    """
+    lines = [_MARKED_VERSION if marked else str(_VERSION), "", *entries, ""]
     lines[1] = str(len(lines) - _FIRST_ENTRY_LINE)
     return "\n".join(lines).encode()
+
+
+def is_marked(fs: FileSystem, path: str) -> bool:
+    """Tell whether the file has the mark of ``format_entries``."""
+    try:
+        return fs.read(path).startswith(_MARKED_VERSION.encode())
+    except FileNotFoundError:
+        return False
 
 
 def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:

@@ -161,19 +161,19 @@ class LogDirectory:
             except CorruptPartitionMetadata as error:
                 self._set_unusable(partition, str(error), known)
                 continue
-            log = self._load_log(
-                partition,
-                topic_id,
-                config_for(partition),
-                LoadOptions(
-                    log_start_offset=known.log_starts.get(partition, 0),
-                    recovery_point=known.recovery_points.get(partition, 0),
-                    recovery_point_known=known.has_recovery_points,
-                    was_cleaned=known.may_be_cleaned(partition),
-                    # A future replica was not closed, even if the broker stopped cleanly.
-                    had_clean_shutdown=self.had_clean_shutdown and partition not in promoted,
-                ),
+            is_promoted = partition in promoted
+            options = LoadOptions(
+                log_start_offset=known.log_starts.get(partition, 0),
+                recovery_point=0 if is_promoted else known.recovery_points.get(partition, 0),
+                recovery_point_known=known.has_recovery_points,
+                was_cleaned=known.may_be_cleaned(partition),
+                gaps_are_losses=known.shows_losses(partition) and not is_promoted,
+                # A future replica was not closed, even if the broker stopped cleanly.
+                had_clean_shutdown=self.had_clean_shutdown and not is_promoted,
             )
+            log = self._load_log(partition, topic_id, config_for(partition), options)
+            if not (options.gaps_are_losses or options.had_clean_shutdown):
+                self.checkpoints.gaps_may_be_intended(log)
             log.update_high_watermark(known.high_watermarks.get(partition, 0))
             log.cleaner_offset = known.cleaner_offset(log)
             yield

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from dohle.core.ids import TopicPartition
@@ -26,6 +26,7 @@ from dohle.storage.directory.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     CorruptCheckpoint,
     format_entries,
+    is_marked,
     offset_entry,
     read_offsets,
 )
@@ -83,6 +84,17 @@ class KnownOffsets:
     has_recovery_points: bool
     #: None if the file cannot be read: then any log may be among them.
     cleaned: Offsets | None
+    #: Whether the recovery points have the mark: a gap behind one is a loss (ADR 4).
+    is_marked: bool = False
+
+    def shows_losses(self, partition: TopicPartition) -> bool:
+        """Tell whether a gap behind the log's recovery point cannot be intended.
+
+        Before a log is cleaned its recovery point is here. If it is not, the log has moved in.
+        """
+        return self.is_marked and (
+            partition in self.recovery_points or not self.may_be_cleaned(partition)
+        )
 
     def may_be_cleaned(self, partition: TopicPartition) -> bool:
         """Tell whether a log may once have been compacted."""
@@ -109,6 +121,9 @@ class DirectoryCheckpoints:
         self._folder = folder
         self._logs = logs
         self._has_cleaner_file = False
+        # Logs in which gaps may be another broker's work, up to an offset.
+        self._unsure: dict[TopicPartition, tuple[Log, int]] = {}
+        self._keeps_unsure = False
         # What is known, by file, of partitions that are not served now but may be again.
         self._kept: dict[str, dict[TopicPartition, int]] = {}
         # By file: the number of the content begun last, and of that written last.
@@ -117,6 +132,7 @@ class DirectoryCheckpoints:
 
     def keep(self, partition: TopicPartition, known: KnownOffsets) -> None:
         """Go on writing what is known of a partition that is not among the logs."""
+        self._keeps_unsure |= not known.is_marked
         for name, offsets in (
             (RECOVERY_POINT_CHECKPOINT, known.recovery_points),
             (HIGH_WATERMARK_CHECKPOINT, known.high_watermarks),
@@ -140,6 +156,7 @@ class DirectoryCheckpoints:
             self._read(LOG_START_OFFSET_CHECKPOINT) or {},
             recovery_points is not None,
             self._read_cleaned(),
+            is_marked(self._fs, join(self._folder, RECOVERY_POINT_CHECKPOINT)),
         )
 
     def _read_cleaned(self) -> Offsets | None:
@@ -154,13 +171,31 @@ class DirectoryCheckpoints:
             logger.warning("%s: ignoring a checkpoint that cannot be read: %s", self._folder, error)
             return None
 
+    def gaps_may_be_intended(self, log: Log) -> None:
+        """Note that nobody knows of a gap in what there is of a log whether it is a loss."""
+        self._unsure[log.partition] = (log, log.log_end_offset)
+
+    def _may_mark(self) -> bool:
+        """Tell whether all logs are on the disk as far as gaps in them may be intended."""
+        for partition, (log, offset) in tuple(self._unsure.items()):
+            if self._logs.get(partition) is not log or log.recovery_point >= offset:
+                del self._unsure[partition]
+        return not self._unsure and not self._keeps_unsure
+
+    def _format(self, name: str, entries: list[str]) -> bytes:
+        return format_entries(
+            entries, marked=name == RECOVERY_POINT_CHECKPOINT and self._may_mark()
+        )
+
     def replace_stale(self, known: KnownOffsets) -> None:
         """Rewrite the files that have entries beyond what was found.
 
         The next start must not use the numbers of a lost log for the one that replaces it.
         """
-        if not known.has_recovery_points or self._is_stale(
-            known.recovery_points, lambda log: log.recovery_point
+        if (
+            not known.has_recovery_points
+            or (not known.is_marked and self._may_mark())
+            or self._is_stale(known.recovery_points, lambda log: log.recovery_point)
         ):
             self.write_recovery_points()
         if self._is_stale(known.log_starts, lambda log: log.log_start_offset):
@@ -192,9 +227,9 @@ class DirectoryCheckpoints:
             log.cleaner_offset is not None for log in self._logs.values()
         )
 
-    def write_recovery_points(self) -> None:
-        """Write each log's recovery point."""
-        self._write(RECOVERY_POINT_CHECKPOINT)
+    def write_recovery_points(self, coming: Offsets | None = None) -> None:
+        """Write each log's recovery point, also of logs that move in."""
+        self._write(RECOVERY_POINT_CHECKPOINT, coming)
 
     def write_high_watermarks(self) -> None:
         """Write each log's high watermark."""
@@ -203,11 +238,11 @@ class DirectoryCheckpoints:
     def write_cleaner_offsets(self, *coming: Log) -> None:
         """Write up to where each log was cleaned, also of logs that move in."""
         self._has_cleaner_file = True
-        self._write(CLEANER_OFFSET_CHECKPOINT, *coming)
+        self._write(CLEANER_OFFSET_CHECKPOINT, _offsets(coming, _cleaner_offset))
 
     def write_log_start_offsets(self, *coming: Log) -> None:
         """Write the log start offsets that are not base offsets, also of logs that move in."""
-        self._write(LOG_START_OFFSET_CHECKPOINT, *coming)
+        self._write(LOG_START_OFFSET_CHECKPOINT, _offsets(coming, _log_start_offset))
 
     def write_all_in_steps(self) -> Steps[None]:
         """Write all files when logs are deleted; there is one such deletion at a time."""
@@ -231,20 +266,21 @@ class DirectoryCheckpoints:
             if position % _LOGS_PER_STEP == 0:
                 yield None
         path, later = join(self._folder, name), join(self._folder, name + suffix)
-        data = format_entries(entries)
+        data = self._format(name, entries)
         yield from blocking(lambda: write_whole(self._fs, later, data))
         if number > self._written[name]:
             self._fs.rename(later, path)
             self._written[name] = number
-            yield from blocking(lambda: self._fs.sync_dir(self._folder))
+        # Even if a later content has its name already: that may not be on the disk yet.
+        yield from blocking(lambda: self._fs.sync_dir(self._folder))
 
-    def _write(self, name: str, *coming: Log) -> None:
+    def _write(self, name: str, coming: Offsets | None = None) -> None:
         number = self._begin(name)
         entries = self._kept_entries(name)
-        for log in (*self._logs.values(), *coming):
-            if (offset := _VALUES[name](log)) is not None:
-                entries.append(offset_entry(log.partition, offset))
-        write_atomically(self._fs, join(self._folder, name), format_entries(entries))
+        offsets = _offsets(self._logs.values(), _VALUES[name])
+        for partition, offset in (*offsets.items(), *(coming or {}).items()):
+            entries.append(offset_entry(partition, offset))
+        write_atomically(self._fs, join(self._folder, name), self._format(name, entries))
         self._written[name] = number
 
     def _begin(self, name: str) -> int:
@@ -254,6 +290,10 @@ class DirectoryCheckpoints:
     def _kept_entries(self, name: str) -> list[str]:
         kept = self._kept.get(name, {})
         return [offset_entry(each, kept[each]) for each in kept if each not in self._logs]
+
+
+def _offsets(logs: Iterable[Log], value: Value) -> Offsets:
+    return {log.partition: offset for log in logs if (offset := value(log)) is not None}
 
 
 def blocking(work: Callable[[], None]) -> Steps[None]:

@@ -89,6 +89,10 @@ class LogStatus:
         #: Which file is gone, and how, if one is.
         self.lost: str | None = None
 
+    def is_online(self) -> bool:
+        """Tell whether the log can be read and written."""
+        return self.lost is None and self._directory.failure is None
+
     @property
     def failure(self) -> str | None:
         """Why the log is offline."""
@@ -109,10 +113,14 @@ class LogStatus:
 
     def ensure_online(self) -> None:
         """Raise KAFKA_STORAGE_ERROR if the log is offline."""
+        if self.lost is not None or self._directory.failure is not None:
+            raise self.offline_error()
+
+    def offline_error(self) -> KafkaError:
+        """Return the error of a log that is offline."""
         if self._directory.failure is not None:
-            raise self._directory.offline_error()
-        if self.lost is not None:
-            raise self._lost_error()
+            return self._directory.offline_error()
+        return self._lost_error()
 
     def _lost_error(self) -> KafkaError:
         return KafkaError(

@@ -61,7 +61,7 @@ class FutureReplicas:
         if folder is not None:
             self._delete(partition, folder, 0)
 
-    def take_over(self, log: Log) -> str:
+    def take_over(self, log: Log, synced_up_to: int) -> str:
         """Give a future replica the partition's name, and return its folder.
 
         The checkpoints are written first: a start that finds the log here finds its offsets too.
@@ -69,6 +69,8 @@ class FutureReplicas:
         partition = log.partition
         if log.log_start_offset > log.segments.first.base_offset:
             self._checkpoints.write_log_start_offsets(log)
+        # Gaps in its closed segments are intended.
+        self._checkpoints.write_recovery_points({partition: synced_up_to})
         if log.cleaner_offset is not None:
             self._checkpoints.write_cleaner_offsets(log)
         folder = self._folders.live_path(partition)

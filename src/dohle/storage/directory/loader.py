@@ -10,8 +10,7 @@ In Kafka's order:
 4. After an unclean stop every segment from the recovery point on is scanned: each batch's checksum
    is verified, the indexes are rebuilt, and the log is cut at the first damaged batch. Segments
    behind a cut are removed. So are segments behind a gap, because the file system may have lost the
-   end of one file and kept the next, unless there is a sign that the gap is legitimate. (Kafka does
-   not look for gaps.)
+   end of one file and kept the next, unless the gap may be intended. (Kafka looks for no gaps.)
 5. Leader epochs are truncated to what is left, and the producer state is brought to the log's end.
 
 Each repair is one log line that says what was done.
@@ -67,6 +66,8 @@ class LoadOptions:
     recovery_point_known: bool = True
     #: Whether the log was once compacted: a segment may then end before the next one begins.
     was_cleaned: bool = False
+    #: Whether every gap behind the recovery point is a loss; else it may be intended.
+    gaps_are_losses: bool = False
     had_clean_shutdown: bool = False
 
 
@@ -211,12 +212,19 @@ class _Loader:
             if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)
         ]
         if new:
-            start = min(segment.base_offset for segment in new)
-            end = max(segment.reader.next_offset() for segment in new)
+            # Of several, which a segment was split into, some may have their names already.
+            taken = [
+                range(
+                    segment.base_offset, max(segment.reader.next_offset(), segment.base_offset + 1)
+                )
+                for segment in new
+            ]
             for segment in new:
                 segment.close()
             for name in sorted(names):
-                if name.endswith(SEGMENT_SUFFIXES) and start <= _base_offset(name) < end:
+                if name.endswith(SEGMENT_SUFFIXES) and any(
+                    _base_offset(name) in offsets for offsets in taken
+                ):
                     self._remove(names, name, "a cleaned segment takes its place")
         # Opening may have rebuilt an index, which is a new file.
         found = {entry.name for entry in self._fs.list_dir(self._directory)}
@@ -359,17 +367,23 @@ class _Loader:
     def _shows_loss(self, previous: LogSegment, end: int, segment: LogSegment) -> bool:
         """Tell whether records between two segments were lost.
 
-        A gap is legitimate if compaction removed the end of a segment, here or on the leader, or if
-        it is too wide for the segment before it to have held those offsets. At any sign of that,
-        nothing is removed.
+        What is below the recovery point is on the disk: a gap that begins there is the cleaner's,
+        and one that is too wide for the segment before it is a follower's of a leader with such a
+        gap. Where another broker may have written the log, compaction may have left other gaps too,
+        here or on the leader, and at any sign of that nothing is removed (ADR 4).
         """
-        return (
-            end != segment.base_offset
-            and not self._config.compact
-            and not self._options.was_cleaned
-            and self._options.recovery_point_known
-            and not self._has_gaps
-            and previous.can_hold(segment.base_offset - 1)
+        options = self._options
+        if (
+            end == segment.base_offset
+            or end < options.recovery_point
+            or not previous.can_hold(segment.base_offset - 1)
+        ):
+            return False
+        return options.gaps_are_losses or not (
+            self._config.compact
+            or options.was_cleaned
+            or self._has_gaps
+            or not options.recovery_point_known
         )
 
     def _recover_segment(self, segment: LogSegment) -> bool:

@@ -124,7 +124,7 @@ class LogManager:
     ) -> PlainSteps[None]:
         """Open every partition in the directories that were attached, one in each step.
 
-        ``config_for`` must be right about compaction: recovery accepts gaps in compacted logs.
+        ``config_for`` must be right about compaction: where Kafka wrote, gaps are accepted then.
         ``assignment_of`` tells where the replicas are according to the metadata log.
         """
         with self._releasing_on_failure():

@@ -240,7 +240,7 @@ class ReplicaMove:
             for index in (active.indexes.offset, active.indexes.time):
                 if index.is_loaded:
                     make_empty(self._fs, join(self.folder, file_name(index.path)))
-            folder = self.target.futures.take_over(log)
+            folder = self.target.futures.take_over(log, synced_up_to)
         # From here on the log is in its new place; nothing below can fail before it knows that.
         old_folder = log.directory
         self.source.forget(log)

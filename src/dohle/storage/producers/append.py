@@ -49,6 +49,8 @@ class AppendOrigin(Enum):
     """The leader has checked."""
     RAFT_LEADER = "raft_leader"
     """The quorum's leader, which has assigned the offsets itself."""
+    RAFT_FOLLOWER = "raft_follower"
+    """A node that follows the quorum's leader, which has checked."""
 
 
 # Looking up a member of an enum costs more than a comparison with one.

@@ -214,9 +214,9 @@ class OffsetIndex(_Index):
         return len(self._offsets)
 
     @property
-    def is_full(self) -> bool:
-        """Tell whether the segment has to be rolled because no entry fits."""
-        return len(self._offsets) >= self.entries_max
+    def entries_left(self) -> int:
+        """How many more entries fit; the segment has to be rolled if none does."""
+        return self.entries_max - len(self._offsets)
 
     @property
     def last_entry(self) -> OffsetPosition:
@@ -330,9 +330,9 @@ class TimeIndex(_Index):
         return len(self._timestamps)
 
     @property
-    def is_full(self) -> bool:
-        """Tell whether the segment has to be rolled."""
-        return len(self._timestamps) >= self.entries_max - 1
+    def entries_left(self) -> int:
+        """How many more entries fit; the segment has to be rolled if none does."""
+        return self.entries_max - 1 - len(self._timestamps)
 
     @property
     def last_entry(self) -> TimestampOffset:

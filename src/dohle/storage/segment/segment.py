@@ -156,10 +156,11 @@ class LogSegment:
 
     def defer_write(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
         """Add one batch as ``append`` does, and leave its bytes unwritten."""
-        position = self.log_file.defer_write(data)
+        size = len(data)
+        position = self.log_file.defer_write(data, size)
         if position == 0:
             self._first_batch_timestamp = max_timestamp
-        self.indexes.add(position, last_offset, max_timestamp, len(data))
+        self.indexes.add(position, last_offset, max_timestamp, size)
 
     def largest_timestamp_ms(self) -> int:
         """Return the time for retention: the largest record timestamp, or else the file's mtime."""

@@ -145,8 +145,8 @@ class SegmentFile:
         self.size = position + len(data)
         return position
 
-    def defer_write(self, data: Buffer) -> int:
-        """Add bytes at the end, unwritten; return where they begin.
+    def defer_write(self, data: Buffer, size: int) -> int:
+        """Add so many bytes at the end, unwritten; return where they begin.
 
         They must not be changed until ``write_appends``.
         """
@@ -154,7 +154,7 @@ class SegmentFile:
         if not self._unwritten:
             self._unwritten_at = position
         self._unwritten.append(data)
-        self.size = position + len(data)
+        self.size = position + size
         return position
 
     def write_appends(self) -> None:

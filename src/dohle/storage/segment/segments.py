@@ -65,10 +65,10 @@ class Segments:
         names = {segment.base_offset for segment in gone}
         self._set(s for s in self._segments if s.base_offset not in names)
 
-    def replace(self, gone: Iterable[LogSegment], new: LogSegment) -> None:
-        """Put a segment in the place of others, in one step for readers."""
+    def replace(self, gone: Iterable[LogSegment], new: Iterable[LogSegment]) -> None:
+        """Put segments in the place of others, in one step for readers."""
         names = {segment.base_offset for segment in gone}
-        self._set((*(s for s in self._segments if s.base_offset not in names), new))
+        self._set((*(s for s in self._segments if s.base_offset not in names), *new))
 
     def clear(self) -> None:
         """Remove all segments."""

@@ -101,10 +101,7 @@ class Run:
             trace=trace,
         )
         self._active_s = active_s
-        # A power cut may leave gaps in compacted logs, where nothing tells them from the cleaner's
-        # (ADR 4): then more than the last records may be lost.
-        is_wanted = rng.random() < 0.5 if is_cleaned is None else is_cleaned
-        self._is_cleaned = is_wanted and self.plan.is_kept
+        self._is_cleaned = rng.random() < 0.5 if is_cleaned is None else is_cleaned
         self.history = History()
         self.workload = Workload(
             f"node:{_PORT}",

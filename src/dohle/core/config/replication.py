@@ -1,0 +1,73 @@
+"""The broker configs of replication."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dohle.core.config.definition import ConfigKey, ConfigType, Range, UpdateMode
+
+_INT, _LONG = ConfigType.INT, ConfigType.LONG
+_MIB: Final = 1 << 20
+
+REPLICATION_CONFIGS: Final = (
+    ConfigKey(
+        "num.replica.fetchers",
+        _INT,
+        1,
+        "How many connections copy records from each other broker; the partitions that it leads "
+        "are shared among them.",
+        Range(1),
+        UpdateMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "replica.fetch.backoff.ms",
+        _INT,
+        1000,
+        "How long a follower waits after an error before it fetches again.",
+        Range(0),
+    ),
+    ConfigKey(
+        "replica.fetch.max.bytes",
+        _INT,
+        _MIB,
+        "How much of one partition a follower fetches at a time; a larger batch comes whole.",
+        Range(0),
+    ),
+    ConfigKey(
+        "replica.fetch.min.bytes",
+        _INT,
+        1,
+        "How much there must be before a follower's fetch is answered ahead of time.",
+    ),
+    ConfigKey(
+        "replica.fetch.response.max.bytes",
+        _INT,
+        10 * _MIB,
+        "How much of all its partitions together a follower fetches at a time.",
+        Range(0),
+    ),
+    ConfigKey(
+        "replica.fetch.wait.max.ms",
+        _INT,
+        500,
+        "How long a leader lets a follower wait for new records.",
+    ),
+    ConfigKey(
+        "replica.lag.time.max.ms",
+        _LONG,
+        30_000,
+        "How long a follower that does not have everything stays in the ISR.",
+    ),
+    ConfigKey(
+        "replica.socket.timeout.ms",
+        _INT,
+        30_000,
+        "How long a follower waits for an answer before it gives the connection up.",
+    ),
+    ConfigKey(
+        "socket.connection.setup.timeout.ms",
+        _LONG,
+        10_000,
+        "How long a follower tries to connect to a leader at a time.",
+    ),
+)

@@ -1,0 +1,157 @@
+"""The broker of a node: its logs, what it serves, and its life in the cluster."""
+
+from __future__ import annotations
+
+from dohle.core.uuid import random_uuid
+from dohle.metadata.broker_life import BrokerState
+from dohle.metadata.delta import Delta, difference
+from dohle.metadata.image import ClusterImage
+from dohle.server.broker import BrokerServer
+from dohle.server.broker_logs import BrokerLogs, find_previous_epoch
+from dohle.server.channel import ControllerChannels, ImageSource
+from dohle.server.disk_waits import close_logs
+from dohle.server.lifecycle import BrokerLifecycle
+from dohle.server.net.dispatch import Dispatcher
+from dohle.server.net.slices import Slices
+from dohle.server.partitions.log_cleaning import LogCleaning
+from dohle.server.quorum.loss import LossCheck
+from dohle.server.registry import all_handlers
+from dohle.server.shared import Shared
+
+
+class Publisher:
+    """Tells a broker of changes of the image, from the moment on when its logs are open."""
+
+    def __init__(self, broker: BrokerServer, image: ClusterImage) -> None:
+        """``image`` is that by which the logs are opened."""
+        self._broker = broker
+        self._published = self._latest = image
+        self._is_open = False
+
+    async def publish(self, image: ClusterImage, delta: Delta) -> None:
+        """Let a change take effect, now or later."""
+        self._latest = image
+        if self._is_open:
+            await self._broker.publish(image, delta)
+
+    async def catch_up(self) -> None:
+        """Let the changes take effect that came while logs were opened."""
+        while self._published is not self._latest:
+            before, self._published = self._published, self._latest
+            await self._broker.publish(self._published, difference(before, self._published))
+        self._is_open = True
+
+
+class BrokerRole:
+    """``await start()``, then ``stop_serving()`` and ``await stop()``."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        images: ImageSource,
+        channels: ControllerChannels,
+        loss: LossCheck | None,
+        *,
+        is_alone: bool,
+    ) -> None:
+        """``is_alone``: its node is the whole quorum."""
+        self._shared = shared
+        self._images = images
+        self._loss = loss
+        config = shared.config
+        self.broker = BrokerServer(
+            shared.loop,
+            config,
+            shared.cluster_id,
+            host=shared.host,
+            turns=shared.turns,
+            logs=shared.logs,
+            images=images,
+            channels=channels,
+            requests=shared.sources.requests,
+        )
+        self.cleaning = LogCleaning(
+            shared.logs, shared.host, shared.turns, self.broker.broker_values
+        )
+        self.lifecycle = BrokerLifecycle(
+            shared.loop,
+            config,
+            shared.cluster_id,
+            random_uuid(shared.host.rng),
+            images,
+            channels.heartbeat,
+            is_alone=is_alone,
+            on_fatal=shared.on_fatal,
+        )
+        self.previous_epoch = find_previous_epoch(shared)
+
+    async def start(self) -> None:
+        """Return when clients are served (A50).
+
+        Addresses are taken and the broker is registered first, so that the image is that of the
+        registration or a later one when logs are opened and recovered by it.
+        """
+        shared = self._shared
+        shared.sources.cleaner = self.broker.cleaner = self.cleaning.cleaner
+        shared.sources.broker = self.broker
+        BrokerLogs(shared, self._images.image).refuse_missing_directories()
+        listeners = shared.config.broker_listeners
+        shared.endpoints.bind(listeners)
+        try:
+            await self._register()
+            await self._load()
+            await self.lifecycle.unfence()
+        except BaseException:
+            self.lifecycle.abandon()
+            raise
+        self.broker.coordinators.start()
+        shared.endpoints.serve(listeners, self._dispatcher())
+        self.broker.moves.resume()
+        self.cleaning.start()
+
+    async def _load(self) -> None:
+        shared = self._shared
+        image = self._images.image
+        publisher = Publisher(self.broker, image)
+        self._images.subscribe(publisher.publish)
+        self._images.subscribe(self.lifecycle.on_image)
+        logs = BrokerLogs(shared, image)
+        logs.refuse_missing_directories()
+        shared.sources.state = BrokerState.RECOVERY
+        clock = shared.host.clock
+        started_s = clock.monotonic_s()
+        # Metrics are served meanwhile, and the node may be told to stop.
+        await Slices(shared.turns).run(logs.load(self._loss))
+        shared.sources.load_seconds = clock.monotonic_s() - started_s
+        await Slices(shared.turns).run(self.broker.load(image))
+        await publisher.catch_up()
+
+    async def _register(self) -> None:
+        shared = self._shared
+        told = shared.endpoints.told(shared.config.advertised_listeners)
+        directory_ids = [directory.directory_id for directory in shared.logs.online_directories]
+        await self.lifecycle.register(told, directory_ids, self.previous_epoch)
+
+    def _dispatcher(self) -> Dispatcher:
+        two_phase_commit = self._shared.config.get_bool("transaction.two.phase.commit.enable")
+        handlers = all_handlers(two_phase_commit=two_phase_commit)
+        return Dispatcher(self._shared.loop, self.broker, handlers)
+
+    def stop_serving(self) -> None:
+        """Write what was appended, and take no more requests: whatever else takes long."""
+        self.broker.write_appends()
+        self.broker.txn_markers.stop()
+        self.broker.coordinators.close()
+        self.broker.commits.stop()
+
+    async def leave(self) -> None:
+        """End all work in the background, and tell the controller."""
+        await self.broker.replicas.stop()
+        await self.broker.moves.stop()
+        await self.cleaning.stop()
+        await self.lifecycle.shut_down()
+
+    async def close_logs(self) -> None:
+        """Close the logs cleanly."""
+        threads = self.broker.broker_values().get_int("num.recovery.threads.per.data.dir")
+        await close_logs(self._shared, threads, self.lifecycle.broker_epoch)

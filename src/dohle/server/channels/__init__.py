@@ -1,0 +1,1 @@
+"""The ways from a broker to the active controller, wherever that is."""

@@ -1,0 +1,61 @@
+"""What the handlers on the controller's listeners work with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from dohle.core.config.static import BrokerConfig
+from dohle.core.ids import BrokerId
+from dohle.core.seams import Clock
+from dohle.metadata.image import ClusterImage
+from dohle.metrics.requests import AllRequests
+from dohle.protocol.schema import Request, VersionRange
+from dohle.server.channel import ControllerChannel, ImageSource, R
+from dohle.server.net.handler import RequestContext
+from dohle.server.net.turns import Turns
+
+
+class ControllerApis:
+    """The controller of this node, for its listeners: whether it is the active one, it tells."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        cluster_id: str,
+        clock: Clock,
+        turns: Turns,
+        images: ImageSource,
+        controller: ControllerChannel,
+        requests: AllRequests,
+        find_leader_id: Callable[[], BrokerId | None] = lambda: None,
+    ) -> None:
+        """``find_leader_id`` tells who leads the quorum, as far as this node knows."""
+        self.config = config
+        self.node_id = config.node_id
+        self.cluster_id = cluster_id
+        self.clock = clock
+        self.turns = turns
+        self.images = images
+        self.controller = controller
+        self.requests = requests
+        self.find_leader_id = find_leader_id
+        #: Nothing is appended on behalf of clients but by the controller itself.
+        self.unwritten: tuple[()] = ()
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as of the last committed record that this controller has read."""
+        return self.images.image
+
+    def ask_controller(
+        self, context: RequestContext, request: Request, answer: type[R]
+    ) -> Awaitable[R]:
+        """Have the controller of this node decide; NOT_CONTROLLER if it is not the active one."""
+        return self.controller.send(request, answer, context.version)
+
+    def controller_range(self, api_key: int) -> VersionRange | None:
+        """Return None: it is this one that knows."""
+        return None
+
+    def write_appends(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,52 @@
+"""What the handlers work with whose APIs brokers and controllers both serve."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+from dohle.core.config.static import BrokerConfig
+from dohle.core.ids import BrokerId
+from dohle.metadata.image import ClusterImage
+from dohle.protocol.schema import Request, VersionRange
+from dohle.server.channel import Client, ImageSource, R
+from dohle.server.net.handler import RequestContext
+from dohle.server.net.server import Server
+
+
+class Frontend(Server, Protocol):
+    """A broker, or a controller."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration of this node."""
+
+    @property
+    def node_id(self) -> BrokerId:
+        """The id of this node."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of its cluster."""
+
+    @property
+    def images(self) -> ImageSource:
+        """The cluster as this node knows it."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The same, now."""
+
+    def ask_controller(
+        self, context: RequestContext, request: Request, answer: type[R]
+    ) -> Awaitable[R]:
+        """Have the active controller decide about the request of a client."""
+
+    def controller_range(self, api_key: int) -> VersionRange | None:
+        """Return the versions of an API that the controller serves; None if that is not known."""
+
+
+def client_of(context: RequestContext) -> Client:
+    """Return who sends a request."""
+    host = context.connection.peer.rpartition(":")[0].partition("%")[0]
+    return Client(context.version, context.client_id, host)

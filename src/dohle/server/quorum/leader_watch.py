@@ -1,0 +1,61 @@
+"""Tells the operator of a controller that finds no leader for its quorum, and whom it tried."""
+
+from __future__ import annotations
+
+import logging
+
+from dohle.raft.leader import Leader
+from dohle.raft.machine import Raft
+from dohle.raft.states import Follower, Resigned
+from dohle.raft.voters import node_at
+
+logger = logging.getLogger("dohle.server")
+
+#: How long elections may take before they are told of, and how often that is.
+TOLD_EACH_MS = 5_000
+
+
+class LeaderWatch:
+    """Looks at a raft machine, whenever something has happened to it."""
+
+    def __init__(self, raft: Raft) -> None:
+        self._raft = raft
+        self._lost_ms: float | None = None
+        self._told_ms: float | None = None
+
+    def look(self, now_ms: float) -> None:
+        """Tell if nobody leads for some time, and when somebody does again."""
+        if self._is_led:
+            if self._told_ms is not None:
+                logger.info("the quorum has a leader again: %s", self._raft.leader.leader_id)
+            self._lost_ms = self._told_ms = None
+            return
+        if self._lost_ms is None or isinstance(self._raft.replica.state, Resigned):
+            # Who has just led, and may be about to stop, looks for nobody.
+            self._lost_ms = now_ms
+        last_ms = self._lost_ms if self._told_ms is None else self._told_ms
+        if now_ms - last_ms >= TOLD_EACH_MS:
+            self._told_ms = now_ms
+            logger.warning(
+                "the quorum has no leader that this node can reach: tried %s for %.0f s",
+                self._others or "nobody",
+                (now_ms - self._lost_ms) / 1000,
+            )
+
+    @property
+    def _is_led(self) -> bool:
+        state = self._raft.replica.state
+        return isinstance(state, Leader) or (isinstance(state, Follower) and state.has_fetched)
+
+    @property
+    def _others(self) -> str:
+        replica = self._raft.replica
+        listener = replica.config.default_listener
+        found = [
+            node_at(each.id, each.endpoints, listener)
+            for each in self._raft.voters.voters
+            if each.id != replica.key.id
+        ]
+        named = [f"{node.id}@{node.host}:{node.port}" for node in found if node is not None]
+        servers = [f"{host}:{port}" for host, port in replica.config.bootstrap_servers]
+        return ", ".join(named or servers)

@@ -1,0 +1,46 @@
+"""What all fetchers of a broker share."""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dohle.core.host import Host
+from dohle.core.ids import BrokerId
+from dohle.replication.follower_fetches import FetchLimits
+from dohle.replication.partition import UNKNOWN_BROKER_EPOCH
+from dohle.server.channel import ImageSource
+from dohle.server.net.turns import Turns
+from dohle.server.partitions.commits import Commits
+
+
+class FetcherSettings(NamedTuple):
+    """How records are copied: Kafka's replica.fetch.* and replica.socket.*."""
+
+    limits: FetchLimits
+    partition_max_bytes: int
+    backoff_ms: int
+    request_timeout_ms: int
+    connection_setup_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherContext:
+    """The surroundings of a fetcher."""
+
+    loop: AbstractEventLoop
+    host: Host
+    turns: Turns
+    node_id: BrokerId
+    #: The listener by which brokers reach each other.
+    listener_name: str
+    images: ImageSource
+    commits: Commits
+    settings: FetcherSettings
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration."""
+        registered = self.images.image.broker(self.node_id)
+        return UNKNOWN_BROKER_EPOCH if registered is None else registered.epoch

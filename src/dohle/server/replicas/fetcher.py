@@ -1,0 +1,347 @@
+"""Copying partitions from one leader: a connection, and one request on it at a time (F10).
+
+``replication.follower`` decides what an answer means for a partition, ``follower_fetches`` what is
+asked next; here it is done. What a leader sends of a partition is written as it came, with one
+write, and only what is written is behind the next fetch: that tells the leader how far it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import NamedTuple
+
+from dohle.client.config import ClientConfig
+from dohle.client.errors import ConnectionClosed
+from dohle.client.net.addresses import Address
+from dohle.client.net.connection import Connection
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId
+from dohle.metadata.metadata_version import fetch_version, list_offsets_version
+from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
+from dohle.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from dohle.replication.follower import (
+    Append,
+    CompareRange,
+    Delay,
+    Fail,
+    Reaction,
+    Restart,
+    Truncate,
+    beginning,
+    in_range,
+    next_fetch,
+    react,
+)
+from dohle.replication.follower_fetches import (
+    Answered,
+    FollowerFetches,
+    Key,
+    SessionLost,
+)
+from dohle.server.net.slices import Slices
+from dohle.server.partitions.partitions import Partition
+from dohle.server.replicas.context import FetcherContext, FetcherSettings
+from dohle.server.replicas.copying import append_fetched, in_pieces
+from dohle.storage.log import Log
+
+logger = logging.getLogger("dohle.server")
+
+_LATEST, _EARLIEST = -1, -2
+#: An answer has at least one batch, however large it is.
+_RESPONSE_BYTES_MAX = 2**31 - 1
+#: What the leader has sent is damaged: it may be read again.
+_DAMAGED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
+
+
+class _Followed(NamedTuple):
+    partition: Partition
+    leader_epoch: int
+
+
+class Fetcher:
+    """Copies from one leader until it is stopped."""
+
+    def __init__(self, context: FetcherContext, leader: BrokerId, number: int) -> None:
+        """Begin; ``number`` tells it from other fetchers of the same leader."""
+        self._context = context
+        self._clock = context.host.clock
+        self._leader = leader
+        self._number = number
+        self._followed: dict[Key, _Followed] = {}
+        self._fetches = FollowerFetches()
+        self._connection: Connection | None = None
+        self._wake_up = asyncio.Event()
+        self._is_reached = True
+        self._task = context.loop.create_task(self._run())
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether it has nothing to copy."""
+        return not self._followed
+
+    # What to copy
+
+    def follow(self, partition: Partition, leader_epoch: int) -> None:
+        """Copy a partition from where its log ends."""
+        key = partition.topic_id, partition.key.partition
+        self._followed[key] = _Followed(partition, leader_epoch)
+        cut = beginning(partition.log)
+        if cut is None or self._try(key, cut):
+            self._want(key)
+        self._wake_up.set()
+
+    def forget(self, partition: Partition) -> None:
+        """Copy a partition no more."""
+        key = partition.topic_id, partition.key.partition
+        if self._followed.pop(key, None) is not None:
+            self._fetches.forget(key)
+
+    async def stop(self) -> None:
+        """Return when nothing is copied any more and the connection is gone."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        await self._disconnect()
+
+    # Asking
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._round()
+            except (KafkaError, SessionLost) as error:
+                self._tell_unreached(error)
+            except Exception:
+                logger.exception(
+                    "copying from broker %d failed; it is tried again. Please report this.",
+                    self._leader,
+                )
+            else:
+                continue
+            self._fetches.disconnected()
+            await self._disconnect()
+            await asyncio.sleep(self._context.settings.backoff_ms / 1000)
+
+    async def _round(self) -> None:
+        for key in self._fetches.due(self._clock.monotonic_ms()):
+            self._want(key)
+        settings, image = self._context.settings, self._context.images.image
+        if not self._fetches.has_wishes:
+            await self._wait()
+            return
+        connection = await self._connect(settings)
+        version = connection.version_of(FetchRequest, fetch_version(image.metadata_version))
+        request = self._fetches.request(
+            self._context.node_id, self._context.broker_epoch, settings.limits, version
+        )
+        response = await connection.request(request, FetchResponse, version_max=version)
+        self._is_reached = True
+        await self._take(connection, response)
+
+    async def _wait(self) -> None:
+        """Wait until there is something to ask for."""
+        due_ms = self._fetches.next_due_ms
+        delay_s = None
+        if due_ms is not None:
+            delay_s = max(due_ms - self._clock.monotonic_ms(), 1) / 1000
+        self._wake_up.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await self._wake_up.wait()
+
+    async def _connect(self, settings: FetcherSettings) -> Connection:
+        address = self._address()
+        found = self._connection
+        if found is not None and (found.is_closed or found.address != address):
+            await self._disconnect()
+            self._fetches.disconnected()
+            found = None
+        if found is None:
+            config = ClientConfig(
+                client_id=f"broker-{self._context.node_id}-fetcher-{self._number}",
+                request_timeout_ms=settings.request_timeout_ms,
+                socket_connection_setup_timeout_ms=settings.connection_setup_timeout_ms,
+                in_flight_requests_max=1,
+                response_bytes_max=_RESPONSE_BYTES_MAX,
+            )
+            found = await Connection.open(address, config, self._context.host)
+            self._connection = found
+        return found
+
+    def _address(self) -> Address:
+        """Return where the leader is, as brokers see it (M6)."""
+        name = self._context.listener_name
+        registered = self._context.images.image.broker(self._leader)
+        endpoint = None if registered is None else registered.endpoints.get(name)
+        if endpoint is None:
+            raise ConnectionClosed(f"broker {self._leader} has no listener {name}")
+        return Address(endpoint.host, endpoint.port)
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    def _tell_unreached(self, error: Exception) -> None:
+        if self._is_reached:
+            self._is_reached = False
+            logger.warning("cannot copy from broker %d: %s; trying again", self._leader, error)
+
+    # Taking in answers
+
+    async def _take(self, connection: Connection, response: FetchResponse) -> None:
+        slices = Slices(self._context.turns)
+        for answered in self._fetches.answered(response):
+            key, asked, data = answered
+            followed = self._followed.get(key)
+            # Something may have happened to it while others had their turn.
+            if followed is None or not self._fetches.is_wanted(key, asked):
+                continue
+            reaction: Reaction = react(data, followed.partition.log)
+            if isinstance(reaction, CompareRange):
+                await slices.wait_for(self._compare_range(connection, answered))
+            elif isinstance(reaction, Append):
+                await self._append(slices, answered, reaction)
+            elif self._try(key, reaction):
+                self._want(key)
+            await slices.give_way()
+
+    async def _append(self, slices: Slices, answered: Answered, append: Append) -> None:
+        """Append, and let others have their turn in between if there is very much."""
+        key, asked, _ = answered
+        log = self._followed[key].partition.log
+        for piece in in_pieces(memoryview(append.records)):
+            if not self._try(key, append._replace(records=piece)):
+                return
+            if slices.is_over:
+                await slices.wait()
+                if not self._fetches.is_wanted(key, asked):
+                    return
+        if not _is_same(asked, log):
+            self._want(key)
+
+    def _want(self, key: Key) -> None:
+        """Ask for what comes next."""
+        followed = self._followed.get(key)
+        if followed is not None:
+            max_bytes = self._context.settings.partition_max_bytes
+            fetch = next_fetch(followed.partition.log, key[1], followed.leader_epoch, max_bytes)
+            self._fetches.want(key, fetch)
+
+    def _try(self, key: Key, reaction: Append | Truncate | Restart | Delay | Fail) -> bool:
+        """Do it; False if the partition is left out for a while, or until another leader."""
+        partition, leader_epoch = self._followed[key]
+        try:
+            match reaction:
+                case Append(records, high_watermark, log_start_offset):
+                    if records:
+                        append_fetched(partition.log, memoryview(records), leader_epoch)
+                    self._context.commits.replicated(partition, high_watermark, log_start_offset)
+                case Truncate(offset):
+                    self._warn_of_loss(partition, offset)
+                    partition.log.truncate_to(offset)
+                    self._context.commits.note_end(partition)
+                case Restart(offset):
+                    partition.log.truncate_fully_and_start_at(offset)
+                    self._context.commits.note_end(partition)
+                case Delay(error):
+                    logger.info("%s: the leader answers %s", partition.key, error.name)
+                    self._delay(key)
+                    return False
+                case Fail(error):
+                    # The metadata log is about to tell of a newer leader.
+                    logger.info("%s: the leader answers %s", partition.key, error.name)
+                    self._fetches.forget(key)
+                    return False
+        except KafkaError as error:
+            # A disk that is full has room again some day; one that has failed does not come back.
+            is_full = error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            if error.code in _DAMAGED or (is_full and partition.log.disk.failure is None):
+                logger.warning("%s cannot be copied now: %s", partition.key, error)
+                self._delay(key)
+            else:
+                self._fail(key, str(error))
+            return False
+        except Exception:
+            logger.exception("%s could not be copied. Please report this.", partition.key)
+            self._fail(key, "an error that was not expected")
+            return False
+        return True
+
+    def _delay(self, key: Key) -> None:
+        backoff_ms = self._context.settings.backoff_ms
+        self._fetches.delay(key, self._clock.monotonic_ms() + backoff_ms)
+
+    def _fail(self, key: Key, reason: str) -> None:
+        partition = self._followed[key].partition
+        logger.error(
+            "%s is not copied until it has another leader or this broker is restarted: %s",
+            partition.key,
+            reason,
+        )
+        self._fetches.forget(key)
+
+    def _warn_of_loss(self, partition: Partition, offset: int) -> None:
+        if offset < partition.log.high_watermark:
+            logger.warning(
+                "%s: cut to offset %d, as its leader says, below the high watermark %d",
+                partition.key,
+                offset,
+                partition.log.high_watermark,
+            )
+
+    async def _compare_range(self, connection: Connection, answered: Answered) -> None:
+        """Find out where the leader's log is, and go there (the F table, error 1)."""
+        key, asked, _ = answered
+        try:
+            start = await self._leader_offset(connection, key, _EARLIEST)
+            end = await self._leader_offset(connection, key, _LATEST)
+        except ConnectionClosed:
+            raise
+        except KafkaError as error:
+            if self._fetches.is_wanted(key, asked):
+                self._try(key, Delay(error.code))
+            return
+        if not self._fetches.is_wanted(key, asked):
+            return
+        log = self._followed[key].partition.log
+        wanted = in_range(log, start, end)
+        if wanted is None:
+            # Nothing is to be done about it: the next fetch may be in range again.
+            self._delay(key)
+        elif self._try(key, wanted):
+            self._want(key)
+
+    async def _leader_offset(self, connection: Connection, key: Key, timestamp: int) -> int:
+        partition, leader_epoch = self._followed[key]
+        asked = ListOffsetsPartition(
+            partition_index=key[1], current_leader_epoch=leader_epoch, timestamp=timestamp
+        )
+        topic = ListOffsetsTopic(name=partition.key.topic, partitions=(asked,))
+        level = self._context.images.image.metadata_version
+        response = await connection.request(
+            ListOffsetsRequest(replica_id=self._context.node_id, topics=(topic,)),
+            ListOffsetsResponse,
+            version_max=list_offsets_version(level),
+        )
+        found = response.topics[0].partitions[0]
+        if found.error_code:
+            code = ErrorCode(found.error_code)
+            raise KafkaError(code, f"{partition.key}: the leader does not tell its offsets")
+        return found.offset
+
+
+def _is_same(asked: FetchPartition, log: Log) -> bool:
+    """Tell whether the next fetch would ask for the same."""
+    latest = log.leader_epochs.latest_epoch
+    return (
+        asked.fetch_offset == log.log_end_offset
+        and asked.log_start_offset == log.log_start_offset
+        and asked.last_fetched_epoch == (-1 if latest is None else latest)
+    )

@@ -1,0 +1,242 @@
+"""What followers and leaders do, with real nodes in the simulator: one situation each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from dohle.client import (
+    Admin,
+    At,
+    Beginning,
+    ClientConfig,
+    Cluster,
+    Consumer,
+    ConsumerConfig,
+    NewTopic,
+    Producer,
+    ProducerConfig,
+)
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId, TopicName, TopicPartition
+from dohle.testing.simulation.machine import SimulatedHost
+from dohle.testing.simulation.world import SECOND_NS, World
+from tests.server.replicas.simulated_cluster import (
+    CLIENTS_PORT,
+    SimulatedCluster,
+    committed_bytes,
+)
+
+TOPIC = "t"
+WHERE = TopicPartition(TopicName(TOPIC), 0)
+CLIENT = ClientConfig(request_timeout_ms=3_000, api_timeout_ms=60_000)
+_WITHIN_S = 120.0
+
+
+class Stage:
+    """A cluster with one topic of three replicas, and somebody who uses it."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self._client = cluster.world.machine("client")
+
+    @property
+    def _bootstrap(self) -> str:
+        """Where to ask: the leader, if there is one, since others may not answer."""
+        leader = self.cluster.leader(TOPIC, 0)
+        if leader is None:
+            return self.cluster.bootstrap
+        return f"{self.cluster.machines[leader].name}:{CLIENTS_PORT}"
+
+    def run(self, work: Callable[[Cluster], Awaitable[Any]]) -> Any:
+        """Let a client do something, and return what came of it."""
+        found: list[Any] = []
+
+        async def program(host: SimulatedHost) -> None:
+            async with Cluster(self._bootstrap, CLIENT, host=host) as cluster:
+                try:
+                    found.append(await work(cluster))
+                except KafkaError as error:
+                    found.append(error)
+
+        self._client.start(program)
+        self.cluster.world.run_until(lambda: not self._client.is_running, _WITHIN_S)
+        assert self.cluster.world.errors == []
+        if isinstance(found[0], KafkaError):
+            raise found[0]
+        return found[0]
+
+    def produce(self, *values: bytes, config: ProducerConfig | None = None) -> list[int]:
+        """Send, one after the other, and return the offsets."""
+
+        async def work(cluster: Cluster) -> list[int]:
+            producer = Producer(cluster, config or ProducerConfig())
+            try:
+                return [
+                    (await (await producer.send(TOPIC, value, partition=0))).offset
+                    for value in values
+                ]
+            finally:
+                await producer.close(flush=False)
+
+        found: list[int] = self.run(work)
+        return found
+
+    def read(self, start: int = 0) -> list[bytes]:
+        async def work(cluster: Cluster) -> list[bytes]:
+            async with Consumer(cluster, ConsumerConfig()) as consumer:
+                begin = At(start) if start else Beginning()
+                await consumer.assign({WHERE: begin}, stop_at_end=True)
+                return [found.record.value or b"" async for found in consumer]
+
+        found: list[bytes] = self.run(work)
+        return found
+
+    @property
+    def leader(self) -> BrokerId:
+        self.cluster.world.run_until(lambda: self.cluster.leader(TOPIC, 0) is not None, _WITHIN_S)
+        found = self.cluster.leader(TOPIC, 0)
+        assert found is not None
+        return found
+
+    def await_in_sync(self) -> None:
+        self.cluster.world.run_until(lambda: self.cluster.is_in_sync(TOPIC), _WITHIN_S)
+        assert len({committed_bytes(each) for _, each in self.cluster.replicas(TOPIC)}) == 1
+
+    def await_isr(self, count: int) -> None:
+        def is_so() -> bool:
+            image = self.cluster.image(TOPIC, 0)
+            return image is not None and len(image.isr) == count
+
+        self.cluster.world.run_until(is_so, _WITHIN_S)
+
+
+@contextmanager
+def on_stage(**properties: str) -> Iterator[Stage]:
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    world = World(5)
+    cluster = SimulatedCluster(world, properties=named)
+    stage = Stage(cluster)
+    cluster.start_all()
+    try:
+        world.run_until(lambda: cluster.is_up, _WITHIN_S)
+        stage.run(lambda client: Admin(client).create_topics([NewTopic(TOPIC, 1, 3)]))
+        yield stage
+        assert (world.errors, cluster.fatal) == ([], [])
+    finally:
+        world.close()
+
+
+def test_followers_have_what_the_leader_has_and_its_high_watermark() -> None:
+    with on_stage() as stage:
+        assert stage.produce(b"a", b"b", b"c") == [0, 1, 2]
+        stage.await_in_sync()
+        for _, partition in stage.cluster.replicas(TOPIC):
+            assert partition.log.high_watermark == 3
+
+
+def test_what_a_leader_wrote_alone_goes_when_others_have_gone_on_without_it() -> None:
+    """W2: cut off, it takes records with acks=1; the new leader does not have them."""
+    with on_stage(replica_lag_time_max_ms="3000") as stage:
+        stage.produce(b"a")
+        stage.await_in_sync()
+        old, world = stage.leader, stage.cluster.world
+        machines = stage.cluster.machines
+        until_ns = world.time.now_ns + 25 * SECOND_NS
+        for other in machines.values():
+            if other is not machines[old]:
+                world.network.cut(other.name, machines[old].name, until_ns)
+                world.network.cut(machines[old].name, other.name, until_ns)
+        log = stage.cluster.nodes[old].broker.partitions.get(TOPIC, 0)
+        assert log is not None
+        stage.produce(b"lost", config=ProducerConfig(acks=1, enable_idempotence=False))
+        assert log.log.log_end_offset == 2
+        world.run_until(lambda: stage.cluster.leader(TOPIC, 0) not in (None, old), _WITHIN_S)
+        assert log.log.high_watermark == 1, "X3: a leader that is cut off commits nothing"
+        assert stage.produce(b"kept") == [1]
+        stage.await_in_sync()
+        assert stage.read() == [b"a", b"kept"]
+
+
+def test_with_too_few_in_sync_nothing_is_taken_and_all_is_there_when_they_return() -> None:
+    """W4, G20, G22: 19 for acks=all; what is committed can be read."""
+    with on_stage() as stage:
+        stage.produce(b"a")
+        stage.await_in_sync()
+        leader = stage.leader
+        quorum = [id for id in stage.cluster.machines if id != leader]
+        stage.cluster.kill(quorum[0])
+        stage.await_isr(2)
+        assert stage.produce(b"b") == [1]
+        stage.cluster.kill(quorum[1])
+        with pytest.raises(KafkaError):
+            stage.produce(
+                b"refused",
+                config=ProducerConfig(delivery_timeout_ms=4_000, enable_idempotence=False),
+            )
+        for each in quorum:
+            stage.cluster.start(each)
+        stage.cluster.world.run_until(lambda: stage.cluster.is_up, _WITHIN_S)
+        stage.await_in_sync()
+        assert stage.read()[:2] == [b"a", b"b"]
+
+
+def test_records_are_deleted_on_every_replica_and_who_was_away_begins_later() -> None:
+    """F14: the log start follows the leader's; the F table, error 1: who is behind it restarts."""
+    with on_stage() as stage:
+        stage.produce(*(b"%d" % number for number in range(5)))
+        stage.await_in_sync()
+        away = next(id for id in stage.cluster.machines if id != stage.leader)
+        stage.cluster.kill(away)
+        stage.await_isr(2)
+        stage.produce(*(b"%d" % number for number in range(5, 10)))
+
+        def delete(offset: int) -> Callable[[Cluster], Coroutine[Any, Any, Any]]:
+            return lambda cluster: Admin(cluster).delete_records({WHERE: offset})
+
+        deleted = stage.run(delete(8))
+        assert deleted.errors == {}
+        starts = {each.log.log_start_offset for _, each in stage.cluster.replicas(TOPIC)}
+        assert starts == {8}
+        stage.cluster.start(away)
+        stage.await_in_sync()
+        for _, partition in stage.cluster.replicas(TOPIC):
+            assert (partition.log.log_start_offset, partition.log.log_end_offset) == (8, 10)
+        assert stage.read() == [b"8", b"9"]
+
+
+def test_a_follower_that_falls_behind_leaves_the_isr_and_comes_back() -> None:
+    """G10, G11: a follower that stands still for longer than replica.lag.time.max.ms."""
+    with on_stage(replica_lag_time_max_ms="2000") as stage:
+        stage.produce(b"a")
+        stage.await_in_sync()
+        controller = stage.cluster.nodes[stage.leader].member.quorum.leader.leader_id
+        (slow, *_) = set(stage.cluster.machines) - {stage.leader, controller}
+        # Not for long enough to be fenced.
+        stage.cluster.machines[slow].pause(7 * SECOND_NS)
+        assert stage.produce(b"b") == [1]
+        image = stage.cluster.image(TOPIC, 0)
+        assert image is not None
+        assert (slow in image.isr, image.leader_epoch) == (False, 0)
+        stage.await_in_sync()
+
+
+def test_the_refusal_names_its_reason() -> None:
+    """G22: NOT_ENOUGH_REPLICAS before the append."""
+    with on_stage(min_insync_replicas="3") as stage:
+        stage.produce(b"a")
+        away = next(id for id in stage.cluster.machines if id != stage.leader)
+        stage.cluster.kill(away)
+        stage.await_isr(2)
+        partition = stage.cluster.nodes[stage.leader].broker.partitions.get(TOPIC, 0)
+        assert partition is not None
+        stage.cluster.world.run_until(lambda: partition.is_under_min_isr, _WITHIN_S)
+        with pytest.raises(KafkaError) as refused:
+            stage.produce(
+                b"x", config=ProducerConfig(delivery_timeout_ms=2_000, enable_idempotence=False)
+            )
+        assert refused.value.code in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT)
+        assert partition.log.log_end_offset == 1, "nothing was appended"

@@ -1,0 +1,180 @@
+"""Controllers apart from brokers: elected, followed and reached, in the simulator."""
+
+from __future__ import annotations
+
+import pytest
+
+from dohle.client.admin.admin import Admin
+from dohle.client.admin.values import NewTopic
+from dohle.client.config import ClientConfig
+from dohle.client.net.addresses import Address
+from dohle.client.net.connection import Connection
+from dohle.core.errors import KafkaError
+from dohle.core.ids import BrokerId, TopicName, Uuid
+from dohle.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from dohle.testing.simulation.machine import SimulatedHost
+from tests.server.simulated_cluster import (
+    ALL,
+    BROKERS,
+    CONTROLLERS,
+    DYNAMIC,
+    STATIC,
+    SimulatedCluster,
+)
+
+
+def create(cluster: SimulatedCluster, name: str) -> None:
+    async def program(admin: Admin) -> None:
+        created = await admin.create_topics([NewTopic(name, 4, 1)])
+        assert TopicName(name) in created.ok()
+
+    cluster.ask(program)
+
+
+@pytest.mark.parametrize("quorum", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+def test_brokers_follow_controllers_on_other_nodes(quorum: dict[str, str]) -> None:
+    """R100, R120, A50: brokers find the leader, read its log, register and serve."""
+    with SimulatedCluster(1, quorum) as cluster:
+        cluster.await_started()
+        create(cluster, "t")
+
+        async def program(admin: Admin) -> None:
+            described = await admin.describe_cluster()
+            assert [one.node_id for one in described.brokers] == list(BROKERS)
+            found = await admin.describe_quorum()
+            assert found.leader_id == cluster.active
+            assert {one.node_id for one in found.voters} == set(CONTROLLERS)
+            assert {one.node_id for one in found.observers} <= set(BROKERS)
+            levels = (await admin.describe_features()).finalized
+            assert ("kraft.version" in levels) == (quorum is DYNAMIC)
+
+        cluster.ask(program)
+        cluster.world.run_until(
+            lambda: all(cluster.image(id).topic(TopicName("t")) for id in ALL), within_s=5
+        )
+
+
+def test_a_cluster_outlives_its_active_controller() -> None:
+    """R31, R122, A12: another one takes over, and brokers find it."""
+    with SimulatedCluster(2, STATIC) as cluster:
+        cluster.await_started()
+        create(cluster, "before")
+        first = cluster.await_active()
+        cluster.kill(first)
+        create(cluster, "after")
+        second = cluster.await_active()
+        assert second != first
+        image = cluster.image(second)
+        assert not any(one.fenced for one in image.brokers.values())
+        cluster.start(first)
+        cluster.await_started()
+        cluster.world.run_until(
+            lambda: cluster.image(first).topic(TopicName("after")) is not None, within_s=10
+        )
+
+
+def test_a_broker_stops_in_a_controlled_way_and_comes_back() -> None:
+    """A52, W1: fenced when it has gone, known by its epoch when it comes back."""
+    with SimulatedCluster(3, STATIC) as cluster:
+        cluster.await_started()
+        create(cluster, "t")
+        assert cluster.stop(4) < 10
+        image = cluster.image(cluster.await_active())
+        former = image.brokers[BrokerId(4)]
+        assert former.fenced
+        assert not image.brokers[BrokerId(5)].fenced
+        cluster.start(4)
+        cluster.await_started()
+        node = cluster.nodes[4]
+        assert node.broker_role.previous_epoch == former.epoch
+        assert not cluster.image(cluster.await_active()).brokers[BrokerId(4)].fenced
+
+
+def test_a_broker_that_dies_is_fenced() -> None:
+    """A43: when its session has timed out."""
+    with SimulatedCluster(4, STATIC) as cluster:
+        cluster.await_started()
+        active = cluster.await_active()
+        cluster.kill(5)
+        cluster.world.run_until(lambda: cluster.image(active).brokers[BrokerId(5)].fenced, 12)
+        cluster.start(5)
+        cluster.await_started()
+        assert not cluster.image(active).brokers[BrokerId(5)].fenced
+
+
+def test_brokers_serve_without_a_controller_and_all_come_back() -> None:
+    """X4: what is known is served; and a cluster of which every node was killed goes on."""
+    with SimulatedCluster(5, DYNAMIC) as cluster:
+        cluster.await_started()
+        create(cluster, "t")
+        for node_id in CONTROLLERS:
+            cluster.kill(node_id)
+
+        async def program(admin: Admin) -> None:
+            assert TopicName("t") in await admin.list_topics()
+
+        cluster.ask(program)
+        for node_id in BROKERS:
+            cluster.kill(node_id)
+        for node_id in ALL:
+            cluster.start(node_id)
+        cluster.await_started()
+        cluster.ask(program)
+        create(cluster, "more")
+
+
+def test_every_controller_knows_all_controllers() -> None:
+    """A14, A15: each registers for every life, and any of them describes all, active or not."""
+    with SimulatedCluster(6, STATIC) as cluster:
+        cluster.await_started()
+
+        def registered() -> dict[int, Uuid]:
+            controllers = cluster.image(4).controllers
+            return {id: controllers[id].incarnation_id for id in sorted(controllers)}
+
+        cluster.world.run_until(lambda: set(registered()) == set(CONTROLLERS), 5)
+        former = registered()
+        active = cluster.await_active()
+        other = next(id for id in CONTROLLERS if id != active)
+        cluster.kill(other)
+        cluster.start(other)
+        cluster.world.run_until(lambda: registered()[other] != former[other], 20)
+
+        async def program(host: SimulatedHost) -> None:
+            for node_id in CONTROLLERS:
+                address = Address(f"n{node_id}", 9093)
+                connection = await Connection.open(address, ClientConfig(), host)
+                request = DescribeClusterRequest(endpoint_type=2)
+                found = await connection.request(request, DescribeClusterResponse)
+                assert (found.error_code, found.controller_id) == (0, active)
+                told = {(one.broker_id, one.host, one.port) for one in found.brokers}
+                assert told == {(id, f"n{id}", 9093) for id in CONTROLLERS}
+                await connection.close()
+
+        machine = cluster.world.machine("tool")
+        machine.start(program)
+        cluster.world.run_until(machine.main.done, 30)
+        machine.main.result()
+
+
+def test_a_broker_without_controllers_gives_up_and_leaves_nothing_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A50: after a minute, in which the operator is told whom it tries to reach."""
+    with SimulatedCluster(7, STATIC) as cluster:
+        for node_id in ALL:
+            cluster.kill(node_id)
+        cluster.start(4)
+        machine = cluster.machine(4)
+        cluster.world.run_until(machine.main.done, 70)
+        with pytest.raises(KafkaError, match="could not be registered by the controllers"):
+            machine.main.result()
+        assert not machine.listening
+        (ended,) = cluster.world.errors
+        assert "could not be registered by the controllers" in ended
+        cluster.world.errors.clear()
+    named = "1@n1:9093, 2@n2:9093, 3@n3:9093"
+    assert any(f"cannot reach the controllers {named}" in each for each in caplog.messages)
