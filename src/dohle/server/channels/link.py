@@ -16,7 +16,6 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar
 
-from dohle.client.config import ClientConfig
 from dohle.client.errors import ConnectionClosed, TimedOut
 from dohle.client.net.addresses import Address
 from dohle.client.net.backoff import Backoff
@@ -26,6 +25,7 @@ from dohle.core.host import Host
 from dohle.core.ids import BrokerId
 from dohle.protocol.schema import VersionRange
 from dohle.server.channel import ControllerChannel, ControllerEndpoint
+from dohle.server.links import LinkSettings, NodeLink
 
 T = TypeVar("T", covariant=True)
 
@@ -73,29 +73,26 @@ class ControllerLink:
     ) -> None:
         """``local`` is the controller of this node, if it has that role."""
         self._loop = loop
-        self._host = host
         self._node_id = node_id
         self._find_leader = find_leader
         self._local = local
         self._limits = limits
-        self._config = ClientConfig(
-            client_id=str(node_id),
-            request_timeout_ms=limits.request_timeout_ms,
-            socket_connection_setup_timeout_ms=limits.request_timeout_ms,
-            in_flight_requests_max=1,
+        timeout_ms = limits.request_timeout_ms
+        settings = LinkSettings(
+            str(node_id), timeout_ms, timeout_ms, reconnect_backoff_max_ms=_RETRY_MS
         )
+        self._link = NodeLink(loop, host, settings)
         self._backoff = Backoff(_RETRY_MS, _RETRY_MS, host.rng)
         self._turn = asyncio.Lock()
         self._waiting = 0
-        self._connection: Connection | None = None
-        self._closing: set[asyncio.Task[None]] = set()
 
     def controller_range(self, api_key: int) -> VersionRange | None:
         """Return the versions of an API at the controller spoken to last; empty if it has none.
 
         None if this node has not spoken to any (A13).
         """
-        return None if self._connection is None else self._connection.served_range(api_key)
+        connection = self._link.connection
+        return None if connection is None else connection.served_range(api_key)
 
     async def ask(self, delivery: Delivery[T]) -> T:
         """Return the answer; KafkaError REQUEST_TIMED_OUT if there is none in time."""
@@ -153,32 +150,13 @@ class ControllerLink:
         except (ConnectionClosed, TimedOut, NotController, asyncio.CancelledError):
             asking.cancel()
             # What is still on its way there would keep the next request from leaving.
-            self._cut()
+            self._link.cut()
             raise
 
     async def _deliver(self, leader: ControllerEndpoint, delivery: Delivery[T]) -> T:
-        connection = await self._connect(Address(leader.host, leader.port))
+        connection = await self._link.connect(Address(leader.host, leader.port))
         return await delivery.remotely(connection)
-
-    async def _connect(self, address: Address) -> Connection:
-        found = self._connection
-        if found is not None and (found.is_closed or found.address != address):
-            self._cut()
-            found = None
-        if found is None:
-            found = self._connection = await Connection.open(address, self._config, self._host)
-        return found
-
-    def _cut(self) -> None:
-        """Let the connection go, without waiting until it is gone."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            closing = self._loop.create_task(connection.close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         """Return when no connection is left."""
-        self._cut()
-        if self._closing:
-            await asyncio.wait(self._closing)
+        await self._link.close()

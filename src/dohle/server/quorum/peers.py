@@ -15,10 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dohle.client.config import ClientConfig
 from dohle.client.errors import ConnectionClosed, TimedOut
 from dohle.client.net.addresses import Address
-from dohle.client.net.backoff import Backoff
 from dohle.client.net.connection import Connection
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.host import Host
@@ -28,13 +26,12 @@ from dohle.protocol.messages.api_versions import ApiVersionsRequest
 from dohle.protocol.schema import Request, Response
 from dohle.raft.effects import Send
 from dohle.raft.events import Answered, Unanswered
+from dohle.server.links import LinkSettings, NodeLink
 
 logger = logging.getLogger("dohle.server")
 
 #: Requests to one node that may wait for their turn: the quorum has at most one or two.
 _WAITING_MAX = 8
-_RECONNECT_BACKOFF_MS = 50
-_RECONNECT_BACKOFF_MAX_MS = 500
 #: A Fetch returns at most 8 MiB, or one batch if that is larger.
 _RESPONSE_BYTES_MAX = 32 * 1024 * 1024
 _SILENCE_TOLD_EACH_S = 5.0
@@ -62,12 +59,8 @@ class Peers:
         self._on_outcome = on_outcome
         self._timeout_s = request_timeout_ms / 1000
         self._host = host
-        self._config = ClientConfig(
-            client_id=f"raft-client-{node_id}",
-            request_timeout_ms=request_timeout_ms,
-            socket_connection_setup_timeout_ms=request_timeout_ms,
-            in_flight_requests_max=1,
-            response_bytes_max=_RESPONSE_BYTES_MAX,
+        self._settings = LinkSettings(
+            f"raft-client-{node_id}", request_timeout_ms, request_timeout_ms, _RESPONSE_BYTES_MAX
         )
         self._peers: dict[BrokerId, _Peer] = {}
         self._silence = _Silence(loop)
@@ -76,7 +69,7 @@ class Peers:
         """Send a request when it is its turn; its outcome is told later."""
         peer = self._peers.get(send.node.id)
         if peer is None:
-            link = _Link(self._loop, self._host, self._config)
+            link = NodeLink(self._loop, self._host, self._settings)
             peer = self._peers[send.node.id] = _Peer(self._loop, link, self._tell)
         peer.add(_Waiting(send, self._loop.time() + self._timeout_s))
 
@@ -108,7 +101,7 @@ class _Peer:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        link: _Link,
+        link: NodeLink,
         tell: Callable[[_Waiting, Response | KafkaError], None],
     ) -> None:
         self._loop = loop
@@ -137,7 +130,7 @@ class _Peer:
         address = Address(*waiting.send.node[1:])
         try:
             async with asyncio.timeout_at(waiting.deadline_s):
-                connection = await self._link.connection(address)
+                connection = await self._link.connect(address)
                 left_ms = (waiting.deadline_s - self._loop.time()) * 1000
                 return await _ask(connection, request, max(round(left_ms), 1))
         except TimeoutError:
@@ -187,52 +180,6 @@ class _Silence:
                 now_s - self._since_s,
                 "; ".join(reason for _, reason in sorted(self._reasons.items())),
             )
-
-
-class _Link:
-    """The connection to a node, wherever the node is now."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, host: Host, config: ClientConfig) -> None:
-        self._loop = loop
-        self._host = host
-        self._config = config
-        self._backoff = Backoff(_RECONNECT_BACKOFF_MS, _RECONNECT_BACKOFF_MAX_MS, host.rng)
-        self._connection: Connection | None = None
-        self._closing: set[asyncio.Task[None]] = set()
-        self._failures = 0
-        self._not_before_s = 0.0
-
-    async def connection(self, address: Address) -> Connection:
-        """Return the connection, opened now or before."""
-        found = self._connection
-        if found is not None and (found.is_closed or found.address != address):
-            self.cut()
-            found = None
-        if found is None:
-            await asyncio.sleep(max(self._not_before_s - self._loop.time(), 0))
-            try:
-                found = await Connection.open(address, self._config, self._host)
-            except BaseException:
-                self._failures += 1
-                delay_s = self._backoff.delay_s(self._failures)
-                self._not_before_s = self._loop.time() + delay_s
-                raise
-            self._connection, self._failures = found, 0
-        return found
-
-    def cut(self) -> None:
-        """Let the connection go, without waiting until it is gone."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            closing = self._loop.create_task(connection.close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
-
-    async def close(self) -> None:
-        """Return when no connection is left."""
-        self.cut()
-        if self._closing:
-            await asyncio.wait(self._closing)
 
 
 async def _ask(connection: Connection, request: Request, timeout_ms: int) -> Response:

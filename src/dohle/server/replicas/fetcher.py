@@ -12,9 +12,7 @@ import logging
 from contextlib import suppress
 from typing import NamedTuple
 
-from dohle.client.config import ClientConfig
 from dohle.client.errors import ConnectionClosed
-from dohle.client.net.addresses import Address
 from dohle.client.net.connection import Connection
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
@@ -45,9 +43,10 @@ from dohle.replication.follower_fetches import (
     Key,
     SessionLost,
 )
+from dohle.server.links import LinkSettings, NodeLink, broker_address
 from dohle.server.net.slices import Slices
 from dohle.server.partitions.partitions import Partition
-from dohle.server.replicas.context import FetcherContext, FetcherSettings
+from dohle.server.replicas.context import FetcherContext
 from dohle.server.replicas.copying import append_fetched, in_pieces
 from dohle.storage.log import Log
 
@@ -73,9 +72,17 @@ class Fetcher:
         self._context = context
         self._clock = context.host.clock
         self._leader = leader
-        self._number = number
         self._followed: dict[Key, _Followed] = {}
         self._fetches = FollowerFetches()
+        settings = context.settings
+        link_settings = LinkSettings(
+            f"broker-{context.node_id}-fetcher-{number}",
+            settings.request_timeout_ms,
+            settings.connection_setup_timeout_ms,
+            _RESPONSE_BYTES_MAX,
+        )
+        self._link = NodeLink(context.loop, context.host, link_settings)
+        #: That of the last request, on which the session is.
         self._connection: Connection | None = None
         self._wake_up = asyncio.Event()
         self._is_reached = True
@@ -107,7 +114,7 @@ class Fetcher:
         """Return when nothing is copied any more and the connection is gone."""
         self._task.cancel()
         await asyncio.wait([self._task])
-        await self._disconnect()
+        await self._link.close()
 
     # Asking
 
@@ -125,7 +132,7 @@ class Fetcher:
             else:
                 continue
             self._fetches.disconnected()
-            await self._disconnect()
+            self._link.cut()
             await asyncio.sleep(self._context.settings.backoff_ms / 1000)
 
     async def _round(self) -> None:
@@ -135,7 +142,7 @@ class Fetcher:
         if not self._fetches.has_wishes:
             await self._wait()
             return
-        connection = await self._connect(settings)
+        connection = await self._connect()
         version = connection.version_of(FetchRequest, fetch_version(image.metadata_version))
         request = self._fetches.request(
             self._context.node_id, self._context.broker_epoch, settings.limits, version
@@ -155,38 +162,15 @@ class Fetcher:
             async with asyncio.timeout(delay_s):
                 await self._wake_up.wait()
 
-    async def _connect(self, settings: FetcherSettings) -> Connection:
-        address = self._address()
-        found = self._connection
-        if found is not None and (found.is_closed or found.address != address):
-            await self._disconnect()
+    async def _connect(self) -> Connection:
+        context = self._context
+        address = broker_address(context.images.image, self._leader, context.listener_name)
+        connection = await self._link.connect(address)
+        if connection is not self._connection:
+            # A session ends with its connection.
+            self._connection = connection
             self._fetches.disconnected()
-            found = None
-        if found is None:
-            config = ClientConfig(
-                client_id=f"broker-{self._context.node_id}-fetcher-{self._number}",
-                request_timeout_ms=settings.request_timeout_ms,
-                socket_connection_setup_timeout_ms=settings.connection_setup_timeout_ms,
-                in_flight_requests_max=1,
-                response_bytes_max=_RESPONSE_BYTES_MAX,
-            )
-            found = await Connection.open(address, config, self._context.host)
-            self._connection = found
-        return found
-
-    def _address(self) -> Address:
-        """Return where the leader is, as brokers see it (M6)."""
-        name = self._context.listener_name
-        registered = self._context.images.image.broker(self._leader)
-        endpoint = None if registered is None else registered.endpoints.get(name)
-        if endpoint is None:
-            raise ConnectionClosed(f"broker {self._leader} has no listener {name}")
-        return Address(endpoint.host, endpoint.port)
-
-    async def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+        return connection
 
     def _tell_unreached(self, error: Exception) -> None:
         if self._is_reached:
