@@ -41,9 +41,10 @@ from dohle.server.partitions.partitions import Partition, Partitions
 from dohle.server.partitions.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
 from dohle.server.partitions.topic_settings import TopicSettings
 from dohle.server.replicas.replicas import Replicas
+from dohle.server.transactions.coordinators import ClusterCoordinators
 from dohle.server.transactions.markers import TxnMarkers
 from dohle.server.transactions.producer_ids import ProducerIds
-from dohle.server.transactions.verification import LocalCoordinators, TxnVerification
+from dohle.server.transactions.verification import TxnVerification
 from dohle.storage.cleaning.cleaner import LogCleaner
 from dohle.storage.directory.manager import LogManager
 
@@ -124,7 +125,8 @@ class BrokerServer:
         )
         self.groups = self.coordinators.groups
         self.transactions = self.coordinators.transactions
-        self.txn_verification = TxnVerification(self, LocalCoordinators(self))
+        self.txn_coordinators = ClusterCoordinators(self)
+        self.txn_verification = TxnVerification(self, self.txn_coordinators)
         self._config_effects = ConfigEffects()
         self._broker_values: ConfigValues | None = None
         #: The partitions that have appends which are not written yet.
@@ -207,6 +209,8 @@ class BrokerServer:
                 self.replicas.reconfigured()
                 self._reconfigure({partition.key.topic for partition in self.partitions})
         self.coordinators.publish(delta)
+        self.txn_markers.publish(delta)
+        self.txn_coordinators.publish(delta)
 
     async def _take_in(self, image: ClusterImage, changes: Sequence[PartitionChange]) -> None:
         settings: dict[TopicName, TopicSettings] = {}

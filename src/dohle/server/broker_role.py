@@ -146,6 +146,8 @@ class BrokerRole:
 
     async def leave(self) -> None:
         """End all work in the background, and tell the controller."""
+        await self.broker.txn_markers.close()
+        await self.broker.txn_coordinators.close()
         await self.broker.replicas.stop()
         await self.broker.moves.stop()
         await self.cleaning.stop()

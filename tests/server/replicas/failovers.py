@@ -19,6 +19,9 @@ from tests.server.replicas.simulated_cluster import SimulatedCluster, committed_
 
 _MS_NS = 1_000_000
 _PEACE_S = 180.0
+#: What clients do.
+RECORDS = ("produce", "produce", "consume")
+TRANSACTIONS = ("produce", "transact", "transact", "copy", "copy", "consume", "join")
 KINDS = ("kill", "kill", "stop", "pause", "cut", "reset")
 
 
@@ -33,13 +36,21 @@ class Outcome(NamedTuple):
 class Failovers:
     """One run of one seed."""
 
-    def __init__(self, seed: int, *, active_s: float = 40.0, kinds: Sequence[str] = KINDS) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        active_s: float = 40.0,
+        kinds: Sequence[str] = KINDS,
+        roles: Sequence[str] = RECORDS,
+    ) -> None:
         self.world = World(seed)
         rng = self.world.stream("plan")
         properties = {
             "default.replication.factor": "3",
             "min.insync.replicas": rng.choice(("1", "2", "2")),
             "offsets.topic.num.partitions": "2",
+            "transaction.state.log.num.partitions": "3",
             "replica.lag.time.max.ms": rng.choice(("3000", "30000")),
             "num.replica.fetchers": rng.choice(("1", "2")),
             "replica.fetch.max.bytes": rng.choice(("200", "1048576")),
@@ -60,7 +71,6 @@ class Failovers:
             lambda: self._is_over,
             partitions=2,
         )
-        roles = ("produce", "produce", "consume")
         self._clients = {self.world.machine(f"client-{n}"): role for n, role in enumerate(roles)}
         self.world.on_exit = self._exited
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server.replicas.failovers import Failovers
+from tests.server.replicas.failovers import TRANSACTIONS, Failovers
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -23,6 +23,30 @@ def test_nothing_that_was_acknowledged_is_lost_in_many_runs(first: int) -> None:
     assert [each for each in outcomes if each.problems] == []
 
 
+@pytest.mark.parametrize("seed", range(20, 23))
+def test_transactions_and_groups_go_on_through_failovers(seed: int) -> None:
+    """H1-H3, H6, H7: coordinators, leaders of partitions and producers on different brokers.
+
+    The checks: readers of committed records see committed transactions whole and nothing of others
+    (T), a copy by a group with transactions is exactly what was copied (J), no offset that was
+    committed is lost (G); in the end no transaction is open any more.
+    """
+    outcome = Failovers(seed, active_s=20, roles=TRANSACTIONS).go()
+    assert outcome.problems == []
+    assert outcome.acknowledged > 100, "producers got on"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(200, 260, 20))
+def test_transactions_and_groups_go_on_through_failovers_in_many_runs(first: int) -> None:
+    """The same, with more seeds."""
+    runs = range(first, first + 20)
+    outcomes = [Failovers(seed, active_s=30, roles=TRANSACTIONS).go() for seed in runs]
+    assert [each for each in outcomes if each.problems] == []
+
+
 def test_a_run_is_repeated_by_its_seed() -> None:
     runs = [Failovers(7, active_s=8, kinds=("kill",)).go() for _ in range(2)]
+    assert runs[0] == runs[1]
+    runs = [Failovers(7, active_s=5, kinds=("kill",), roles=TRANSACTIONS).go() for _ in range(2)]
     assert runs[0] == runs[1]

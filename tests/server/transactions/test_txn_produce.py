@@ -20,14 +20,13 @@ from dohle.protocol.messages.produce import ProduceRequest, ProduceResponse
 from dohle.records.compression.codecs import Codec
 from dohle.server.internal_topics import TRANSACTION_STATE
 from dohle.server.node import Node
-from dohle.server.transactions.verification import (
+from dohle.server.transactions.claims import (
     ClientSupport,
-    LocalCoordinators,
     TransactionClaim,
     TransactionCoordinators,
-    TxnVerification,
-    produce_error,
 )
+from dohle.server.transactions.coordinators import ClusterCoordinators
+from dohle.server.transactions.verification import TxnVerification, produce_error
 from dohle.storage.producers.append import NO_VERIFICATION
 from dohle.txn.state import TransactionState
 from tests.server.faults import until
@@ -294,7 +293,7 @@ def test_that_there_is_no_coordinator_is_an_error_that_producers_retry(
             await lead(node, TRANSACTION_STATE, index, is_led=False)
         answer = await producer.send("a", b"x", version=version)
         assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-        assert "NOT_COORDINATOR" in (answer.error_message or "")
+        assert "COORDINATOR_NOT_AVAILABLE" in (answer.error_message or "")
 
     on_transactional_node(tmp_path, scenario)
 
@@ -396,7 +395,7 @@ def test_what_arrives_while_a_request_waits_leaves_its_records_alone(tmp_path: P
     """The records are still in the buffer that the connection reads into."""
 
     async def scenario(node: Node, wire: Wire, producer: TxnProducer) -> None:
-        coordinators = SlowCoordinators(LocalCoordinators(node.broker))
+        coordinators = SlowCoordinators(ClusterCoordinators(node.broker))
         node.broker.txn_verification = TxnVerification(node.broker, coordinators)
         sizes = (10, 50_000, 300_000, 3_000, 200_000)
         expected = [b"%d" % number * size for number, size in enumerate(sizes)]
@@ -466,7 +465,7 @@ def test_an_abort_between_question_and_append_is_noticed(
     async def scenario(node: Node, wire: Wire, producer: TxnProducer) -> None:
         if version < V2:
             await producer.add(("a", 0))
-        coordinators = SlowCoordinators(LocalCoordinators(node.broker))
+        coordinators = SlowCoordinators(ClusterCoordinators(node.broker))
         node.broker.txn_verification = TxnVerification(node.broker, coordinators)
         async with await Wire.connect(node) as other:
             sender = TxnProducer(node, other, "tx")
@@ -487,7 +486,7 @@ def test_a_partition_that_comes_while_the_coordinator_is_asked_is_not_written(
     """It was not asked about. The producer is told what it tries again, not to abort."""
 
     async def scenario(node: Node, wire: Wire, producer: TxnProducer) -> None:
-        coordinators = SlowCoordinators(LocalCoordinators(node.broker))
+        coordinators = SlowCoordinators(ClusterCoordinators(node.broker))
         node.broker.txn_verification = TxnVerification(node.broker, coordinators)
         async with await Wire.connect(node) as other:
             data = [(topic, 0, producer.records(topic, 0, b"x")) for topic in ("a", "new")]

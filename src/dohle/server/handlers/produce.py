@@ -52,11 +52,10 @@ from dohle.server.partitions.appends import (
 )
 from dohle.server.partitions.lookup import local_partition
 from dohle.server.partitions.partitions import Partition
+from dohle.server.transactions.claims import ClientSupport, TransactionClaim
 from dohle.server.transactions.verification import (
-    ClientSupport,
     FirstAppend,
     TransactionalHead,
-    TransactionClaim,
     Verified,
     transactional_head,
 )

@@ -1,14 +1,17 @@
 """Writing commit and abort markers to the partitions of a transaction, for as long as it takes.
 
 A coordinator's decision arrives as a :class:`~dohle.txn.actions.WriteMarkers`. Its markers are
-appended to all partitions of the transaction. When the last one is committed, the coordinator is
-told, so that it can record that the transaction is complete.
+appended to all partitions of the transaction, here or by the brokers that lead them. When the last
+one is committed, the coordinator is told, so that it can record that the transaction is complete.
 
 - The markers of all transactions that end in the same turn of the loop are appended together: one
   write for each partition. Many markers take several turns, so that others are served in between.
-- Errors that may pass (no leader, too few replicas, a failed disk) are retried for ever, with
-  growing pauses: readers of committed records wait for the marker.
-- A partition that has been deleted needs no marker.
+- Markers for other brokers wait in a queue for each of them (``marker_sender``). Who leads a
+  partition is looked up in the image for every attempt.
+- Errors that may pass (no leader, another one, too few replicas, a failed disk, a broker that does
+  not answer) are retried for ever, with growing pauses: readers of committed records wait for the
+  marker. A change of the partition in the image ends the pause.
+- A partition that has been deleted needs no marker, nor does one that can have none (35, 43).
 - A leader that has seen a newer coordinator, or a newer epoch of the producer, refuses the marker:
   another broker decides about this transaction now, so this one gives up. It also gives up when it
   no longer leads the coordinator's partition: the new leader loads the decision and goes on.
@@ -21,22 +24,24 @@ from __future__ import annotations
 import logging
 from asyncio import Handle, TimerHandle
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from dohle.coordination.effects import TransactionalProducer
-from dohle.core.errors import COORDINATOR_UNREACHED, ErrorCode, KafkaError
-from dohle.core.ids import ProducerId, TopicPartition
-from dohle.records.control import build_txn_marker
-from dohle.server.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from dohle.server.partitions.lookup import led_partition
+from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId, TopicPartition
+from dohle.metadata.delta import Delta
+from dohle.metadata.partition import NO_LEADER
+from dohle.server.internal_topics import TRANSACTION_STATE
 from dohle.server.partitions.partitions import Partition
-from dohle.storage.producers.append import AppendOrigin
+from dohle.server.transactions.marker_writer import Marker, MarkerWriter
 from dohle.txn.actions import WriteMarkers
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
+    from dohle.server.transactions.broker_queues import BrokerQueues
+    from dohle.server.transactions.marker_sender import SentMarker
 
 logger = logging.getLogger("dohle.server")
 
@@ -48,70 +53,21 @@ MARKERS_PER_TURN = 256
 
 #: Another coordinator or a newer producer has taken over: retrying cannot help.
 _FINAL = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-
-
-class Marker(NamedTuple):
-    """A commit or abort marker, as it is written to each partition of a transaction."""
-
-    producer_id: ProducerId
-    producer_epoch: int
-    is_commit: bool
-    coordinator_epoch: int
-    transaction_version: int
-
-
-class MarkerWriter:
-    """Appends markers to partitions that this broker leads.
-
-    ``append`` does not write: the caller must call ``BrokerServer.write_appends``, and then check
-    that the log's directory is still online.
-    """
-
-    def __init__(self, broker: BrokerServer) -> None:
-        self._broker = broker
-
-    def append(self, key: TopicPartition, marker: Marker) -> Partition:
-        """Append a marker; raise KafkaError if the partition refuses it."""
-        if key.topic == CONSUMER_OFFSETS:
-            return self._append_to_group(key.partition, marker)
-        broker = self._broker
-        partition = led_partition(broker, *key)
-        if partition.is_under_min_isr:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{key}: fewer replicas are in sync than min.insync.replicas",
-            )
-        built = build_txn_marker(
-            marker.is_commit,
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.coordinator_epoch,
-            broker.clock.now_ms(),
-        )
-        partition.log.append_as_leader(
-            built,
-            partition.leader_epoch,
-            origin=AppendOrigin.COORDINATOR,
-            transaction_version=marker.transaction_version,
-            defer_write=True,
-        )
-        broker.note_unwritten(partition)
-        return partition
-
-    def _append_to_group(self, index: int, marker: Marker) -> Partition:
-        try:
-            shard = self._broker.groups.shard(index)
-            shard.append_marker(
-                TransactionalProducer(marker.producer_id, marker.producer_epoch),
-                is_commit=marker.is_commit,
-                coordinator_epoch=marker.coordinator_epoch,
-                transaction_version=marker.transaction_version,
-            )
-            return shard.partition
-        except KafkaError as error:
-            if error.code not in COORDINATOR_UNREACHED:
-                raise
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error.args[0])) from error
+#: The partition cannot have a marker.
+_NEEDLESS = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
+#: Expected while leaders change, brokers are restarted and replicas are missing.
+_PASSING = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -124,8 +80,8 @@ class _Ending:
     missing: set[TopicPartition] = field(default_factory=set)
     #: Those of ``missing`` that are still to be tried in this round.
     due: deque[TopicPartition] = field(default_factory=deque)
-    #: How many markers are in their logs but not committed yet.
-    uncommitted: int = 0
+    #: Those of ``missing`` that are in a log but not committed yet, or on their way to a broker.
+    pending: set[TopicPartition] = field(default_factory=set)
     retry_ms: int = RETRY_MS_MIN
     timer: TimerHandle | None = None
     is_over: bool = False
@@ -141,6 +97,8 @@ class TxnMarkers:
         self._queue: deque[_Ending] = deque()
         self._turn: Handle | None = None
         self._is_stopped = False
+        #: To other brokers; None as long as there was nothing for any.
+        self._sent: BrokerQueues[SentMarker] | None = None
 
     def __len__(self) -> int:
         """Return how many transactions are waiting for their markers."""
@@ -171,6 +129,27 @@ class TxnMarkers:
         self._endings[action.transactional_id] = ending
         self._enqueue(ending)
 
+    def publish(self, delta: Delta) -> None:
+        """Take in a change of the image: brokers that are gone, partitions with other leaders."""
+        if self._sent is not None:
+            for change in delta.changed_brokers:
+                if change.after is None or change.after.fenced:
+                    self._sent.give_up(change.id)
+        deleted = (
+            TopicPartition(topic.name, index)
+            for topic in delta.deleted_topics
+            for index in topic.partitions
+        )
+        changed = (TopicPartition(each.topic, each.partition) for each in delta.changed_partitions)
+        self._try_again({*deleted, *changed})
+
+    def _try_again(self, changed: Iterable[TopicPartition]) -> None:
+        for ending in self._endings.values():
+            if ending.timer is not None and not ending.missing.isdisjoint(changed):
+                ending.timer.cancel()
+                ending.retry_ms = RETRY_MS_MIN
+                self._enqueue(ending)
+
     def stop(self) -> None:
         """Stop writing: after the next start the coordinator finds its decisions and goes on."""
         self._is_stopped = True
@@ -179,11 +158,16 @@ class TxnMarkers:
         if self._turn is not None:
             self._turn.cancel()
 
+    async def close(self) -> None:
+        """Close the connections to other brokers."""
+        if self._sent is not None:
+            await self._sent.stop()
+
     # One turn of the loop
 
     def _enqueue(self, ending: _Ending) -> None:
         ending.timer = None
-        ending.due.extend(sorted(ending.missing))
+        ending.due.extend(sorted(ending.missing - ending.pending))
         self._queue.append(ending)
         if self._turn is None:
             self._turn = self._broker.loop.call_soon(self._take_turn)
@@ -199,7 +183,7 @@ class TxnMarkers:
                 continue
             while ending.due and left:
                 left -= 1
-                partition = self._append(ending, ending.due.popleft())
+                partition = self._begin(ending, ending.due.popleft())
                 if partition is not None:
                     appended.append((ending, partition))
             if ending.due:
@@ -212,28 +196,12 @@ class TxnMarkers:
         ends = [(ending, one, one.log.log_end_offset) for ending, one in appended]
         self._broker.write_appends()
         timeout_ms = self._broker.config.get_int("request.timeout.ms")
-        for ending, _, _ in ends:
-            ending.uncommitted += 1
         for ending, partition, offset in ends:
             self._broker.commits.wait(
-                partition, offset, timeout_ms, partial(self._ended, ending, partition)
+                partition, offset, timeout_ms, partial(self._committed, ending, partition)
             )
         for ending in tried:
             self._settle(ending)
-
-    def _ended(self, ending: _Ending, partition: Partition, code: ErrorCode) -> None:
-        """Take in that a marker is committed, or why that is not known."""
-        ending.uncommitted -= 1
-        try:
-            # The write itself may have taken the directory offline.
-            partition.log.disk.ensure_online()
-            if code is not ErrorCode.NONE:
-                raise KafkaError(code, f"the marker is not committed in {partition.key}")
-        except KafkaError as error:
-            self._failed(ending, partition.key, error)
-        else:
-            ending.missing.discard(partition.key)
-        self._settle(ending)
 
     def _is_wanted(self, ending: _Ending) -> bool:
         """Tell whether this broker still has to end the transaction."""
@@ -253,14 +221,21 @@ class TxnMarkers:
             return False
         return True
 
-    def _append(self, ending: _Ending, key: TopicPartition) -> Partition | None:
-        """Append a marker; return the partition if there is now something to write in it."""
-        if self._broker.image.partition(*key) is None:
+    def _begin(self, ending: _Ending, key: TopicPartition) -> Partition | None:
+        """Append or send a marker; return the partition if there is now something to write here."""
+        image = self._broker.image.partition(*key)
+        if image is None:
             # Its topic was deleted, and the transaction's records with it.
             ending.missing.discard(key)
             return None
+        if image.leader == NO_LEADER:
+            self._failed(ending, key, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "no leader"))
+            return None
+        if image.leader != self._broker.node_id:
+            self._send(image.leader, ending, key)
+            return None
         try:
-            return self.writer.append(key, ending.marker)
+            partition = self.writer.append(key, ending.marker)
         except KafkaError as error:
             self._failed(ending, key, error)
         except Exception:
@@ -271,9 +246,52 @@ class TxnMarkers:
                 ending.action.transactional_id,
                 key,
             )
+        else:
+            ending.pending.add(key)
+            return partition
         return None
 
+    def _send(self, leader: BrokerId, ending: _Ending, key: TopicPartition) -> None:
+        if self._sent is None:
+            # A node that is alone needs nothing of a client.
+            from dohle.server.transactions.broker_queues import BrokerQueues
+            from dohle.server.transactions.marker_sender import MarkerSender
+
+            self._sent = BrokerQueues(self._broker, "txn-marker-sender", MarkerSender())
+        from dohle.server.transactions.marker_sender import SentMarker
+
+        ending.pending.add(key)
+        item = SentMarker(
+            key,
+            ending.marker,
+            partial(self._is_wanted, ending),
+            partial(self._answered, ending, key),
+        )
+        self._sent.put(leader, item)
+
+    # Results
+
+    def _committed(self, ending: _Ending, partition: Partition, code: ErrorCode) -> None:
+        """Take in that a marker is committed here, or why that is not known."""
+        try:
+            # The write itself may have taken the directory offline.
+            partition.log.disk.ensure_online()
+        except KafkaError as error:
+            code = error.code
+        self._answered(ending, partition.key, code)
+
+    def _answered(self, ending: _Ending, key: TopicPartition, code: ErrorCode) -> None:
+        """Take in what became of a marker."""
+        ending.pending.discard(key)
+        if code is ErrorCode.NONE or code in _NEEDLESS:
+            ending.missing.discard(key)
+        else:
+            self._failed(ending, key, KafkaError(code, "the marker is not known to be committed"))
+        self._settle(ending)
+
     def _failed(self, ending: _Ending, key: TopicPartition, error: KafkaError) -> None:
+        if ending.is_over:
+            return
         transactional_id = ending.action.transactional_id
         if error.code in _FINAL:
             logger.warning(
@@ -285,7 +303,8 @@ class TxnMarkers:
             )
             self._give_up(ending)
         else:
-            logger.info(
+            logger.log(
+                logging.INFO if error.code in _PASSING else logging.ERROR,
                 "transactional id %s: its marker is not in %s yet, and is retried: %s",
                 transactional_id,
                 key,
@@ -293,11 +312,11 @@ class TxnMarkers:
             )
 
     def _settle(self, ending: _Ending) -> None:
-        """When a round is over, tell the coordinator, or schedule a retry of what is missing."""
-        if ending.is_over or ending.uncommitted or ending.due:
+        """Tell the coordinator if all is done, or schedule a retry of what has failed."""
+        if ending.is_over or ending.due:
             return
         if ending.missing:
-            if ending.timer is None:
+            if ending.timer is None and ending.missing != ending.pending:
                 ending.timer = self._broker.loop.call_later(
                     ending.retry_ms / 1000, self._enqueue, ending
                 )

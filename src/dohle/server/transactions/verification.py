@@ -13,8 +13,7 @@ would ever write the marker, and readers of committed records would wait for eve
   (CONCURRENT_TRANSACTIONS). With transactions v2 that is common, so the question is repeated for a
   while before the client is told.
 
-The coordinator is reached through :class:`TransactionCoordinators`; :class:`LocalCoordinators`
-reaches those on this broker.
+The coordinator may be on any broker: :mod:`~dohle.server.transactions.coordinators` finds it.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Collection, Mapping, Sequence
-from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from dohle.core.errors import COORDINATOR_UNREACHED, ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicPartition, TransactionalId
@@ -32,14 +30,15 @@ from dohle.records.batch import HEADER_SIZE, MAGIC, NO_SEQUENCE, TRANSACTIONAL_F
 from dohle.server.internal_topics import CONSUMER_OFFSETS
 from dohle.server.partitions.lookup import led_partition
 from dohle.server.partitions.partitions import Partition
+from dohle.server.transactions.claims import (
+    ClientSupport,
+    TransactionClaim,
+    TransactionCoordinators,
+)
 from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard
-from dohle.txn.transaction import TV_2
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-
-_PRODUCE_ABORTABLE, _PRODUCE_ADDS = 11, 12
-_OFFSETS_ABORTABLE, _OFFSETS_ADDS = 4, 5
 
 # In a batch's header: magic, attributes, producer id, producer epoch, base sequence.
 _HEAD = struct.Struct(">16xb4xh20xqhi")
@@ -48,47 +47,12 @@ _HEAD = struct.Struct(">16xb4xh20xqhi")
 _UNREACHED = COORDINATOR_UNREACHED | {ErrorCode.NETWORK_EXCEPTION}
 
 
-class ClientSupport(Enum):
-    """What a transactional client understands, by the version of its request."""
-
-    OLD_ERRORS = "old_errors"
-    """It does not know TRANSACTION_ABORTABLE."""
-    ABORTABLE = "abortable"
-    ADDS_PARTITIONS = "adds_partitions"
-    """Transactions v2: the partition joins the transaction with the request that writes to it."""
-
-    @classmethod
-    def of_produce(cls, version: int) -> ClientSupport:
-        """Tell what a producer understands."""
-        return cls._of(version, _PRODUCE_ABORTABLE, _PRODUCE_ADDS)
-
-    @classmethod
-    def of_offset_commit(cls, version: int) -> ClientSupport:
-        """Tell what a client of TxnOffsetCommit understands."""
-        return cls._of(version, _OFFSETS_ABORTABLE, _OFFSETS_ADDS)
-
-    @classmethod
-    def _of(cls, version: int, abortable: int, adds: int) -> ClientSupport:
-        if version >= adds:
-            return cls.ADDS_PARTITIONS
-        return cls.ABORTABLE if version >= abortable else cls.OLD_ERRORS
-
-
 class TransactionalHead(NamedTuple):
     """What a transactional batch says about its producer."""
 
     producer_id: ProducerId
     producer_epoch: int
     base_sequence: int
-
-
-class TransactionClaim(NamedTuple):
-    """A transaction as a request describes it."""
-
-    transactional_id: TransactionalId
-    producer_id: ProducerId
-    producer_epoch: int
-    support: ClientSupport
 
 
 class FirstAppend(NamedTuple):
@@ -104,54 +68,6 @@ class Verified(NamedTuple):
     #: To be presented with the append, once the coordinator has agreed.
     guards: Mapping[TopicPartition, VerificationGuard]
     errors: Mapping[TopicPartition, KafkaError]
-
-
-class TransactionCoordinators(Protocol):
-    """The way to the transaction coordinators."""
-
-    async def add_or_verify(
-        self, transaction: TransactionClaim, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, ErrorCode]:
-        """Add partitions to a transaction, or verify that they are part of it.
-
-        Returns the errors of single partitions; raises KafkaError if it failed for all of them.
-        """
-
-
-class LocalCoordinators:
-    """The coordinators on this broker; for any other the answer is NOT_COORDINATOR."""
-
-    def __init__(self, broker: BrokerServer) -> None:
-        self._broker = broker
-
-    async def add_or_verify(
-        self, transaction: TransactionClaim, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, ErrorCode]:
-        """Ask the coordinator, if it is on this broker."""
-        transactional_id, producer_id, producer_epoch, support = transaction
-        if not transactional_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        transactions = self._broker.transactions
-        if support is ClientSupport.ADDS_PARTITIONS:
-            await transactions.call(
-                transactional_id,
-                lambda machine, ticket: machine.add_partitions(
-                    transactional_id,
-                    producer_id,
-                    producer_epoch,
-                    partitions,
-                    ticket,
-                    client_transaction_version=TV_2,
-                ),
-            )
-            return {}
-        found: Mapping[TopicPartition, ErrorCode] = await transactions.call(
-            transactional_id,
-            lambda machine, ticket: machine.verify_partitions(
-                transactional_id, producer_id, producer_epoch, partitions, ticket
-            ),
-        )
-        return {key: code for key, code in found.items() if code is not ErrorCode.NONE}
 
 
 def transactional_head(records: Records | None) -> TransactionalHead | None:
@@ -296,6 +212,9 @@ class TxnVerification:
 def _for_client(code: ErrorCode, support: ClientSupport) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        # That this broker may not ask is none of the client's business.
+        return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.TRANSACTION_ABORTABLE and support is ClientSupport.OLD_ERRORS:
         return ErrorCode.INVALID_TXN_STATE
     return code
