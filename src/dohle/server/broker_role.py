@@ -142,6 +142,7 @@ class BrokerRole:
         self.broker.write_appends()
         self.broker.txn_markers.stop()
         self.broker.coordinators.close()
+        self.broker.producer_ids.close()
         self.broker.commits.stop()
 
     async def leave(self) -> None:

@@ -69,9 +69,16 @@ class Loader(Generic[M]):
         try:
             async with self._turn:
                 records, effects = await Slices(self._turns).run(self._steps(shard))
-            if shard.state is ShardState.LOADING:
+            if not shard.is_leading:
+                # It was not loaded to its end.
+                self._give_up(shard)
+            elif shard.state is ShardState.LOADING:
                 self._activate(shard, records, effects)
         except Exception:
+            if not shard.is_leading:
+                # Its log may be cut by now, as its new leader says.
+                self._give_up(shard)
+                return
             # Its clients are told NOT_COORDINATOR; only this line says why.
             logger.exception(
                 "%s could not be loaded: its groups or transactions have no coordinator until"
@@ -86,7 +93,7 @@ class Loader(Generic[M]):
             shard.partition.log,
             shard.machine,
             read_bytes=self._read_bytes,
-            is_wanted=lambda: shard.state is ShardState.LOADING,
+            is_wanted=lambda: shard.state is ShardState.LOADING and shard.is_leading,
         )
         return records, (yield from shard.machine.on_loaded())
 

@@ -291,13 +291,15 @@ class Shard(Generic[M]):
             if log.log_end_offset > end_before:
                 self._driver.note_unwritten(self.partition)
 
+    @property
+    def is_leading(self) -> bool:
+        """Tell whether this broker leads the partition, in the shard's epoch."""
+        partition = self.partition
+        return partition.is_led and partition.image.leader_epoch == self.leader_epoch
+
     def _check_leads(self) -> None:
         partition = self.partition
-        if (
-            self.state is _CLOSED
-            or not partition.is_led
-            or partition.image.leader_epoch != self.leader_epoch
-        ):
+        if self.state is _CLOSED or not self.is_leading:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker is the coordinator now")
         if partition.is_under_min_isr:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too few replicas are in sync")
