@@ -12,15 +12,11 @@ from dohle.client import Cluster as Client
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.testing import Cluster
 from tests.interop.waiting import wait_until
-from tests.jvm.apache_kafka import ApacheKafka
 from tests.jvm.jvm import Jvm
-from tests.ports import free_port
+from tests.jvm.mixed import IMPATIENT, KAFKA, kafka_beside
 
 TOPIC = TopicName("mixed")
 PARTITIONS = 4
-KAFKA = 4
-#: Quick to notice that a broker is gone.
-IMPATIENT = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 DEADLINE_S = 90.0
 
 
@@ -28,21 +24,6 @@ DEADLINE_S = 90.0
 def cluster() -> Iterator[Cluster]:
     with Cluster(nodes=3, config={**IMPATIENT, "min.insync.replicas": "2"}) as running:
         yield running
-
-
-def kafka_beside(cluster: Cluster, classpath: str, folder: Path) -> ApacheKafka:
-    voters = cluster.config_file(1).read_text().split("controller.quorum.voters=")[1].split()[0]
-    return ApacheKafka(
-        classpath,
-        folder,
-        {
-            **IMPATIENT,
-            "process.roles": "broker",
-            "node.id": str(KAFKA),
-            "controller.quorum.voters": voters.replace("\\", ""),
-            "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
-        },
-    )
 
 
 async def create(bootstrap: str) -> None:

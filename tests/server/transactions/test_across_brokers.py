@@ -112,7 +112,7 @@ class Decided(NamedTuple):
     transactional_id: str
     shard: int
     #: The partition that has no marker yet.
-    index: int
+    partition: int
     #: Waits for the producer.
     finish: Callable[[], Any]
 
