@@ -35,12 +35,11 @@ PARTITIONS = 4
 IDS = 16
 CLIENT = ClientConfig(api_timeout_ms=60_000)
 DEADLINE_S = 90.0
-CONFIG = {**IMPATIENT, "transaction.state.log.num.partitions": "8"}
 
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    with Cluster(nodes=3, config=CONFIG) as running:
+    with Cluster(nodes=3, config=IMPATIENT) as running:
         yield running
 
 

@@ -35,6 +35,7 @@ def internal_topic_configs(config: BrokerConfig, name: TopicName) -> dict[str, s
     if name == TRANSACTION_STATE:
         configs = {
             "compression.type": "uncompressed",
+            "unclean.leader.election.enable": "false",
             "min.insync.replicas": str(config.get_int("transaction.state.log.min.isr")),
         }
     configs["cleanup.policy"] = "compact"

@@ -59,6 +59,7 @@ def test_the_only_broker_coordinates_every_group(tmp_path: Path, version: int) -
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
                 "min.insync.replicas": "1",
+                "unclean.leader.election.enable": "false",
                 "segment.bytes": "104857600",
             },
         ),
