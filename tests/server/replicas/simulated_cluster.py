@@ -121,18 +121,24 @@ class SimulatedCluster:
                 yield node_id, partition
 
     def is_in_sync(self, topic: str) -> bool:
-        """Whether all replicas are in the ISR, and have all that there is."""
+        """Whether all replicas are in the ISR and have all there is, and none is to move."""
         if not self.is_up:
             return False
-        ends: dict[int, set[tuple[int, int]]] = {}
-        for _, partition in self.replicas(topic):
-            log = partition.log
-            ends.setdefault(partition.key.partition, set()).add(
-                (log.log_end_offset, log.high_watermark)
-            )
-            if set(partition.image.isr) != set(self.machines):
+        found: dict[int, dict[BrokerId, Partition]] = {}
+        for node_id, partition in self.replicas(topic):
+            found.setdefault(partition.key.partition, {})[node_id] = partition
+        for index, replicas in found.items():
+            image = self.image(topic, index)
+            if image is None or image.adding_replicas or image.removing_replicas:
                 return False
-        return all(len(each) == 1 and len(set(next(iter(each)))) == 1 for each in ends.values())
+            if not set(image.isr) == set(image.replicas) == set(replicas):
+                return False
+            if any(partition.image != image for partition in replicas.values()):
+                return False
+            logs = [partition.log for partition in replicas.values()]
+            if len({end for log in logs for end in (log.log_end_offset, log.high_watermark)}) != 1:
+                return False
+        return bool(found)
 
 
 def committed_bytes(partition: Partition) -> bytes:
