@@ -74,7 +74,8 @@ class ReplicationQuota:
 
     def rate(self, now_ms: int) -> float:
         """Return the bytes in a second."""
-        return self._size * 1000 / self._elapsed_ms(now_ms)
+        elapsed_ms = self._elapsed_ms(now_ms)
+        return self._size * 1000 / elapsed_ms
 
     def is_exceeded(self, now_ms: int) -> bool:
         """Tell whether no more may be copied now."""
@@ -87,11 +88,12 @@ class ReplicationQuota:
         longest = self._window_ms
         if not self.bytes_per_second:
             return longest
-        needed_ms = self._size * 1000 / self.bytes_per_second - self._elapsed_ms(now_ms)
+        due_ms = self._samples[0].start_ms + self._size * 1000 / self.bytes_per_second
         # Windows may go out of sight before.
-        return min(int(needed_ms) + 1, longest)
+        return min(int(due_ms - now_ms) + 1, longest)
 
     def _elapsed_ms(self, now_ms: int) -> int:
+        """Let go of what is past, and return how long what is left has taken."""
         samples = self._samples
         while samples and now_ms - samples[0].last_ms >= self._windows * self._window_ms:
             self._size -= samples.popleft().size

@@ -57,6 +57,8 @@ _MANY_PARTITIONS = 100
 class BrokerServer:
     """The state of one broker. All of it is used on the event loop only."""
 
+    is_controller = False
+
     def __init__(
         self,
         loop: AbstractEventLoop,
