@@ -21,6 +21,7 @@ def test_a_topic_is_created_as_asked_and_told_so(command: Command) -> None:
         "replicas": [1],
         "isr": [1],
         "offlineReplicas": [],
+        "state": "ok",
         "startOffset": 0,
         "endOffset": 0,
     }

@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 class Failovers:
     """One run of one seed."""
 
-    ROLES = ("produce", "produce", "consume")
+    ROLES: tuple[str, ...] = ("produce", "produce", "consume")
 
     def __init__(
         self, seed: int, *, active_s: float = 40.0, kinds: Sequence[str] = KINDS, nodes: int = 3
