@@ -175,9 +175,7 @@ def _target(
 def _reverted(partition: PartitionImage) -> PartitionImage:
     """Return a partition without what its reassignment has added; nobody may be left in sync."""
     if not _is_ongoing(partition):
-        raise KafkaError(
-            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress."
-        )
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "")
     adding = partition.adding_replicas
     replicas = tuple(replica for replica in partition.replicas if replica not in adding)
     return replace(
