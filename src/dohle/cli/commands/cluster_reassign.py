@@ -7,7 +7,6 @@ the other may execute, verify or cancel.
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from dohle.cli.options import (
 from dohle.cli.session import exit_code, no_such_topic, report_failures, with_admin
 
 if TYPE_CHECKING:
+    from dohle.cli.commands.reassignment_files import Plan
     from dohle.client import Admin
     from dohle.core.ids import BrokerId, TopicName, TopicPartition
 
@@ -72,8 +72,6 @@ examples:
   dohle cluster reassign cancel plan.json
   dohle cluster reassign cancel --all
 """
-#: How often and after how long to look again whether all is as planned.
-_LOOKS, _LOOK_S = 4, 0.25
 _LIST = """\
 List the reassignments that are going on, and how much new replicas have copied.
 """
@@ -252,10 +250,12 @@ async def _current(
 
 
 async def _execute(args: argparse.Namespace, admin: Admin) -> int:
-    from dohle.cli.commands.reassignment_files import read_plan, write_plan
+    from dohle.cli.commands.reassignment_files import Plan, read_plan, write_plan
+    from dohle.cli.commands.reassignment_places import place_replicas
     from dohle.cli.commands.reassignment_throttles import set_throttles
 
-    planned = read_plan(args.file)
+    plan = read_plan(args.file)
+    planned = plan.replicas
     ongoing = await admin.list_partition_reassignments()
     if ongoing and not args.additional:
         raise CliError(
@@ -267,14 +267,15 @@ async def _execute(args: argparse.Namespace, admin: Admin) -> int:
         write_plan(args.rollback, current)
     if args.throttle is not None:
         await set_throttles(admin, current, planned, ongoing, args.throttle)
+    # A broker that does not have a replica yet is told where to make it.
+    await place_replicas(admin, plan.places)
     results = await admin.alter_partition_reassignments(
         planned, allow_replication_factor_change=not args.disallow_replication_factor_change
     )
     begun = report_failures(results)
     if args.wait and begun:
-        return await _verify_plan(
-            args, admin, {key: planned[key] for key in begun}, exit_code(results)
-        )
+        wanted = Plan({key: planned[key] for key in begun}, plan.places)
+        return await _verify_plan(args, admin, wanted, exit_code(results))
     rows = [
         {
             "topic": key.topic,
@@ -309,27 +310,31 @@ async def _verify(args: argparse.Namespace, admin: Admin) -> int:
 async def _verify_plan(
     args: argparse.Namespace,
     admin: Admin,
-    planned: Mapping[TopicPartition, tuple[BrokerId, ...]],
+    plan: Plan,
     code: int,
 ) -> int:
     """Tell how far a plan is, and clean up behind it; 1 if it is not carried out, else ``code``."""
-    from dohle.cli.commands.reassignment_progress import await_end, copied
+    from dohle.cli.commands.reassignment_places import await_places, misplaced
+    from dohle.cli.commands.reassignment_progress import await_end, copied, look_again
 
+    planned = plan.replicas
     if args.wait:
         await await_end(admin, planned)
+        await await_places(admin, plan.places)
+    elsewhere = {replica.partition for replica in await misplaced(admin, plan.places)}
     ongoing = await admin.list_partition_reassignments(planned)
     current = await _current_of(admin, planned)
-    for _ in range(_LOOKS):
-        if ongoing or current == planned:
-            break
+    if not ongoing and current != planned:
         # A broker hears of the end after the controller.
-        await asyncio.sleep(_LOOK_S)
-        current = await _current_of(admin, planned)
+        current = await look_again(lambda: _current_of(admin, planned), planned)
     progress = await copied(admin, ongoing)
     rows = []
     for key in sorted(planned):
-        state = "completed" if current[key] == planned[key] else "not as planned"
-        percent = None
+        state, percent = "completed", None
+        if current[key] != planned[key]:
+            state = "not as planned"
+        elif key in elsewhere:
+            state = "other directory"
         if key in ongoing:
             state, percent = "in progress", progress[key].percent
         rows.append(
@@ -365,7 +370,7 @@ def _run_cancel(args: argparse.Namespace) -> int:
 async def _cancel(args: argparse.Namespace, admin: Admin) -> int:
     from dohle.cli.commands.reassignment_files import read_plan
 
-    planned = None if args.all else read_plan(args.file)
+    planned = None if args.all else read_plan(args.file).replicas
     ongoing = await admin.list_partition_reassignments(planned)
     results = await admin.alter_partition_reassignments(dict.fromkeys(ongoing))
     rows = [

@@ -6,18 +6,25 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dohle.cli.errors import CliError, UsageError, describe_os_error
+from dohle.client import PartitionReplica
 from dohle.core.ids import BrokerId, TopicName, TopicPartition
-
-Assignment = Mapping[TopicPartition, tuple[BrokerId, ...]]
 
 _VERSION = 1
 _ANY_DIRECTORY = "any"
 _STDIN = "-"
 #: More than any cluster has partitions for.
 _BYTES_MAX = 1 << 28
+
+
+class Plan(NamedTuple):
+    """What a file says."""
+
+    replicas: dict[TopicPartition, tuple[BrokerId, ...]]
+    #: The directories of those replicas for which it names one.
+    places: dict[PartitionReplica, str]
 
 
 def plan_as_json(assignment: Mapping[TopicPartition, Sequence[int]]) -> dict[str, object]:
@@ -46,7 +53,7 @@ def write_plan(path: str, assignment: Mapping[TopicPartition, Sequence[int]]) ->
         raise CliError(describe_os_error(error)) from None
 
 
-def read_plan(path: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+def read_plan(path: str) -> Plan:
     """Read a plan; ``-`` is stdin."""
     try:
         text = sys.stdin.read(_BYTES_MAX) if path == _STDIN else Path(path).read_text()
@@ -58,29 +65,28 @@ def read_plan(path: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
         raise UsageError(f"{path} is not a plan: {reason}") from None
 
 
-def _parsed(plan: Any) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+def _parsed(plan: Any) -> Plan:
     if plan.get("version", _VERSION) != _VERSION:
         raise ValueError(f"its version is {plan['version']}, not {_VERSION}")
     found: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    places: dict[PartitionReplica, str] = {}
     for entry in plan["partitions"]:
         key = TopicPartition(TopicName(_text(entry["topic"])), _number(entry["partition"]))
         if key in found:
             raise ValueError(f"it has {key} twice")
-        replicas = [_number(each) for each in entry["replicas"]]
+        replicas = [BrokerId(_number(each)) for each in entry["replicas"]]
         if not replicas or len(set(replicas)) != len(replicas):
             raise ValueError(f"{key} has no replicas, or one of them twice")
         directories = entry.get("log_dirs", [_ANY_DIRECTORY] * len(replicas))
         if len(directories) != len(replicas):
             raise ValueError(f"{key} has {len(replicas)} replicas and {len(directories)} log_dirs")
-        if set(directories) != {_ANY_DIRECTORY}:
-            raise ValueError(
-                f"{key} names log_dirs; only 'any' is possible here, and kafka-reassign-partitions "
-                "moves replicas between the directories of a broker"
-            )
-        found[key] = tuple(map(BrokerId, replicas))
+        for broker, directory in zip(replicas, map(_text, directories), strict=True):
+            if directory != _ANY_DIRECTORY:
+                places[PartitionReplica(key, broker)] = directory
+        found[key] = tuple(replicas)
     if not found:
         raise ValueError("it has no partitions")
-    return found
+    return Plan(found, places)
 
 
 def _number(value: object) -> int:
@@ -91,5 +97,5 @@ def _number(value: object) -> int:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{value!r} is not the name of a topic")
+        raise ValueError(f"{value!r} is not a name")
     return value

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from dohle.client import Admin, PartitionReassignment
     from dohle.core.ids import TopicPartition
 
 _PERIOD_S = 0.5
+_LOOKS, _LOOK_S = 4, 0.25
+
+_T = TypeVar("_T")
 
 
 class Copied(NamedTuple):
@@ -69,6 +72,17 @@ async def await_end(admin: Admin, partitions: Mapping[TopicPartition, object]) -
         if bar is not None:
             total = sum(each.total for each in known.values())
             bar.show(len(keys), total, total)
+
+
+async def look_again(look: Callable[[], Awaitable[_T]], wanted: object) -> _T:
+    """Look a few times, until there is what is wanted; return what there is."""
+    found = await look()
+    for _ in range(_LOOKS):
+        if found == wanted:
+            break
+        await asyncio.sleep(_LOOK_S)
+        found = await look()
+    return found
 
 
 class _Bar(Protocol):

@@ -1,20 +1,28 @@
-"""Administration of where partitions are: reassigning their replicas to other brokers."""
+"""Administration of where partitions are: on which brokers, and in which of their directories."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from dohle.client.admin.requests import AdminRequests, sort_out
 from dohle.client.admin.results import Results
-from dohle.client.admin.values import PartitionReassignment
+from dohle.client.admin.values import PartitionReassignment, PartitionReplica
 from dohle.client.errors import answered_error
 from dohle.client.net.connection import Connection
+from dohle.core.errors import KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition
 from dohle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
+)
+from dohle.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
 )
 from dohle.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -101,3 +109,65 @@ class ReassignmentAdmin(AdminRequests):
             }
 
         return await self._ask_controller("list partition reassignments", ask)
+
+    async def alter_replica_log_dirs(
+        self, places: Mapping[PartitionReplica, str]
+    ) -> Results[PartitionReplica, None]:
+        """Begin to move replicas to other directories of their brokers, by path.
+
+        A broker that does not have a replica yet answers REPLICA_NOT_AVAILABLE, and remembers where
+        to make it.
+        """
+        by_broker: dict[BrokerId, dict[PartitionReplica, str]] = {}
+        for replica, path in places.items():
+            by_broker.setdefault(replica.broker_id, {})[replica] = path
+
+        async def of_one(broker: BrokerId) -> Results[PartitionReplica, None]:
+            try:
+                return await self._alter_dirs_of(broker, by_broker[broker])
+            except KafkaError as error:
+                return Results({}, dict.fromkeys(by_broker[broker], error))
+
+        done: dict[PartitionReplica, None] = {}
+        errors: dict[PartitionReplica, KafkaError] = {}
+        for results in await asyncio.gather(*map(of_one, by_broker)):
+            done |= results.done
+            errors |= results.errors
+        return Results(done, errors)
+
+    async def _alter_dirs_of(
+        self, broker: BrokerId, places: Mapping[PartitionReplica, str]
+    ) -> Results[PartitionReplica, None]:
+        paths: dict[str, dict[TopicName, list[int]]] = {}
+        for (key, _), path in places.items():
+            paths.setdefault(path, {}).setdefault(key.topic, []).append(key.partition)
+        request = AlterReplicaLogDirsRequest(
+            dirs=tuple(
+                AlterReplicaLogDir(
+                    path=path,
+                    topics=tuple(
+                        AlterReplicaLogDirTopic(name=name, partitions=tuple(numbers))
+                        for name, numbers in topics.items()
+                    ),
+                )
+                for path, topics in paths.items()
+            )
+        )
+
+        async def ask(connection: Connection) -> Results[PartitionReplica, None]:
+            answer = await connection.request(request, AlterReplicaLogDirsResponse)
+            return sort_out(
+                (
+                    PartitionReplica(
+                        key := TopicPartition(topic.topic_name, each.partition_index), broker
+                    ),
+                    each.error_code,
+                    f"{key} on broker {broker}",
+                    None,
+                    None,
+                )
+                for topic in answer.results
+                for each in topic.partitions
+            )
+
+        return await self._ask_broker(broker, "alter replica log dirs", ask)

@@ -124,6 +124,13 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
+class PartitionReplica(NamedTuple):
+    """The replica of a partition on a broker."""
+
+    partition: TopicPartition
+    broker_id: BrokerId
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
     """A reassignment that is going on."""
