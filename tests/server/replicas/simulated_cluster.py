@@ -33,6 +33,7 @@ class SimulatedCluster:
         self.nodes: dict[BrokerId, Node] = {}
         self.fatal: list[str] = []
         self._properties = dict(properties or {})
+        self._directories = self._properties.get("log.dirs", _DIRECTORY).split(",")
         for node_id, machine in self.machines.items():
             self._format(node_id, machine)
         world.on_exit = lambda machine: None
@@ -42,12 +43,13 @@ class SimulatedCluster:
         return ",".join(f"{machine.name}:{CLIENTS_PORT}" for machine in self.machines.values())
 
     def _format(self, node_id: BrokerId, machine: Machine) -> None:
-        machine.files.make_dirs(_DIRECTORY)
+        for directory in self._directories:
+            machine.files.make_dirs(directory)
         rng = self.world.stream(f"format {node_id}")
         logs = LogManager(
             machine.files, clock=machine.clock, rng=rng, open_files=OpenFiles.within(64)
         )
-        logs.attach([_DIRECTORY], Identity(CLUSTER_ID, node_id), _DIRECTORY)
+        logs.attach(self._directories, Identity(CLUSTER_ID, node_id), _DIRECTORY)
         logs.release()
 
     def config(self, node_id: BrokerId) -> BrokerConfig:

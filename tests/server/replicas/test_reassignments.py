@@ -17,6 +17,7 @@ from dohle.client import (
 )
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId
+from dohle.metadata.partition import DIRECTORY_UNASSIGNED
 from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from dohle.server.metrics.partitions import is_under_replicated
 from dohle.testing.simulation.machine import SimulatedHost
@@ -96,6 +97,20 @@ def test_who_was_away_when_its_replica_was_taken_sets_the_log_aside_at_its_start
         stage.cluster.world.run_until(lambda: stage.cluster.is_up, WITHIN_S)
         assert f"{TOPIC}-0" not in folders(stage, 3)
         assert stage.read() == [b"a", b"b"]
+
+
+def test_a_new_replica_tells_in_which_directory_it_is() -> None:
+    """C44, D2: a broker with several chooses by itself, and the controller hears of it."""
+    with on_stage(nodes=4, log_dirs="/data,/more") as stage:
+        stage.produce(b"a")
+        reassign(stage, (1, 2, NEW))
+        await_replicas(stage, 1, 2, NEW)
+
+        def is_told() -> bool:
+            image = stage.cluster.image(TOPIC, 0)
+            return image is not None and DIRECTORY_UNASSIGNED not in image.directories
+
+        stage.cluster.world.run_until(is_told, WITHIN_S)
 
 
 def test_a_fetch_that_waits_at_a_leader_is_answered_when_the_partition_goes() -> None:

@@ -131,7 +131,7 @@ def _description(
                 "isr": one.isr,
                 "offlineReplicas": one.offline_replicas,
                 **_reassignment_fields(ongoing.get(key)),
-                "state": _state(one, ongoing.get(key)),
+                "state": partition_state(one, ongoing.get(key)),
                 "startOffset": starts.get(key),
                 "endOffset": ends.get(key),
                 **_cleaning_fields(cleaning.get(key)),
@@ -152,7 +152,7 @@ def _reassignment_fields(ongoing: PartitionReassignment | None) -> dict[str, obj
     return {"addingReplicas": ongoing.adding, "removingReplicas": ongoing.removing}
 
 
-def _state(partition: PartitionInfo, ongoing: PartitionReassignment | None) -> str:
+def partition_state(partition: PartitionInfo, ongoing: PartitionReassignment | None) -> str:
     """Tell whether it can be used, and has the replicas that it is to have.
 
     As in Kafka, those that a reassignment adds are not missed.
