@@ -37,7 +37,9 @@ def test_what_cannot_be_planned_or_executed_is_refused(command: Command, tmp_pat
     reassign = ("cluster", "reassign")
     assert "there is no topic nowhere" in command.error(*reassign, "plan", "nowhere")
     many = ("plan", "refused", "--replication-factor", "2")
-    assert "2 replicas need as many brokers" in command.error(*reassign, *many)
+    assert "refused-0 is to have 2 replicas, and there are too few brokers" in command.error(
+        *reassign, *many
+    )
     elsewhere = ("plan", "refused", "--to", "7")
     assert "broker 7 is not in the cluster" in command.error(*reassign, *elsewhere)
     missing = plan_file(tmp_path / "plan.json", "nowhere", "any")

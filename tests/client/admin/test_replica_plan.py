@@ -115,5 +115,20 @@ def test_the_number_of_replicas_may_change() -> None:
 
 
 def test_too_few_brokers_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 replicas need as many brokers, and there are 1"):
+    with pytest.raises(ValueError, match="t-0 is to have 2 replicas, and there are too few"):
         plan_replicas(partitions((1, 2)), {1: None})
+
+
+@given(current=currents, away=ids, balance=st.booleans())
+def test_a_broker_that_is_down_keeps_what_it_has_and_gets_nothing(
+    current: list[list[int]], away: int, balance: bool
+) -> None:
+    before = partitions(*current)
+    brokers = dict.fromkeys(set(range(1, 7)) - {away})
+    planned = plan_replicas(before, brokers, down={away: None}, balance=balance)
+    for key, replicas in planned.items():
+        assert (away in replicas) == (away in before[key])
+    if balance:
+        found = loads(planned, brokers)
+        del found[away]
+        assert max(found.values()) - min(found.values()) <= 1 or away in loads(before, {})

@@ -31,7 +31,8 @@ _ABOUT = "Move replicas to other brokers: plan, execute, verify, cancel."
 _PLAN = """\
 Plan where replicas should be: balanced over all brokers and their racks, with
 as few moves as possible. With --to only these brokers are used, and with
---remove some of them no more; then nothing else is moved.
+--remove some of them no more; then nothing else is moved. Brokers that are down
+keep what they have, and get nothing.
 
 The plan is shown as a table. With -o it is written to a file for `execute`, in
 the format of Kafka's kafka-reassign-partitions; --json prints the same.
@@ -176,11 +177,16 @@ async def _plan(args: argparse.Namespace, admin: Admin) -> int:
     from dohle.client.admin.replica_plan import plan_replicas
 
     current = await _current(admin, args.topics or None)
-    brokers = await _usable_brokers(args, admin)
+    up, down = await _brokers(args, admin)
+    used = {broker for replicas in current.values() for broker in replicas}
+    if used & down.keys():
+        ids = ", ".join(map(str, sorted(used & down.keys())))
+        report_note(f"brokers that are down keep their replicas, and get no others: {ids}")
     try:
         planned = plan_replicas(
             current,
-            brokers,
+            up,
+            down=down,
             replication_factor=args.replication_factor,
             balance=args.remove is None,
         )
@@ -209,16 +215,22 @@ async def _plan(args: argparse.Namespace, admin: Admin) -> int:
     return 0
 
 
-async def _usable_brokers(args: argparse.Namespace, admin: Admin) -> dict[int, str | None]:
-    described = await admin.describe_cluster()
-    racks = {
-        int(one.node_id): None if args.disable_rack_aware else one.rack for one in described.brokers
-    }
+async def _brokers(
+    args: argparse.Namespace, admin: Admin
+) -> tuple[dict[int, str | None], dict[int, str | None]]:
+    """Return the brokers that may have replicas, with their racks: those up, and those down."""
+    described = await admin.describe_cluster(include_fenced=True)
+    up: dict[int, str | None] = {}
+    down: dict[int, str | None] = {}
+    for one in described.brokers:
+        if one.node_id in (args.remove or ()) or (args.to and one.node_id not in args.to):
+            continue
+        of_kind = down if one.is_fenced else up
+        of_kind[one.node_id] = None if args.disable_rack_aware else one.rack
     for broker in args.to or ():
-        if broker not in racks:
-            raise CliError(f"broker {broker} is not in the cluster, or is fenced")
-    wanted = set(args.to or racks) - set(args.remove or ())
-    return {broker: rack for broker, rack in racks.items() if broker in wanted}
+        if broker not in up:
+            raise CliError(f"broker {broker} is not in the cluster, or is down")
+    return up, down
 
 
 async def _current(

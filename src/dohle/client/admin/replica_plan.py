@@ -20,22 +20,17 @@ def plan_replicas(
     current: Mapping[TopicPartition, Sequence[int]],
     brokers: Mapping[int, str | None],
     *,
+    down: Mapping[int, str | None] | None = None,
     replication_factor: int | None = None,
     balance: bool = True,
 ) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     """Return where every partition should be.
 
     ``brokers`` are those that may have replicas, with their racks: these count if every one has a
-    rack. Without ``balance`` only what has to move is moved. ValueError if there are too few
-    brokers.
+    rack. Those that are ``down`` keep what they have, and get nothing. Without ``balance`` only
+    what has to move is moved. ValueError if there are too few brokers.
     """
-    most = max(map(len, current.values()), default=1)
-    if len(brokers) < (replication_factor or most):
-        raise ValueError(
-            f"{replication_factor or most} replicas need as many brokers, and there are "
-            f"{len(brokers)}"
-        )
-    plan = _Plan(current, brokers, replication_factor)
+    plan = _Plan(current, brokers, down or {}, replication_factor)
     plan.fill()
     if balance:
         plan.balance()
@@ -60,14 +55,18 @@ class _Plan:
         self,
         current: Mapping[TopicPartition, Sequence[int]],
         brokers: Mapping[int, str | None],
+        down: Mapping[int, str | None],
         replication_factor: int | None,
     ) -> None:
+        #: Those that may get replicas.
         self._brokers = sorted(brokers)
-        are_racks_known = all(rack is not None for rack in brokers.values())
-        self._racks = {each: brokers[each] if are_racks_known else None for each in brokers}
+        self._up = frozenset(brokers)
+        racks = {**down, **brokers}
+        are_racks_known = all(rack is not None for rack in racks.values())
+        self._racks = {each: rack if are_racks_known else None for each, rack in racks.items()}
         self._rack_sizes = Counter(self._racks.values())
-        self._load: Counter[int] = Counter(dict.fromkeys(brokers, 0))
-        self._leads: Counter[int] = Counter(dict.fromkeys(brokers, 0))
+        self._load: Counter[int] = Counter(dict.fromkeys(racks, 0))
+        self._leads: Counter[int] = Counter(dict.fromkeys(racks, 0))
         self._current = current
         self._factors = {
             key: replication_factor or len(replicas) for key, replicas in current.items()
@@ -107,10 +106,11 @@ class _Plan:
 
         Small racks may not have enough brokers for an equal share: then others have more.
         """
-        sizes = list(self._rack_sizes.values())
-        limit = -(-factor // len(sizes)) if sizes else factor
-        while sum(min(limit, size) for size in sizes) < factor:
-            limit += 1
+        for limit in range(1, factor):
+            if sum(min(limit, size) for size in self._rack_sizes.values()) >= factor:
+                break
+        else:
+            limit = factor
         return min(limit, self._rack_sizes[rack])
 
     def _take(self, key: TopicPartition, broker: int) -> None:
@@ -144,6 +144,10 @@ class _Plan:
         fitting = [each for each in self._brokers if self._may_have(key, each)]
         # Racks may be taken up such that none fits: then any broker is better than none.
         fitting = fitting or [each for each in self._brokers if each not in self._slots[key]]
+        if not fitting:
+            raise ValueError(
+                f"{key} is to have {self._factors[key]} replicas, and there are too few brokers"
+            )
         # One that has it already copies nothing.
         return min(
             fitting, key=lambda each: (self._load[each], each not in self._current[key], each)
@@ -194,7 +198,7 @@ class _Plan:
         for heavy, count in sorted(self._leads.items(), key=itemgetter(1), reverse=True):
             for key in led[heavy]:
                 slots = self._slots[key]
-                others = [each for each in slots[1:] if each is not None]
+                others = [each for each in slots[1:] if each is not None and each in self._up]
                 light = min(others, key=lambda each: (self._leads[each], each), default=None)
                 if light is not None and count - self._leads[light] >= 2:
                     place = slots.index(light)
