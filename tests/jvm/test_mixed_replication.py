@@ -98,3 +98,55 @@ def test_brokers_of_both_kinds_copy_from_each_other_and_outlive_each_other(
         wait_until(lambda: are_equal(cluster, tmp_path), DEADLINE_S)
         kafka.stop()
     assert "ERROR" not in kafka.log
+
+
+async def reassign(bootstrap: str, *brokers: int) -> None:
+    keys = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+    async with Client(bootstrap) as client:
+        (await Admin(client).alter_partition_reassignments(dict.fromkeys(keys, brokers))).ok()
+
+
+async def replicas_in_sync(bootstrap: str) -> set[frozenset[int]]:
+    """Return which brokers have partitions; nobody, while one of them is not in sync."""
+    async with Client(bootstrap, ClientConfig(request_timeout_ms=5_000)) as client:
+        described = await Admin(client).describe_topics([TOPIC])
+        partitions = described.ok()[TOPIC].partitions.values()
+        return {
+            frozenset(one.replicas) if set(one.isr) == set(one.replicas) else frozenset()
+            for one in partitions
+        }
+
+
+@pytest.mark.timeout(400)
+def test_partitions_move_from_one_kind_to_the_other_and_back(
+    cluster: Cluster, classpath: str, jvm: Jvm, tmp_path: Path
+) -> None:
+    """W3: all records go along, both kinds give up what they do not have any more."""
+    kafka = kafka_beside(cluster, classpath, tmp_path)
+    kafka.format(jvm, cluster.cluster_id)
+    folders = [cluster.data(1) / f"{TOPIC}-0", tmp_path / "data" / f"{TOPIC}-0"]
+
+    def move(*brokers: int) -> None:
+        run(reassign(cluster.bootstrap, *brokers))
+        wanted = {frozenset(brokers)}
+        wait_until(lambda: run(replicas_in_sync(cluster.bootstrap)) == wanted, DEADLINE_S)
+
+    with kafka:
+        run(create(cluster.bootstrap))
+        await_all_in_sync(cluster.bootstrap)
+        move(1, 2)
+        run(write(cluster.bootstrap, 0, 400))
+        wait_until(lambda: not folders[1].exists(), DEADLINE_S)
+        move(KAFKA, 3)
+        run(write(cluster.bootstrap, 400, 400))
+        wait_until(lambda: not folders[0].exists(), DEADLINE_S)
+        assert run(leaders_and_isrs(cluster.bootstrap))[0] == {KAFKA}
+        assert run(read(cluster.bootstrap, 800)) == set(range(800))
+        move(1, 2, 3)
+        run(write(cluster.bootstrap, 800, 400))
+        wait_until(lambda: not folders[1].exists(), DEADLINE_S)
+        assert run(read(cluster.bootstrap, 1200)) == set(range(1200))
+        kafka.stop()
+    errors = [line for line in kafka.log.splitlines() if "ERROR" in line]
+    # That is how it takes any new replica of a topic that it knows.
+    assert [line for line in errors if "to exist, but it was missing. Creating" not in line] == []

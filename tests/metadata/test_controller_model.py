@@ -267,6 +267,9 @@ class ControllerModel(RuleBasedStateMachine):
                 replicas = set(partition.replicas)
                 assert set(partition.adding_replicas) <= replicas
                 assert set(partition.removing_replicas) <= replicas
+                if partition.adding_replicas or partition.removing_replicas:
+                    # C42: it is not complete, or it would have been completed.
+                    assert not replicas - set(partition.removing_replicas) <= set(partition.isr)
                 assert len(replicas) == len(partition.replicas) == len(partition.directories)
                 assert set(partition.isr) <= replicas
                 assert not set(partition.elr) & set(partition.isr)

@@ -30,7 +30,10 @@ from dohle.metadata.features import (
 )
 from dohle.metadata.leader_elections import elect_leaders
 from dohle.metadata.producer_ids import allocate_producer_ids
-from dohle.metadata.reassignments import alter_partition_reassignments
+from dohle.metadata.reassignments import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
 from dohle.metadata.topic_changes import create_partitions, delete_topics
 from dohle.metadata.topics import create_topics
 
@@ -54,6 +57,7 @@ __all__ = [
     "elect_leaders",
     "fence_broker",
     "incremental_alter_configs",
+    "list_partition_reassignments",
     "register_broker",
     "register_controller",
     "registration_features",

@@ -65,6 +65,10 @@ from dohle.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from dohle.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from dohle.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -184,6 +188,13 @@ def failed_alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     """Return the error of the request as a whole."""
     return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+
+
+def failed_list_partition_reassignments(
+    request: ListPartitionReassignmentsRequest, error: ApiError
+) -> ListPartitionReassignmentsResponse:
+    """Return the error."""
+    return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
 
 
 def failed_elect_leaders(request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:

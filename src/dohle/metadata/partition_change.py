@@ -143,7 +143,7 @@ def _completed(wanted: PartitionImage) -> PartitionImage:
 
 def _elected(before: PartitionImage, wanted: PartitionImage, rules: Rules) -> _Outcome:
     isr = wanted.isr
-    elr = _eligible(before, isr, rules)
+    elr = _eligible(before, wanted, rules)
     leader, is_unclean = _elect(before, wanted, elr, rules)
     if leader == before.leader:
         return _Outcome(leader, isr, elr, is_unclean=False)
@@ -154,12 +154,17 @@ def _elected(before: PartitionImage, wanted: PartitionImage, rules: Rules) -> _O
     return _Outcome(leader, isr, elr, is_unclean=False)
 
 
-def _eligible(before: PartitionImage, isr: Replicas, rules: Rules) -> Replicas:
+def _eligible(before: PartitionImage, wanted: PartitionImage, rules: Rules) -> Replicas:
+    isr = wanted.isr
     if not rules.elr_enabled or len(isr) >= rules.min_isr:
         return ()
-    candidates = dict.fromkeys((*before.elr, *before.isr))
+    # Stricter than Kafka: a replica that is reassigned away is deleted. If it stayed eligible, and
+    # were assigned again, it could be elected with an empty log.
+    candidates = [each for each in (*before.elr, *before.isr) if each in wanted.replicas]
     return tuple(
-        replica for replica in candidates if replica not in isr and replica != rules.crashed
+        replica
+        for replica in dict.fromkeys(candidates)
+        if replica not in isr and replica != rules.crashed
     )
 
 

@@ -134,16 +134,22 @@ def _altered(
     request: AlterPartitionReassignmentsRequest,
 ) -> VersionedRecord | None:
     found = image.topic(topic.name)
-    partition = None if found is None else found.partitions.get(wanted.partition_index)
-    if found is None or partition is None:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"Unable to find partition {topic.name}:{wanted.partition_index}.",
-        )
+    if found is None:
+        raise _unknown(f"a topic named {topic.name}")
     index = wanted.partition_index
+    partition = found.partitions.get(index)
+    if partition is None:
+        raise _unknown(f"partition {topic.name}:{index}")
     if wanted.replicas is None:
-        unclean = context.allows_unclean_election(image, found.name)
-        target = _reverted(partition, may_be_unclean=unclean)
+        target = _reverted(partition)
+        if not target.isr:
+            if not context.allows_unclean_election(image, found.name):
+                raise KafkaError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Unable to revert partition assignment for {topic.name}:{index} because it "
+                    "would require an unclean leader election.",
+                )
+            target = replace(target, isr=target.replicas[:1])
         return partition_update(image, context, found, index, target)
     check_assignment(image, wanted.replicas)
     if not request.allow_replication_factor_change:
@@ -166,26 +172,17 @@ def _target(
     )
 
 
-def _reverted(partition: PartitionImage, *, may_be_unclean: bool) -> PartitionImage:
+def _reverted(partition: PartitionImage) -> PartitionImage:
+    """Return a partition without what its reassignment has added; nobody may be left in sync."""
     if not _is_ongoing(partition):
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "")
     adding = partition.adding_replicas
     replicas = tuple(replica for replica in partition.replicas if replica not in adding)
-    isr = tuple(replica for replica in partition.isr if replica not in adding)
-    if not isr:
-        if not may_be_unclean:
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                "Unable to revert the assignment because it would require an unclean leader "
-                "election.",
-            )
-        isr = replicas[:1]
-    directories = tuple(map(partition.directory_of, replicas))
     return replace(
         partition,
         replicas=replicas,
-        directories=directories,
-        isr=isr,
+        directories=tuple(map(partition.directory_of, replicas)),
+        isr=tuple(replica for replica in partition.isr if replica not in adding),
         adding_replicas=(),
         removing_replicas=(),
     )
@@ -202,3 +199,7 @@ def _check_same_number(partition: PartitionImage, wanted: tuple[BrokerId, ...]) 
 
 def _is_ongoing(partition: PartitionImage) -> bool:
     return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def _unknown(what: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find {what}.")

@@ -18,6 +18,8 @@ class Traffic:
         "fetch_requests",
         "produce_conversions",
         "produce_requests",
+        "reassignment_bytes_in",
+        "reassignment_bytes_out",
         "replication_bytes_out",
     )
 
@@ -26,6 +28,8 @@ class Traffic:
         self.bytes_rejected = 0
         #: What followers fetch is no traffic of clients.
         self.replication_bytes_out = 0
+        #: What replicas that a reassignment adds have got: here, and from here.
+        self.reassignment_bytes_in = self.reassignment_bytes_out = 0
         self.fetch_requests = 0
         self.failed_fetch_requests = 0
         self.fetch_conversions = 0

@@ -41,6 +41,7 @@ from dohle.server.partitions.partitions import Partition, Partitions
 from dohle.server.partitions.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
 from dohle.server.partitions.topic_settings import TopicSettings
 from dohle.server.replicas.replicas import Replicas
+from dohle.server.replicas.throttles import Throttles
 from dohle.server.transactions.coordinators import ClusterCoordinators
 from dohle.server.transactions.markers import TxnMarkers
 from dohle.server.transactions.producer_ids import ProducerIds
@@ -56,6 +57,8 @@ _MANY_PARTITIONS = 100
 
 class BrokerServer:
     """The state of one broker. All of it is used on the event loop only."""
+
+    is_controller = False
 
     def __init__(
         self,
@@ -96,6 +99,7 @@ class BrokerServer:
             host,
             bytes_per_second=lambda: self.broker_values().get_int(MOVE_BYTES_PER_SECOND),
         )
+        self.throttles = Throttles(config)
         self.replicas = Replicas(
             loop,
             config,
@@ -105,6 +109,7 @@ class BrokerServer:
             commits=self.commits,
             channel=channels.alter_partition,
             broker_values=self.broker_values,
+            quota=self.throttles.follower,
         )
         self.producer_ids = ProducerIds(images, self.channel, config.node_id)
         self.fetch_sessions = FetchSessionCache(
@@ -180,6 +185,7 @@ class BrokerServer:
         """Open all partitions of an image, at start, one in each step."""
         self._config_effects.started(self.config, image)
         self._configure_logs()
+        self.throttles.configure(self.broker_values())
         self.replicas.brokers_changed(image.brokers.items())
         settings: dict[TopicName, TopicSettings] = {}
         for topic in image.topics.values():
@@ -206,6 +212,7 @@ class BrokerServer:
             elif resource.type == ResourceType.BROKER:
                 self._broker_values = None
                 self._configure_logs()
+                self.throttles.configure(self.broker_values())
                 self.replicas.reconfigured()
                 self._reconfigure({partition.key.topic for partition in self.partitions})
         self.coordinators.publish(delta)
@@ -214,7 +221,12 @@ class BrokerServer:
 
     async def _take_in(self, image: ClusterImage, changes: Sequence[PartitionChange]) -> None:
         settings: dict[TopicName, TopicSettings] = {}
-        new = [TopicPartition(each.topic, each.partition) for each in changes if not each.before]
+        here = self.node_id
+        new = [
+            TopicPartition(each.topic, each.partition)
+            for each in changes
+            if here in each.after.replicas and not (each.before and here in each.before.replicas)
+        ]
         being_made, slices = self.partitions.being_made, Slices(self.turns)
         being_made.update(new)
         try:

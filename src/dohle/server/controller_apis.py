@@ -18,6 +18,8 @@ from dohle.server.net.turns import Turns
 class ControllerApis:
     """The controller of this node, for its listeners: whether it is the active one, it tells."""
 
+    is_controller = True
+
     def __init__(
         self,
         config: BrokerConfig,

@@ -26,6 +26,10 @@ class Frontend(Server, Protocol):
         """The id of this node."""
 
     @property
+    def is_controller(self) -> bool:
+        """Whether it decides, also about other nodes."""
+
+    @property
     def cluster_id(self) -> str:
         """The id of its cluster."""
 

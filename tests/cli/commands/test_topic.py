@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from dohle.cli.commands.topic_description import partition_state
+from dohle.client import PartitionInfo, PartitionReassignment
+from dohle.core.ids import BrokerId
 from tests.cli.running import Command, lines
 
 
@@ -21,9 +26,23 @@ def test_a_topic_is_created_as_asked_and_told_so(command: Command) -> None:
         "replicas": [1],
         "isr": [1],
         "offlineReplicas": [],
+        "state": "ok",
         "startOffset": 0,
         "endOffset": 0,
     }
+
+
+def test_partitions_are_told_apart_by_what_is_missing() -> None:
+    one, two, three = map(BrokerId, (1, 2, 3))
+    whole = PartitionInfo(0, one, replicas=(one, two), isr=(two, one))
+    assert partition_state(whole, None) == "ok"
+    assert partition_state(replace(whole, isr=(one,)), None) == "under-replicated"
+    assert partition_state(replace(whole, leader_id=BrokerId(-1)), None) == "offline"
+    # Those that are being added are not missed, as in Kafka.
+    growing = replace(whole, replicas=(one, two, three))
+    added = PartitionReassignment(growing.replicas, adding=(three,), removing=())
+    assert partition_state(growing, added) == "ok"
+    assert partition_state(replace(growing, isr=(one,)), added) == "under-replicated"
 
 
 def test_what_was_created_is_told_to_programs_too(command: Command) -> None:

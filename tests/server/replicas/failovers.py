@@ -13,7 +13,7 @@ from dohle.core.ids import BrokerId
 from dohle.testing.checking.checks import check
 from dohle.testing.checking.history import History
 from dohle.testing.simulation.machine import Machine
-from dohle.testing.simulation.workload import INPUT, TOPICS, Workload
+from dohle.testing.simulation.workload import INPUT, TOPICS, Program, Workload
 from dohle.testing.simulation.world import SECOND_NS, Stuck, World
 from tests.server.replicas.simulated_cluster import SimulatedCluster, committed_bytes
 
@@ -43,6 +43,7 @@ class Failovers:
         active_s: float = 40.0,
         kinds: Sequence[str] = KINDS,
         roles: Sequence[str] = RECORDS,
+        nodes: int = 3,
     ) -> None:
         self.world = World(seed)
         rng = self.world.stream("plan")
@@ -57,7 +58,7 @@ class Failovers:
             "log.index.interval.bytes": rng.choice(("64", "4096")),
             "group.initial.rebalance.delay.ms": "0",
         }
-        self.cluster = SimulatedCluster(self.world, 3, properties)
+        self.cluster = SimulatedCluster(self.world, nodes, properties)
         self.history = History()
         self._is_over = False
         self._active_s = active_s
@@ -73,6 +74,15 @@ class Failovers:
         )
         self._clients = {self.world.machine(f"client-{n}"): role for n, role in enumerate(roles)}
         self.world.on_exit = self._exited
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing strikes any more."""
+        return self._is_over
+
+    def roles(self) -> dict[str, Program]:
+        """Return the programs that clients may have."""
+        return self.workload.roles()
 
     def _exited(self, machine: Machine) -> None:
         for node_id, each in self.cluster.machines.items():
@@ -161,7 +171,7 @@ class Failovers:
         checker.start(self.workload.set_up)
         world.run_until(lambda: not checker.is_running, _PEACE_S)
         for machine, role in self._clients.items():
-            machine.start(self.workload.roles()[role])
+            machine.start(self.roles()[role])
         for _ in range(self._rng.randint(2, 8)):
             due_s = world.now_s + self._rng.random() * self._active_s
             world.at(round(due_s * SECOND_NS), self._strike)

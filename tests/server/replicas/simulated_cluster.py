@@ -33,6 +33,7 @@ class SimulatedCluster:
         self.nodes: dict[BrokerId, Node] = {}
         self.fatal: list[str] = []
         self._properties = dict(properties or {})
+        self._directories = self._properties.get("log.dirs", _DIRECTORY).split(",")
         for node_id, machine in self.machines.items():
             self._format(node_id, machine)
         world.on_exit = lambda machine: None
@@ -42,12 +43,13 @@ class SimulatedCluster:
         return ",".join(f"{machine.name}:{CLIENTS_PORT}" for machine in self.machines.values())
 
     def _format(self, node_id: BrokerId, machine: Machine) -> None:
-        machine.files.make_dirs(_DIRECTORY)
+        for directory in self._directories:
+            machine.files.make_dirs(directory)
         rng = self.world.stream(f"format {node_id}")
         logs = LogManager(
             machine.files, clock=machine.clock, rng=rng, open_files=OpenFiles.within(64)
         )
-        logs.attach([_DIRECTORY], Identity(CLUSTER_ID, node_id), _DIRECTORY)
+        logs.attach(self._directories, Identity(CLUSTER_ID, node_id), _DIRECTORY)
         logs.release()
 
     def config(self, node_id: BrokerId) -> BrokerConfig:
@@ -121,18 +123,24 @@ class SimulatedCluster:
                 yield node_id, partition
 
     def is_in_sync(self, topic: str) -> bool:
-        """Whether all replicas are in the ISR, and have all that there is."""
+        """Whether all replicas are in the ISR and have all there is, and none is to move."""
         if not self.is_up:
             return False
-        ends: dict[int, set[tuple[int, int]]] = {}
-        for _, partition in self.replicas(topic):
-            log = partition.log
-            ends.setdefault(partition.key.partition, set()).add(
-                (log.log_end_offset, log.high_watermark)
-            )
-            if set(partition.image.isr) != set(self.machines):
+        found: dict[int, dict[BrokerId, Partition]] = {}
+        for node_id, partition in self.replicas(topic):
+            found.setdefault(partition.key.partition, {})[node_id] = partition
+        for index, replicas in found.items():
+            image = self.image(topic, index)
+            if image is None or image.adding_replicas or image.removing_replicas:
                 return False
-        return all(len(each) == 1 and len(set(next(iter(each)))) == 1 for each in ends.values())
+            if not set(image.isr) == set(image.replicas) == set(replicas):
+                return False
+            if any(partition.image != image for partition in replicas.values()):
+                return False
+            logs = [partition.log for partition in replicas.values()]
+            if len({end for log in logs for end in (log.log_end_offset, log.high_watermark)}) != 1:
+                return False
+        return bool(found)
 
 
 def committed_bytes(partition: Partition) -> bytes:

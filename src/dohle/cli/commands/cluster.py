@@ -10,6 +10,7 @@ from dohle.cli.commands import (
     cluster_controllers,
     cluster_features,
     cluster_quorum,
+    cluster_reassign,
 )
 from dohle.cli.options import Commands, add_client_options, add_command, add_family
 from dohle.cli.session import with_cluster
@@ -46,6 +47,7 @@ def add_parser(commands: Commands) -> None:
     cluster_quorum.add_parser(family)
     cluster_controllers.add_parsers(family)
     cluster_brokers.add_parsers(family)
+    cluster_reassign.add_parser(family)
     cluster_features.add_parser(family)
 
 

@@ -25,7 +25,7 @@ from dohle.core.ids import BrokerId, TopicPartition
 from dohle.core.uuid import uuid_to_text
 
 if TYPE_CHECKING:
-    from dohle.client import Admin, TopicInfo
+    from dohle.client import Admin, PartitionInfo, PartitionReassignment, TopicInfo
     from dohle.client.admin.values import ConfigEntry, ReplicaCleaning
 
 
@@ -49,6 +49,7 @@ async def describe(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, 
         if _is_compacted(configs[resource])
     ]
     cleaning = await _cleaning(admin, compacted)
+    ongoing = await _reassignments(admin)
     found = []
     for topic, resource in zip(topics, resources, strict=True):
         own = {
@@ -56,8 +57,16 @@ async def describe(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, 
             for entry in configs[resource]
             if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
         }
-        found.append(_description(topic, own, starts, ends, cleaning))
+        found.append(_description(topic, own, starts, ends, cleaning, ongoing))
     return found
+
+
+async def _reassignments(admin: Admin) -> Mapping[TopicPartition, PartitionReassignment]:
+    """Return what is going on; one who may see topics may not see that."""
+    try:
+        return await admin.list_partition_reassignments()
+    except KafkaError:
+        return {}
 
 
 def _is_compacted(entries: Iterable[ConfigEntry]) -> bool:
@@ -108,6 +117,7 @@ def _description(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     cleaning: Mapping[TopicPartition, ReplicaCleaning],
+    ongoing: Mapping[TopicPartition, PartitionReassignment],
 ) -> dict[str, object]:
     partitions: list[dict[str, object]] = []
     for one in topic.partitions.values():
@@ -120,6 +130,8 @@ def _description(
                 "replicas": one.replicas,
                 "isr": one.isr,
                 "offlineReplicas": one.offline_replicas,
+                **_reassignment_fields(ongoing.get(key)),
+                "state": partition_state(one, ongoing.get(key)),
                 "startOffset": starts.get(key),
                 "endOffset": ends.get(key),
                 **_cleaning_fields(cleaning.get(key)),
@@ -132,6 +144,24 @@ def _description(
         "configs": dict(sorted(configs.items())),
         "partitions": partitions,
     }
+
+
+def _reassignment_fields(ongoing: PartitionReassignment | None) -> dict[str, object]:
+    if ongoing is None:
+        return {}
+    return {"addingReplicas": ongoing.adding, "removingReplicas": ongoing.removing}
+
+
+def partition_state(partition: PartitionInfo, ongoing: PartitionReassignment | None) -> str:
+    """Tell whether it can be used, and has the replicas that it is to have.
+
+    As in Kafka, those that a reassignment adds are not missed.
+    """
+    if partition.leader_id == NO_LEADER:
+        return "offline"
+    added = () if ongoing is None else ongoing.adding
+    wanted = [broker for broker in partition.replicas if broker not in added]
+    return "under-replicated" if len(partition.isr) < len(wanted) else "ok"
 
 
 def _cleaning_fields(cleaning: ReplicaCleaning | None) -> dict[str, object]:
@@ -166,6 +196,8 @@ def print_description(description: Mapping[str, object], *, as_json: bool, is_fi
     shown = dict.fromkeys(name for one in partitions for name in one)
     if not any(one["offlineReplicas"] for one in partitions):
         shown.pop("offlineReplicas", None)
+    if all(one["state"] == "ok" for one in partitions):
+        shown.pop("state", None)
     print_table([_row(one, shown) for one in partitions], if_empty="")
 
 

@@ -1,6 +1,6 @@
 """Administration: topics, partitions, offsets.
 
-The cluster itself, configs, groups and transactions have their own modules.
+The cluster itself, reassignments, configs, groups and transactions have their own modules.
 
 An operation on several things has a result for each: one bad name does not affect the rest.
 Requests for the controller go to the broker that metadata names as such, and to another one if that
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dohle.client.admin.cluster import ClusterAdmin
 from dohle.client.admin.configs import ConfigAdmin, entry_source
 from dohle.client.admin.groups import GroupAdmin
+from dohle.client.admin.reassignments import ReassignmentAdmin
 from dohle.client.admin.requests import sort_out
 from dohle.client.admin.results import Results
 from dohle.client.admin.transactions import TransactionAdmin
@@ -71,7 +72,7 @@ from dohle.protocol.messages.describe_log_dirs import (
 _DELETE_TOPICS_BY_STATE = 6
 
 
-class Admin(ClusterAdmin, ConfigAdmin, GroupAdmin, TransactionAdmin):
+class Admin(ClusterAdmin, ReassignmentAdmin, ConfigAdmin, GroupAdmin, TransactionAdmin):
     """Changes and describes the cluster."""
 
     async def create_topics(

@@ -124,6 +124,23 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
+class PartitionReplica(NamedTuple):
+    """The replica of a partition on a broker."""
+
+    partition: TopicPartition
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignment:
+    """A reassignment that is going on."""
+
+    #: All that there are now: those that stay, those that are added, and those that go.
+    replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...]
+    removing: tuple[BrokerId, ...]
+
+
 class UpgradeType(IntEnum):
     """How the level of a feature may change, by the number in requests."""
 

@@ -8,8 +8,29 @@ from dohle.core.config.definition import ConfigKey, ConfigType, Range, UpdateMod
 
 _INT, _LONG = ConfigType.INT, ConfigType.LONG
 _MIB: Final = 1 << 20
+_LONG_MAX: Final = 2**63 - 1
 
 REPLICATION_CONFIGS: Final = (
+    ConfigKey(
+        "follower.replication.throttled.rate",
+        _LONG,
+        _LONG_MAX,
+        "How many bytes a second this broker fetches of all replicas together that their topics' "
+        "follower.replication.throttled.replicas name and that are out of sync.",
+        Range(0),
+        UpdateMode.CLUSTER_WIDE,
+        is_internal=True,
+    ),
+    ConfigKey(
+        "leader.replication.throttled.rate",
+        _LONG,
+        _LONG_MAX,
+        "How many bytes a second this broker sends to followers that are out of sync, of all "
+        "partitions together that their topics' leader.replication.throttled.replicas name.",
+        Range(0),
+        UpdateMode.CLUSTER_WIDE,
+        is_internal=True,
+    ),
     ConfigKey(
         "num.replica.fetchers",
         _INT,
@@ -63,6 +84,20 @@ REPLICATION_CONFIGS: Final = (
         _INT,
         30_000,
         "How long a follower waits for an answer before it gives the connection up.",
+    ),
+    ConfigKey(
+        "replication.quota.window.num",
+        _INT,
+        11,
+        "Over how many windows of time the rates of throttled replication are averaged.",
+        Range(1),
+    ),
+    ConfigKey(
+        "replication.quota.window.size.seconds",
+        _INT,
+        1,
+        "How long each of these windows is.",
+        Range(1),
     ),
     ConfigKey(
         "socket.connection.setup.timeout.ms",

@@ -35,7 +35,6 @@ _WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
 _MIB: Final = 1 << 20
 #: Why configs do nothing here yet.
 NO_TIERS: Final = "there is no tiered storage yet"
-_NO_THROTTLE: Final = "replication is not throttled yet"
 
 
 def _key(
@@ -138,8 +137,8 @@ _KEYS: Final = (
         (),
         ReplicaList(),
         (),
-        "The replicas whose fetching is throttled, as partition:broker,...; * means all.",
-        _NO_THROTTLE,
+        "The replicas whose fetching is throttled, as partition:broker,...; * means all. How much, "
+        "follower.replication.throttled.rate says.",
     ),
     _key(
         "index.interval.bytes",
@@ -165,8 +164,8 @@ _KEYS: Final = (
         (),
         ReplicaList(),
         (),
-        "The replicas to whose followers less is sent, as partition:broker,...; * means all.",
-        _NO_THROTTLE,
+        "The leaders that send less to followers out of sync, as partition:broker,...; * means "
+        "all. How much, leader.replication.throttled.rate says.",
     ),
     _key(
         "local.retention.bytes",

@@ -329,7 +329,12 @@ def _key(
 def _check_altered_broker(
     server: Frontend, resource: legacy.AlterConfigsResource | incremental.AlterConfigsResource
 ) -> None:
-    if resource.resource_type == ResourceType.BROKER and resource.resource_name:
+    # As in Kafka, a broker alters itself alone, and has a controller decide, which knows them all.
+    if (
+        resource.resource_type == ResourceType.BROKER
+        and resource.resource_name
+        and not server.is_controller
+    ):
         _check_broker(server, resource.resource_name)
 
 

@@ -3,7 +3,9 @@
 ElectLeaders (43) v0-2, AlterPartitionReassignments (45) v0-1, ListPartitionReassignments (46) v0,
 UnregisterBroker (64) v0.
 
-- The controller decides about all of them but the list, which is read off the image.
+- The active controller decides about all of them, and lists what goes on: a client that asks twice
+  does not hear first of what is new and then of what was before. A controller reads the list off
+  its own image, as in Kafka.
 - A reassignment to the brokers that have the replicas already is complete at once.
 - A broker is unregistered if it is gone. This one runs, and is not: 42, where Kafka would comply.
 """
@@ -12,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dohle.core.steps import PlainSteps
 from dohle.metadata.reassignments import list_partition_reassignments
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.alter_partition_reassignments import (
@@ -29,6 +30,7 @@ from dohle.protocol.messages.unregister_broker import (
     UnregisterBrokerResponse,
 )
 from dohle.server.net.handler import Handler, serves
+from dohle.server.net.slices import Slices
 
 if TYPE_CHECKING:
     from dohle.server.frontend import Frontend
@@ -49,11 +51,14 @@ async def handle_alter_partition_reassignments(
     return await server.ask_controller(context, request, AlterPartitionReassignmentsResponse)
 
 
-def handle_list_partition_reassignments(
+async def handle_list_partition_reassignments(
     server: Frontend, context: RequestContext, request: ListPartitionReassignmentsRequest
-) -> PlainSteps[ListPartitionReassignmentsResponse]:
+) -> ListPartitionReassignmentsResponse:
     """Return the reassignments that are going on."""
-    return list_partition_reassignments(server.image, request)
+    if server.is_controller:
+        steps = list_partition_reassignments(server.image, request)
+        return await Slices(server.turns).run(steps)
+    return await server.ask_controller(context, request, ListPartitionReassignmentsResponse)
 
 
 async def handle_unregister_broker(

@@ -88,8 +88,9 @@ _OF_LEADERS: tuple[_Gauge, ...] = (
 
 
 def is_under_replicated(partition: Partition) -> bool:
-    """Tell whether some replica is not in sync."""
-    return len(partition.image.isr) < len(partition.image.replicas)
+    """Tell whether fewer are in sync than there are to be; as in Kafka, added ones do not count."""
+    image = partition.image
+    return len(image.isr) < len(image.replicas) - len(image.adding_replicas)
 
 
 def is_at_min_isr(partition: Partition) -> bool:

@@ -30,6 +30,14 @@ _COUNTS = {
         "Answers whose records were converted to an older format.",
     ),
     "replicationbytesout": ("replication_bytes_out", "Bytes of records that followers fetched."),
+    "reassignmentbytesin": (
+        "reassignment_bytes_in",
+        "Bytes of records that replicas being added here have fetched.",
+    ),
+    "reassignmentbytesout": (
+        "reassignment_bytes_out",
+        "Bytes of records that replicas being added elsewhere have fetched.",
+    ),
 }
 
 

@@ -130,7 +130,7 @@ class FetchReader:
             if isinstance(result, Partition):
                 result = self._data(result, part, self._nothing, _NO_EPOCH)
                 results[index] = part, result
-            count_fetched(self._broker.partitions, part, result, self._asker.follower)
+            count_fetched(self._broker, part, result, self._asker.follower)
         now_ms = self._broker.clock.monotonic_ms()
         reply = yield from self._context.finish(cast("list[Result]", results), now_ms)
         topics = (yield from group_by_topic(reply.results)) if reply.results else ()
@@ -229,6 +229,8 @@ class FetchReader:
             epoch, offset = asked.last_fetched_epoch, asked.fetch_offset
             if self._diverging_epoch(partition, epoch, offset) is not None:
                 return None
+            if self._is_held_back(partition):
+                return 0
             limit = min(asked.partition_max_bytes, self.min_bytes)
             return log_read.readable_bytes(partition.log, offset, self._isolation, limit)
         except KafkaError:
@@ -321,7 +323,10 @@ class FetchReader:
             return self._data(partition, part, FetchData(), diverging), 0
         limit = max(0, min(asked.partition_max_bytes, left))
         is_first = self._bytes == 0 and self._version > 2
-        soon = self._read_soon(partition, asked.fetch_offset, limit, is_first=is_first)
+        if self._is_held_back(partition):
+            limit, is_first, soon = 0, False, None
+        else:
+            soon = self._read_soon(partition, asked.fetch_offset, limit, is_first=is_first)
         answer: PartitionData | None = None
         if soon is not None:
             answer = self._data(partition, part, self._nothing, _NO_EPOCH, soon)
@@ -342,6 +347,13 @@ class FetchReader:
         if self._is_follower and not self._has_read:
             self._note_follower(partition, part)
         return answer, found.size
+
+    def _is_held_back(self, partition: Partition) -> bool:
+        """Tell whether a follower is sent nothing now: throttled and out of sync (F18)."""
+        if not (self._is_follower and partition.throttles_leading):
+            return False
+        quota, now_ms = self._broker.throttles.leader, self._broker.clock.monotonic_ms()
+        return self._asker.follower not in partition.replication.isr and quota.is_exceeded(now_ms)
 
     def _read_soon(
         self, partition: Partition, offset: int, limit: int, *, is_first: bool

@@ -50,6 +50,8 @@ class Partition:
         "on_progress",
         "replication",
         "rules",
+        "throttles_fetching",
+        "throttles_leading",
         "topic_id",
         "traffic",
     )
@@ -91,6 +93,8 @@ class Partition:
         self.allows_fast_check = False
         #: Whether too few replicas are in sync for acks=all.
         self.is_under_min_isr = False
+        #: Whether less of it is fetched here, or sent from here, while a replica is out of sync.
+        self.throttles_fetching = self.throttles_leading = False
         #: Whether it is no longer among this broker's partitions.
         self.is_gone = False
         #: Whether this broker leads it.
@@ -105,6 +109,9 @@ class Partition:
         """Let new settings take effect."""
         self.log.update_config(settings.log)
         self.rules = settings.rules
+        here = self.key.partition, self._node_id
+        self.throttles_leading = settings.throttled_leaders.has(*here)
+        self.throttles_fetching = settings.throttled_followers.has(*here)
         self._commits.min_isr_changed(self, settings.min_isr)
         self._note_fast_check()
 

@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 from dohle.core.config.definition import ConfigValues
 from dohle.records.checking.validation import ValidationRules
 from dohle.records.compression.codecs import Codec
+from dohle.replication.throttle import ThrottledReplicas
 from dohle.storage.config import LogConfig
 
 
@@ -17,12 +18,20 @@ class TopicSettings(NamedTuple):
     #: For the batches of producers.
     rules: ValidationRules
     min_isr: int
+    #: Where brokers send less to followers out of sync, and where they fetch less while they are.
+    throttled_leaders: ThrottledReplicas
+    throttled_followers: ThrottledReplicas
 
     @classmethod
     def of(cls, values: ConfigValues) -> Self:
         """Take them from the topic's effective settings."""
-        min_isr = values.get_int("min.insync.replicas")
-        return cls(_log_config(values), _validation_rules(values), min_isr)
+        return cls(
+            _log_config(values),
+            _validation_rules(values),
+            values.get_int("min.insync.replicas"),
+            ThrottledReplicas.of(values.get_list("leader.replication.throttled.replicas")),
+            ThrottledReplicas.of(values.get_list("follower.replication.throttled.replicas")),
+        )
 
 
 def _log_config(values: ConfigValues) -> LogConfig:

@@ -55,6 +55,10 @@ from dohle.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from dohle.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from dohle.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -213,6 +217,13 @@ def _alter_partition_reassignments(
     return controller.alter_partition_reassignments(turn.image, request, turn.context)
 
 
+def _list_partition_reassignments(
+    turn: Turn, request: ListPartitionReassignmentsRequest
+) -> PlainSteps[Decision[ListPartitionReassignmentsResponse]]:
+    found = yield from controller.list_partition_reassignments(turn.image, request)
+    return Decision((), found)
+
+
 def _elect_leaders(
     turn: Turn, request: ElectLeadersRequest
 ) -> PlainSteps[Decision[ElectLeadersResponse]]:
@@ -229,6 +240,7 @@ def _timeout_ms(
     | DeleteTopicsRequest
     | CreatePartitionsRequest
     | AlterPartitionReassignmentsRequest
+    | ListPartitionReassignmentsRequest
     | ElectLeadersRequest,
     _: ControllerContext,
 ) -> int:
@@ -248,6 +260,11 @@ COMMANDS: Mapping[type[Request], Command] = {
     AlterPartitionReassignmentsRequest: Command(
         _alter_partition_reassignments,
         error_responses.failed_alter_partition_reassignments,
+        timeout_ms=_timeout_ms,
+    ),
+    ListPartitionReassignmentsRequest: Command(
+        _list_partition_reassignments,
+        error_responses.failed_list_partition_reassignments,
         timeout_ms=_timeout_ms,
     ),
     ElectLeadersRequest: Command(

@@ -10,6 +10,7 @@ from dohle.core.host import Host
 from dohle.core.ids import BrokerId
 from dohle.replication.follower_fetches import FetchLimits
 from dohle.replication.partition import UNKNOWN_BROKER_EPOCH
+from dohle.replication.throttle import ReplicationQuota
 from dohle.server.channel import ImageSource
 from dohle.server.net.turns import Turns
 from dohle.server.partitions.commits import Commits
@@ -38,6 +39,8 @@ class FetcherContext:
     images: ImageSource
     commits: Commits
     settings: FetcherSettings
+    #: How much may be fetched of replicas that are throttled.
+    quota: ReplicationQuota
 
     @property
     def broker_epoch(self) -> int:

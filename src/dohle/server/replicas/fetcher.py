@@ -73,6 +73,8 @@ class Fetcher:
         self._clock = context.host.clock
         self._leader = leader
         self._followed: dict[Key, _Followed] = {}
+        #: Those that have all that is committed, as far as their leader has told.
+        self._in_sync: set[Key] = set()
         self._fetches = FollowerFetches()
         settings = context.settings
         link_settings = LinkSettings(
@@ -99,6 +101,7 @@ class Fetcher:
         """Copy a partition from where its log ends."""
         key = partition.topic_id, partition.key.partition
         self._followed[key] = _Followed(partition, leader_epoch)
+        self._in_sync.discard(key)
         cut = beginning(partition.log)
         if cut is None or self._try(key, cut):
             self._want(key)
@@ -108,6 +111,7 @@ class Fetcher:
         """Copy a partition no more."""
         key = partition.topic_id, partition.key.partition
         if self._followed.pop(key, None) is not None:
+            self._in_sync.discard(key)
             self._fetches.forget(key)
 
     async def stop(self) -> None:
@@ -207,13 +211,23 @@ class Fetcher:
                 await slices.wait()
                 if not self._fetches.is_wanted(key, asked):
                     return
-        if not _is_same(asked, log):
+        if not _is_same(asked, log) or self._held_back_ms(key):
             self._want(key)
+
+    def _held_back_ms(self, key: Key) -> int:
+        """Return how long not to ask for a partition: it is throttled and out of sync (F18)."""
+        followed = self._followed.get(key)
+        if followed is None or key in self._in_sync or not followed.partition.throttles_fetching:
+            return 0
+        return self._context.quota.wait_ms(self._clock.monotonic_ms())
 
     def _want(self, key: Key) -> None:
         """Ask for what comes next."""
         followed = self._followed.get(key)
         if followed is not None:
+            if wait_ms := self._held_back_ms(key):
+                self._fetches.delay(key, self._clock.monotonic_ms() + wait_ms)
+                return
             max_bytes = self._context.settings.partition_max_bytes
             fetch = next_fetch(followed.partition.log, key[1], followed.leader_epoch, max_bytes)
             self._fetches.want(key, fetch)
@@ -227,6 +241,7 @@ class Fetcher:
                     if records:
                         append_fetched(partition.log, memoryview(records), leader_epoch)
                     self._context.commits.replicated(partition, high_watermark, log_start_offset)
+                    self._note_copied(key, len(records), high_watermark)
                 case Truncate(offset):
                     self._warn_of_loss(partition, offset)
                     partition.log.truncate_to(offset)
@@ -257,6 +272,17 @@ class Fetcher:
             self._fail(key, "an error that was not expected")
             return False
         return True
+
+    def _note_copied(self, key: Key, size: int, high_watermark: int) -> None:
+        partition = self._followed[key].partition
+        if partition.log.log_end_offset >= high_watermark:
+            self._in_sync.add(key)
+        else:
+            self._in_sync.discard(key)
+        if self._context.node_id in partition.image.adding_replicas:
+            partition.traffic.reassignment_bytes_in += size
+        if size and partition.throttles_fetching:
+            self._context.quota.record(size, self._clock.monotonic_ms())
 
     def _delay(self, key: Key) -> None:
         backoff_ms = self._context.settings.backoff_ms

@@ -11,6 +11,7 @@ from dohle.core.host import Host
 from dohle.core.ids import BrokerId
 from dohle.metadata.image import BrokerRegistration
 from dohle.replication.follower_fetches import FetchLimits
+from dohle.replication.throttle import ReplicationQuota
 from dohle.server.channel import ControllerChannel, ImageSource
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
@@ -37,6 +38,7 @@ class Replicas:
         commits: Commits,
         channel: ControllerChannel,
         broker_values: Callable[[], ConfigValues],
+        quota: ReplicationQuota,
     ) -> None:
         self._loop = loop
         self._turns = turns
@@ -51,6 +53,7 @@ class Replicas:
             images,
             commits,
             _settings(config),
+            quota,
         )
         self._fetchers = Fetchers(context, config.get_int(_FETCHERS))
         self._isr_changes = IsrChanges(

@@ -1,0 +1,101 @@
+"""How fast throttled replicas are copied (KIP-73, F18): Kafka's ReplicationQuotaManager.
+
+A topic names the replicas that are throttled, and a broker's rates bound how much it sends to such
+replicas, or fetches for them, in a second: all of them together, and on average over a few windows
+of time. Only what is out of sync is held back: otherwise the throttle itself would push replicas
+out of the ISR.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple, Self
+
+_ALL = "*"
+#: Kafka's default: no limit.
+UNLIMITED = 2**63 - 1
+
+
+class ThrottledReplicas(NamedTuple):
+    """The replicas of a topic that are throttled."""
+
+    are_all: bool = False
+    #: By partition and broker.
+    some: frozenset[tuple[int, int]] = frozenset()
+
+    @classmethod
+    def of(cls, items: Iterable[str]) -> Self:
+        """Parse ``partition:broker`` of each, or ``*``."""
+        texts = [item.strip() for item in items]
+        if texts == [_ALL]:
+            return cls(are_all=True)
+        pairs = (text.split(":") for text in texts)
+        return cls(some=frozenset((int(partition), int(broker)) for partition, broker in pairs))
+
+    def has(self, partition: int, broker: int) -> bool:
+        """Tell whether the replica of a partition on a broker is one of them."""
+        return self.are_all or (partition, broker) in self.some
+
+
+class _Sample:
+    __slots__ = ("last_ms", "size", "start_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self.start_ms = self.last_ms = now_ms
+        self.size = 0
+
+
+class ReplicationQuota:
+    """Counts what is copied of throttled replicas, and tells when it is too much.
+
+    The rate is Kafka's SimpleRate: all that the last windows have, by the time since the first of
+    them began, which counts as one window at least.
+    """
+
+    def __init__(self, windows: int, window_ms: int) -> None:
+        self.bytes_per_second = UNLIMITED
+        self._windows = windows
+        self._window_ms = window_ms
+        self._samples: deque[_Sample] = deque()
+        self._size = 0
+
+    def record(self, size: int, now_ms: int) -> None:
+        """Count what was copied, however much there was already."""
+        samples = self._samples
+        if not samples or now_ms - samples[-1].start_ms >= self._window_ms:
+            samples.append(_Sample(now_ms))
+            # Besides the windows that count in full, one that reaches into their time.
+            if len(samples) > self._windows + 1:
+                self._size -= samples.popleft().size
+        samples[-1].size += size
+        samples[-1].last_ms = now_ms
+        self._size += size
+
+    def rate(self, now_ms: int) -> float:
+        """Return the bytes in a second."""
+        elapsed_ms = self._elapsed_ms(now_ms)
+        return self._size * 1000 / elapsed_ms
+
+    def is_exceeded(self, now_ms: int) -> bool:
+        """Tell whether no more may be copied now."""
+        return self.bytes_per_second != UNLIMITED and self.rate(now_ms) > self.bytes_per_second
+
+    def wait_ms(self, now_ms: int) -> int:
+        """Return when to look again; 0 if more may be copied now."""
+        if not self.is_exceeded(now_ms):
+            return 0
+        longest = self._window_ms
+        if not self.bytes_per_second:
+            return longest
+        due_ms = self._samples[0].start_ms + self._size * 1000 / self.bytes_per_second
+        # Windows may go out of sight before.
+        return min(int(due_ms - now_ms) + 1, longest)
+
+    def _elapsed_ms(self, now_ms: int) -> int:
+        """Let go of what is past, and return how long what is left has taken."""
+        samples = self._samples
+        while samples and now_ms - samples[0].last_ms >= self._windows * self._window_ms:
+            self._size -= samples.popleft().size
+        elapsed_ms = now_ms - samples[0].start_ms if samples else 0
+        return max(elapsed_ms, self._window_ms)

@@ -1,0 +1,52 @@
+"""A cluster whose partitions wander from broker to broker while nodes fail and clients go on."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from dohle.client import Admin, Cluster
+from dohle.core.errors import KafkaError
+from dohle.core.ids import TopicName, TopicPartition
+from dohle.testing.simulation.machine import SimulatedHost
+from dohle.testing.simulation.workload import CLIENT, TOPICS, Program
+from tests.server.replicas.failovers import KINDS, Failovers
+
+NODES = 4
+ROLES = ("produce", "produce", "consume", "join", "reassign")
+_OFFSETS = "__consumer_offsets"
+_PARTITIONS = 2
+
+
+class Reassigning(Failovers):
+    """As failovers, with one more node, and somebody who reassigns partitions all the time."""
+
+    def __init__(
+        self, seed: int, *, active_s: float = 40.0, kinds: tuple[str, ...] = KINDS
+    ) -> None:
+        super().__init__(seed, active_s=active_s, kinds=kinds, roles=ROLES, nodes=NODES)
+        self.begun = 0
+
+    def roles(self) -> dict[str, Program]:
+        return {**super().roles(), "reassign": self._reassign}
+
+    async def _reassign(self, host: SimulatedHost) -> None:
+        async with Cluster(self.cluster.bootstrap, CLIENT, host=host) as cluster:
+            while not self.is_over:
+                with suppress(KafkaError):
+                    results = await Admin(cluster).alter_partition_reassignments(
+                        {self._somewhere(host): self._target(host)}
+                    )
+                    self.begun += len(results.done)
+                await asyncio.sleep(host.rng.random() * 3)
+
+    def _somewhere(self, host: SimulatedHost) -> TopicPartition:
+        name = host.rng.choice((*TOPICS, _OFFSETS))
+        return TopicPartition(TopicName(name), host.rng.randrange(_PARTITIONS))
+
+    def _target(self, host: SimulatedHost) -> list[int] | None:
+        if host.rng.random() < 0.15:
+            return None
+        brokers = sorted(self.cluster.machines)
+        host.rng.shuffle(brokers)
+        return [*brokers[: host.rng.choice((2, 3, 3, 4))]]

@@ -1,0 +1,25 @@
+"""Partitions move between four nodes in the simulator while these fail, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.server.replicas.reassigning import Reassigning
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_that_was_acknowledged_is_lost_while_partitions_move(seed: int) -> None:
+    """J-checks on the clients' history, P6, and L8: every reassignment ends."""
+    run = Reassigning(seed, active_s=25)
+    outcome = run.go()
+    assert outcome.problems == []
+    assert outcome.acknowledged > 20, "producers got on"
+    assert run.begun > 3, "and so did the reassignments"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(200, 260, 20))
+def test_nothing_is_lost_in_many_runs(first: int) -> None:
+    """The same, with more seeds."""
+    outcomes = [Reassigning(seed).go() for seed in range(first, first + 20)]
+    assert [each for each in outcomes if each.problems] == []
