@@ -21,7 +21,7 @@ The rules are Kafka's:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from dohle.core.errors import ErrorCode, KafkaError
@@ -273,6 +273,14 @@ class PartitionReplication(Generic[W]):
     def follower(self, broker: BrokerId) -> Follower | None:
         """Return what is known of a follower, if this is the leader and that a replica."""
         return self._followers.get(broker)
+
+    def readable_followers(self, offset: int) -> Iterator[tuple[BrokerId, Follower]]:
+        """Return the members of the ISR that have an offset, as far as is known here (KIP-392)."""
+        for broker, follower in self._followers.items():
+            if broker in self.isr and (
+                follower.log_start_offset <= offset <= follower.log_end_offset
+            ):
+                yield broker, follower
 
     # Events
 

@@ -38,6 +38,7 @@ from dohle.server.partitions.commits import Commits
 from dohle.server.partitions.delayed_fetch import DelayedFetch
 from dohle.server.partitions.fetch_pacing import FetchPacing
 from dohle.server.partitions.partitions import Partition, Partitions
+from dohle.server.partitions.read_replicas import selects_by_rack
 from dohle.server.partitions.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
 from dohle.server.partitions.topic_settings import TopicSettings
 from dohle.server.replicas.replicas import Replicas
@@ -114,6 +115,7 @@ class BrokerServer:
         self.fetch_pacing = FetchPacing(loop.time)
         self.metadata_answers = EncodedAnswers()
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
+        self.selects_by_rack = selects_by_rack(config)
         self.purgatory: Purgatory[TopicPartition, DelayedFetch] = Purgatory()
         #: Set by the node, which drives it.
         self.cleaner: LogCleaner | None = None

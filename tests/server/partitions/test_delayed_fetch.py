@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 from hypothesis import given, settings
@@ -36,7 +37,7 @@ PARTITIONS = 3
 VERSION = 12
 WAIT_MS = 3_600_000
 PRODUCERS = 2
-_NOBODY = cast("Connection", None)
+_NOBODY = cast("Connection", SimpleNamespace(listener="PLAINTEXT"))
 
 
 class ThoroughReader(FetchReader):
@@ -166,7 +167,7 @@ class Place:
         broker = self._node.broker
         context = finish(broker.fetch_sessions.open(request, VERSION, broker.topic_name, 0))
         assert type(context) is FetchContext
-        return context, ThoroughReader(broker, request, VERSION, context)
+        return context, ThoroughReader(broker, request, VERSION, context, _NOBODY.listener)
 
     def _response_now(self, request: FetchRequest) -> FetchResponse:
         _, reader = self._anew(request)

@@ -38,6 +38,7 @@ from dohle.server.partitions.fetch_counts import count_fetched
 from dohle.server.partitions.lookup import ANY_EPOCH, check_asker, fetching, find_partition
 from dohle.server.partitions.old_fetches import UNCONVERTED, unconverted
 from dohle.server.partitions.partitions import Partition
+from dohle.server.partitions.read_replicas import client_rack, node_endpoints, replica_to_read
 from dohle.storage import log_read
 from dohle.storage.log_values import FetchData, Isolation
 from dohle.storage.segment.segment_file import LogSlice
@@ -86,9 +87,16 @@ class FetchReader:
     """One fetch request being served: read at once, or once it has waited for long enough."""
 
     def __init__(
-        self, broker: BrokerServer, request: FetchRequest, version: int, context: FetchContext
+        self,
+        broker: BrokerServer,
+        request: FetchRequest,
+        version: int,
+        context: FetchContext,
+        listener: str,
     ) -> None:
+        """Prepare to serve a client of a listener."""
         self._broker = broker
+        self._listener = listener
         self._version = version
         self._context = context
         self._partitions = context.partitions
@@ -102,6 +110,10 @@ class FetchReader:
         self._is_follower = self._isolation is _LOG_END
         self._asker = fetching(fetching_replica(request) if self._is_follower else None, version)
         self._replica_epoch = request.replica_state.replica_epoch
+        #: Where a consumer is, if it is to be sent to a replica there.
+        self._rack = "" if self._is_follower else client_rack(broker, request, version)
+        #: Those that were named instead of this broker.
+        self._leaders: set[BrokerId] = set()
         # A partition of which there is nothing to read stands here itself, and is told of when it
         # is known that there will be an answer.
         self._results: list[tuple[SessionPartition, PartitionData | Partition]] = []
@@ -137,7 +149,13 @@ class FetchReader:
         if len(self._partitions) > PARTITIONS_PER_STEP:
             self._not_at_end = []
             yield from let_go(self._partitions)
-        return FetchResponse(error_code=reply.error, session_id=reply.session_id, responses=topics)
+        response = FetchResponse(
+            error_code=reply.error, session_id=reply.session_id, responses=topics
+        )
+        if self._leaders:
+            endpoints = node_endpoints(self._broker.image, self._leaders, self._listener)
+            response = response.replace(node_endpoints=endpoints)
+        return response
 
     def read(self) -> Steps[None]:
         """Read every partition as far as the limits allow; unknown partitions come last."""
@@ -154,6 +172,9 @@ class FetchReader:
                 step = PARTITIONS_PER_STEP
                 yield None
             try:
+                if self._rack and (sent_on := self._sent_on(part)) is not None:
+                    self._results.append((part, sent_on))
+                    continue
                 partition = self._follows(part) if self._is_follower else self._at_end(part)
                 if partition is not None:
                     # A request may have very many, of which few have anything new.
@@ -187,9 +208,9 @@ class FetchReader:
         """Look all partitions up, and tell whether their sizes alone decide when to answer.
 
         They do not if one is unknown, or no bytes are enough. A follower's are read at once, to
-        take in how far it is.
+        take in how far it is, and those of a consumer that may be sent to another replica.
         """
-        if self._is_follower or self.min_bytes <= 0:
+        if self._is_follower or self._rack or self.min_bytes <= 0:
             return False
         for number, part in enumerate(self._partitions, 1):
             if not number % PARTITIONS_PER_STEP:
@@ -233,6 +254,21 @@ class FetchReader:
             return log_read.readable_bytes(partition.log, offset, self._isolation, limit)
         except KafkaError:
             return None
+
+    def _sent_on(self, part: SessionPartition) -> PartitionData | None:
+        """Return what sends a consumer to another replica, without records (KIP-392).
+
+        It is told at once. What it does not find there, it asks for here again.
+        """
+        partition = self._find(part)
+        replica = replica_to_read(
+            self._broker, partition, part.request.fetch_offset, self._rack, self._listener
+        )
+        if replica is None:
+            return None
+        self._at_once = True
+        data = self._data(partition, part, FetchData(), _NO_EPOCH)
+        return data.replace(preferred_read_replica=replica)
 
     def _at_end(self, part: SessionPartition) -> Partition | None:
         """Return a partition if a consumer has read it to its end and nothing else is to be told.
@@ -464,6 +500,7 @@ class FetchReader:
         image = self._broker.image.partition(part.topic, part.partition)
         if image is None:
             return _NO_LEADER
+        self._leaders.add(image.leader)
         return LeaderIdAndEpoch(leader_id=image.leader, leader_epoch=image.leader_epoch)
 
 
