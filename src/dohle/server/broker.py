@@ -196,7 +196,9 @@ class BrokerServer:
         slices = Slices(self.turns)
         for topic in delta.deleted_topics:
             await self._forget_topic(topic, slices)
-        self.replicas.brokers_changed((each.id, each.after) for each in delta.changed_brokers)
+        if delta.changed_brokers:
+            self.replicas.brokers_changed((each.id, each.after) for each in delta.changed_brokers)
+            self.fetch_sessions.look_at_all()
         await self._take_in(image, delta.changed_partitions)
         self._config_effects.changed(delta.changed_configs)
         for change in delta.changed_configs:
@@ -341,6 +343,7 @@ class BrokerServer:
     def recheck(self, key: TopicPartition) -> None:
         """Let the fetches that wait at a partition look at it: it has more, or has changed."""
         self.change_count += 1
+        self.fetch_sessions.watches.changed(key)
         if not self.purgatory.count:
             return
         for delayed in self.purgatory.watching(key):

@@ -6,10 +6,7 @@ that looks at all of them, and reads them anew, whatever happens to the logs in 
 
 from __future__ import annotations
 
-import asyncio
 from asyncio import Future
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -30,7 +27,8 @@ from dohle.server.node import Node
 from dohle.server.partitions.fetch_reader import FetchReader
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.producers.state import AppendOrigin
-from tests.server.wire import Wire, create_topic, running_node
+from tests.server.partitions.fetching import on_node
+from tests.server.wire import create_topic
 from tests.storage.logs import NOW_MS, batch, marker
 
 PARTITIONS = 3
@@ -207,20 +205,6 @@ class Place:
         assert all(fetch.answer.done() for fetch in self._waiting)
         self.check("the end", is_expired=True)
         assert purgatory.watched_count == purgatory.count == 0
-
-
-@contextmanager
-def on_node(path: Path) -> Iterator[tuple[asyncio.Runner, Node, Wire]]:
-    """Run a node on a loop that runs when it is told to."""
-    with asyncio.Runner() as runner:
-        context = running_node(path)
-        node = runner.run(context.__aenter__())
-        wire = runner.run(Wire.connect(node))
-        try:
-            yield runner, node, wire
-        finally:
-            runner.run(wire.close())
-            runner.run(context.__aexit__(None, None, None))
 
 
 EVENTS = st.tuples(

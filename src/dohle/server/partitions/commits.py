@@ -170,6 +170,7 @@ class Commits:
         )
         partition.isr_changed()
         self.carry_out(partition, effects)
+        self._recheck(partition.key)
 
     def assigned(self, partition: Partition) -> None:
         """Take in a partition's leader, replicas and ISR as the image has them."""

@@ -8,7 +8,7 @@ the fetch is answered without waiting.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from dohle.core.errors import ErrorCode, KafkaError
@@ -32,6 +32,7 @@ from dohle.replication.fetch_sessions import (
     SessionPartition,
     group_by_topic,
 )
+from dohle.replication.settled import Unsettled
 from dohle.server.net.outcome import FileRecords
 from dohle.server.net.sending import SENDFILE_BYTES_MIN
 from dohle.server.partitions.fetch_counts import count_fetched
@@ -122,11 +123,14 @@ class FetchReader:
         self._at_once = self._has_read = False
         self._not_at_end: list[SessionPartition] = []
         self._change_count = -1
+        self._told_by: Unsettled | None = None
         self._nothing = _NOTHING_COMMITTED if self._reads_committed else _NOTHING
 
     def is_enough(self) -> bool:
         """Tell whether to answer without waiting, after what was read."""
-        return self._at_once or not self._partitions or self._bytes >= self.min_bytes
+        # A follower's session may have nothing to look at, and waits all the same.
+        is_empty = not self._partitions and self._context.unsettled is None
+        return self._at_once or is_empty or self._bytes >= self.min_bytes
 
     def has_found_much(self) -> bool:
         """Tell whether most of the partitions had something, or there was as much as is sent."""
@@ -146,6 +150,8 @@ class FetchReader:
         now_ms = self._broker.clock.monotonic_ms()
         reply = yield from self._context.finish(cast("list[Result]", results), now_ms)
         topics = (yield from group_by_topic(reply.results)) if reply.results else ()
+        if self._is_follower and reply.error is ErrorCode.NONE:
+            yield from self._settle()
         if len(self._partitions) > PARTITIONS_PER_STEP:
             self._not_at_end = []
             yield from let_go(self._partitions)
@@ -162,6 +168,8 @@ class FetchReader:
         self._results, self._bytes, self._copied, self._filled = [], 0, 0, 0
         self._at_once = False
         self._not_at_end, self._change_count = [], self._broker.change_count
+        if self._has_read:
+            self._partitions = self._context.look_again()
         left = self._max_bytes
         missing: list[tuple[SessionPartition, PartitionData | Partition]] = []
         is_incremental = isinstance(self._context, IncrementalFetchContext)
@@ -221,10 +229,25 @@ class FetchReader:
                     return False
         return True
 
-    def wait(self) -> dict[TopicPartition, SessionPartition]:
-        """Forget what was read, and return the partitions, all of which were found."""
+    def wait(
+        self, look: Callable[[SessionPartition], None]
+    ) -> dict[TopicPartition, SessionPartition]:
+        """Forget what was read, and return the partitions to watch, all of which were found.
+
+        A follower's session is told by itself what happens to any of its partitions: it calls
+        ``look``.
+        """
         self._results = []
-        return {part.local.key: part for part in self._partitions if part.local is not None}
+        self._told_by = self._context.unsettled
+        if self._told_by is None:
+            return {part.local.key: part for part in self._partitions if part.local is not None}
+        self._told_by.waiting = look
+        return {}
+
+    def wait_no_more(self, look: Callable[[SessionPartition], None]) -> None:
+        """End what ``wait`` has begun, unless the next request of the session waits by now."""
+        if self._told_by is not None and self._told_by.waiting == look:
+            self._told_by.waiting = None
 
     @property
     def unsettled(self) -> Sequence[SessionPartition]:
@@ -233,7 +256,7 @@ class FetchReader:
         Those at whose end the reader was are not looked at again, if nothing has happened since.
         """
         is_settled = self._change_count == self._broker.change_count
-        return self._not_at_end if is_settled else self._partitions
+        return self._not_at_end if is_settled else self._context.look_again()
 
     def readable_bytes(self, part: SessionPartition) -> int | None:
         """Tell how many bytes a partition has for this fetch, without reading it.
@@ -319,6 +342,26 @@ class FetchReader:
         if not self._has_read:
             self._note_follower(partition, part)
         return partition
+
+    def _settle(self) -> Steps[None]:
+        """Leave out of the next fetches what the follower has and knows to be committed."""
+        follower = self._asker.follower
+        assert follower is not None
+        for number, part in enumerate(self._partitions, 1):
+            if not number % PARTITIONS_PER_STEP:
+                yield None
+            unsettled, partition = self._context.unsettled, self._follows(part)
+            if unsettled is None:
+                return
+            if partition is None or follower not in partition.replication.isr:
+                # Out of the ISR, each fetch is an attempt to come into it.
+                continue
+            log, known = partition.log, partition.replication.follower(follower)
+            if known is not None and (part.high_watermark, part.log_start_offset) == (
+                log.high_watermark,
+                log.log_start_offset,
+            ):
+                unsettled.settle(part, known)
 
     def _look_up(self, part: SessionPartition) -> Partition | None:
         partitions = self._broker.partitions
