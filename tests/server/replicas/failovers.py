@@ -19,6 +19,7 @@ from tests.server.replicas.simulated_cluster import SimulatedCluster, committed_
 
 _MS_NS = 1_000_000
 _PEACE_S = 180.0
+_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 KINDS = ("kill", "kill", "stop", "pause", "cut", "reset")
 
 
@@ -46,6 +47,11 @@ class Failovers:
             "log.index.interval.bytes": rng.choice(("64", "4096")),
             "group.initial.rebalance.delay.ms": "0",
         }
+        # In half of the runs readers read from a follower, if node 2 is one.
+        rack = rng.choice(("", "rack-2"))
+        if rack:
+            properties["broker.rack"] = "rack-{id}"
+            properties["replica.selector.class"] = _SELECTOR
         self.cluster = SimulatedCluster(self.world, 3, properties)
         self.history = History()
         self._is_over = False
@@ -59,6 +65,7 @@ class Failovers:
             lambda: self.world.time.now_ns,
             lambda: self._is_over,
             partitions=2,
+            rack=rack,
         )
         roles = ("produce", "produce", "consume")
         self._clients = {self.world.machine(f"client-{n}"): role for n, role in enumerate(roles)}
