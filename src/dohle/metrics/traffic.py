@@ -18,13 +18,15 @@ class Traffic:
         "fetch_requests",
         "produce_conversions",
         "produce_requests",
+        "replication_bytes_in",
         "replication_bytes_out",
     )
 
     def __init__(self) -> None:
         self.bytes_out = 0
         self.bytes_rejected = 0
-        #: What followers fetch is no traffic of clients.
+        #: What followers copy is no traffic of clients.
+        self.replication_bytes_in = 0
         self.replication_bytes_out = 0
         self.fetch_requests = 0
         self.failed_fetch_requests = 0
