@@ -18,7 +18,7 @@ from dohle.protocol.messages.broker_registration import (
     BrokerRegistrationResponse,
 )
 
-TIMES = LifeTimes(heartbeat_interval=2_000, registration_timeout=60_000)
+TIMES = LifeTimes(heartbeat_interval=2_000, registration_timeout=60_000, session_timeout=9_000)
 REGISTRATION = BrokerRegistrationRequest(broker_id=BrokerId(3), cluster_id="c")
 EPOCH = 17
 SILENCE = ErrorCode.REQUEST_TIMED_OUT
@@ -193,18 +193,38 @@ def test_a_stop_is_asked_for_until_the_controller_agrees() -> None:
     assert told.life.deadline_ms is None
 
 
-def test_a_stop_does_not_wait_for_ever() -> None:
-    """A52: five minutes."""
+@pytest.mark.parametrize(
+    ("code", "limit_ms"),
+    [
+        (0, SHUTDOWN_TIMEOUT_MS),
+        (ErrorCode.BROKER_NOT_AVAILABLE, SHUTDOWN_TIMEOUT_MS),
+        (SILENCE, TIMES.session_timeout),
+    ],
+    ids=["a controller that never agrees", "one that answers with errors", "none that answers"],
+)
+def test_a_stop_does_not_wait_for_ever(code: int, limit_ms: int) -> None:
+    """A52: five minutes; who is not heard is fenced after its session anyway."""
     told = Told()
     told.run()
     told.life.stop(told.now)
     begun = told.now
     while not told.life.is_over:
-        told.beat(SILENCE)
+        told.beat(code, fenced=False)
         assert told.life.deadline_ms is not None
         told.now = told.life.deadline_ms
         told.life.tick(told.now)
-    assert (told.now, told.life.failure) == (begun + SHUTDOWN_TIMEOUT_MS, SILENCE)
+    assert (told.now, told.life.failure) == (begun + limit_ms, SILENCE)
+
+
+def test_a_controller_that_comes_back_during_a_stop_is_waited_for() -> None:
+    told = Told()
+    told.run()
+    told.life.stop(told.now)
+    for code in (SILENCE, SILENCE, 0, SILENCE, SILENCE):
+        told.beat(code, fenced=False)
+        told.life.tick(told.now)
+    told.beat(stop=True)
+    assert (told.life.is_over, told.life.failure) == (True, None)
 
 
 def test_a_broker_that_the_controller_does_not_know_stops_at_once() -> None:

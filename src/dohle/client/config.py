@@ -136,6 +136,9 @@ class ConsumerConfig:
     fetch_max_bytes: int = 52_428_800
     max_partition_fetch_bytes: int = 1_048_576
     fetch_max_wait_ms: int = 500
+    #: Where this consumer is. Brokers that are set up for it send it to a replica in the same rack
+    #: (``broker.rack``), so that records do not travel far (KIP-392).
+    client_rack: str = ""
     check_crcs: bool = True
     #: The most bytes that the records of one batch may decompress to.
     decompressed_bytes_max: int = 134_217_728

@@ -84,6 +84,13 @@ class ClusterMetadata:
         partition = self.partition(of)
         return None if partition is None else self.brokers.get(partition.leader_id)
 
+    def online_replica(self, of: TopicPartition, node_id: BrokerId) -> BrokerInfo | None:
+        """Return a broker if it can be reached and has a replica of a partition that is online."""
+        partition = self.partition(of)
+        if partition is None or node_id not in partition.replicas:
+            return None
+        return None if node_id in partition.offline_replicas else self.brokers.get(node_id)
+
     def topic_id(self, name: TopicName) -> Uuid:
         """Return a topic's id; zeros if the brokers are too old to have any."""
         topic = self.topics.get(name)

@@ -4,7 +4,9 @@ It registers, and tries again every heartbeat interval until it has succeeded, o
 ``initial.broker.registration.timeout.ms``. From then on it sends heartbeats: every 10 ms until the
 controller says that its image includes the registration, then every interval. While it recovers its
 logs it wants to stay fenced; when it has, it says so at once, and serves when it is unfenced. To
-stop, it wants to shut down, and does so when the controller agrees, or after five minutes.
+stop, it wants to shut down, and does so when the controller agrees, or after five minutes. If no
+controller answers at all it stops when ``broker.session.timeout.ms`` are over: any that comes later
+takes a broker for gone that it does not hear of for that long. (Kafka waits five minutes then too.)
 
 One message is on its way at a time. Except for the first registration, an error changes nothing but
 that the next heartbeat waits for an interval (A51): a broker does not register again because of an
@@ -57,6 +59,8 @@ class LifeTimes(NamedTuple):
 
     heartbeat_interval: int
     registration_timeout: int
+    #: For how long a controller takes a broker for alive that is silent.
+    session_timeout: int
 
 
 class BrokerLife:
@@ -81,6 +85,8 @@ class BrokerLife:
         self._next_ms: float = 0
         self._at_once = False
         self._deadline_ms: float | None = None
+        #: When it stops, whatever the controller says.
+        self._stop_by_ms: float = 0
 
     # What is to be done
 
@@ -143,10 +149,15 @@ class BrokerLife:
         """Ask to be shut down; a broker that nobody relies on just ends."""
         if self.state is BrokerState.RUNNING:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
-            self._deadline_ms = now_ms + SHUTDOWN_TIMEOUT_MS
+            self._stop_by_ms = now_ms + SHUTDOWN_TIMEOUT_MS
+            self._wait_for_controller(now_ms)
             self._send_at_once(now_ms)
         elif self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self._end(None)
+
+    def _wait_for_controller(self, now_ms: float) -> None:
+        """Go on waiting until it may stop: one was heard of, or is asked for the first time."""
+        self._deadline_ms = min(self._stop_by_ms, now_ms + self._times.session_timeout)
 
     def tick(self, now_ms: float) -> None:
         """Give up what has taken too long."""
@@ -162,6 +173,11 @@ class BrokerLife:
         self._is_waiting = False
         if self.is_over:
             return
+        if (
+            self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            and reply.error_code != ErrorCode.REQUEST_TIMED_OUT
+        ):
+            self._wait_for_controller(now_ms)
         if reply.error_code:
             self._failed(ErrorCode(reply.error_code), now_ms)
         elif isinstance(reply, BrokerRegistrationResponse):

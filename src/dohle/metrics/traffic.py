@@ -20,13 +20,15 @@ class Traffic:
         "produce_requests",
         "reassignment_bytes_in",
         "reassignment_bytes_out",
+        "replication_bytes_in",
         "replication_bytes_out",
     )
 
     def __init__(self) -> None:
         self.bytes_out = 0
         self.bytes_rejected = 0
-        #: What followers fetch is no traffic of clients.
+        #: What followers copy is no traffic of clients.
+        self.replication_bytes_in = 0
         self.replication_bytes_out = 0
         #: What replicas that a reassignment adds have got: here, and from here.
         self.reassignment_bytes_in = self.reassignment_bytes_out = 0

@@ -37,6 +37,7 @@ from dohle.replication.fetch_sessions import (
     requested_partitions,
     session_key,
 )
+from dohle.replication.settled import Unsettled, Watches
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -73,6 +74,8 @@ class FetchSessionCache:
         self._growth = 0
         #: How many sessions had to make room for another.
         self.evictions = 0
+        #: The sessions of followers that are told of what happens to partitions.
+        self.watches = Watches()
 
     @property
     def session_count(self) -> int:
@@ -83,6 +86,12 @@ class FetchSessionCache:
         """Return how many partitions a session has, 0 if there is none."""
         session = self._sessions.get(session_id)
         return 0 if session is None else session.size
+
+    def look_at_all(self) -> None:
+        """Have followers' sessions look at all partitions: brokers have changed."""
+        for session in self._sessions.values():
+            if session.unsettled is not None:
+                session.unsettled.look_at_all()
 
     def open_unchanged(
         self, request: FetchRequest, version: int, now_ms: int
@@ -101,7 +110,7 @@ class FetchSessionCache:
             return None
         session.epoch = next_epoch(session.epoch)
         self._touch(session, now_ms)
-        return IncrementalFetchContext(session)
+        return IncrementalFetchContext(session, request, now_ms)
 
     def open(
         self, request: FetchRequest, version: int, topic_name: TopicNameOf, now_ms: int
@@ -168,7 +177,7 @@ class FetchSessionCache:
             return refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             return FetchContext(requested)
-        return IncrementalFetchContext(session)
+        return IncrementalFetchContext(session, request, now_ms)
 
     def try_create(
         self, results: list[Result], now_ms: int, *, is_follower: bool, uses_topic_ids: bool
@@ -205,6 +214,12 @@ class FetchSessionCache:
         )
         self._sessions[session.id] = session
         self._touch(session, now_ms)
+        if is_follower:
+            unsettled = session.unsettled = Unsettled(self.watches)
+            for number, partition in enumerate(list(partitions.values()), 1):
+                if not number % PARTITIONS_PER_STEP:
+                    yield None
+                unsettled.watch(partition)
         return session.id
 
     def _new_id(self) -> int:
@@ -294,3 +309,7 @@ class FetchSessionCache:
     def _remove(self, session: FetchSession) -> None:
         del self._sessions[session.id]
         self.partition_count -= session.size
+        if session.unsettled is not None:
+            # A request that is being handled may still look at what the session had.
+            session.unsettled.close(session.partitions)
+            session.partitions = {}

@@ -10,6 +10,9 @@ Epochs count the requests of a session, so that a lost or repeated one is notice
 on topics are named by id, and a session does not change between ids and names; an id that is not
 known stays in the session and is looked up again with each request.
 
+A follower's session knows which of its partitions there is nothing to say of (``settled``), and a
+fetch of it leaves them out.
+
 Which sessions there are is in ``fetch_session_cache``. A request may name very many partitions:
 whatever goes through all of them does so in steps.
 """
@@ -30,6 +33,8 @@ from dohle.protocol.messages.fetch import (
     FetchRequest,
     PartitionData,
 )
+from dohle.replication.partition import Follower
+from dohle.replication.settled import Unsettled
 
 if TYPE_CHECKING:
     from dohle.replication.fetch_session_cache import FetchSessionCache
@@ -60,6 +65,7 @@ class SessionPartition:
     """A partition that a fetch asks for, with what the fetcher was last told about it."""
 
     __slots__ = (
+        "follower",
         "high_watermark",
         "local",
         "log_start_offset",
@@ -83,6 +89,8 @@ class SessionPartition:
         self.log_start_offset = _NOT_SENT
         #: What the broker has it as, for the broker to remember.
         self.local: Any = None
+        #: Whose fetches the session's pulse tells of, as long as it is settled.
+        self.follower: Follower | None = None
 
     def __repr__(self) -> str:
         return (
@@ -116,6 +124,8 @@ class FetchSession:
     epoch: int
     #: Those whose topic id was not known when last looked up.
     unresolved: dict[Key, SessionPartition]
+    #: What there is to look at in a follower's session; None in a consumer's, which looks at all.
+    unsettled: Unsettled | None = None
     #: How many partitions there were when it was last used.
     size: int = 0
     #: Who may take its slot: see ``FetchSessionCache``.
@@ -137,8 +147,8 @@ class FetchSession:
             if not number % PARTITIONS_PER_STEP:
                 yield None
             partition.topic = topic_name(partition.topic_id)
-            if partition.topic is not None:
-                self.unresolved.pop(key, None)
+            if partition.topic is not None and self.unresolved.pop(key, None) is not None:
+                self._watch(partition)
 
     def count_new(self, requested: Sequence[SessionPartition]) -> Steps[int]:
         """Tell how many of the partitions asked for are not in the session yet."""
@@ -161,10 +171,17 @@ class FetchSession:
                 if asked.current_leader_epoch != partition.request.current_leader_epoch:
                     # A follower may not have used what it was told in the epoch before.
                     known.high_watermark = _NOT_SENT
+                if self.unsettled is not None:
+                    self.unsettled.add(known)
                 continue
             self.partitions[key] = partition
             if partition.topic is None:
                 self.unresolved[key] = partition
+            self._watch(partition)
+
+    def _watch(self, partition: SessionPartition) -> None:
+        if self.unsettled is not None:
+            self.unsettled.watch(partition)
 
     def forget(self, request: FetchRequest) -> Steps[None]:
         """Leave out the partitions that a request says are not asked for any more."""
@@ -172,8 +189,10 @@ class FetchSession:
         for topic in request.forgotten_topics_data:
             name = topic.topic_id if self.uses_topic_ids else topic.topic
             for index in topic.partitions:
-                self.partitions.pop((name, index), None)
+                gone = self.partitions.pop((name, index), None)
                 self.unresolved.pop((name, index), None)
+                if gone is not None and self.unsettled is not None:
+                    self.unsettled.forget(gone)
                 left -= 1
                 if left <= 0:
                     left = PARTITIONS_PER_STEP
@@ -201,6 +220,15 @@ class FetchContext:
     ) -> bool:
         """Tell whether a partition with nothing else to tell can be left out of the results."""
         return False
+
+    def look_again(self) -> list[SessionPartition]:
+        """Return what to read after a wait."""
+        return self.partitions
+
+    @property
+    def unsettled(self) -> Unsettled | None:
+        """What a follower's session has to look at, if it keeps that apart."""
+        return None
 
     def finish(self, results: list[Result], now_ms: int) -> Steps[FetchReply]:
         """Take what was found for the partitions, and return what is to be sent of it."""
@@ -244,10 +272,25 @@ class IncrementalFetchContext(FetchContext):
 
     __slots__ = ("_epoch", "_session")
 
-    def __init__(self, session: FetchSession) -> None:
-        super().__init__(list(session.partitions.values()))
+    def __init__(self, session: FetchSession, request: FetchRequest, now_ms: int) -> None:
+        everything, unsettled = session.partitions.values(), session.unsettled
+        if unsettled is None:
+            super().__init__(list(everything))
+        else:
+            epoch = request.replica_state.replica_epoch
+            super().__init__(unsettled.fetched(everything, now_ms, epoch))
         self._session = session
         self._epoch = session.epoch
+
+    def look_again(self) -> list[SessionPartition]:
+        """Return what to read after a wait, in which something may have happened to others."""
+        unsettled = self.unsettled
+        return self.partitions if unsettled is None else list(unsettled)
+
+    @property
+    def unsettled(self) -> Unsettled | None:
+        """What there is to look at, unless a later request of the session has taken over."""
+        return self._session.unsettled if self._session.epoch == self._epoch else None
 
     def may_omit(
         self, partition: SessionPartition, high_watermark: int, log_start_offset: int
@@ -281,6 +324,8 @@ class IncrementalFetchContext(FetchContext):
             key = session_key(partition, session.uses_topic_ids)
             if session.partitions.pop(key, None) is not None:
                 session.partitions[key] = partition
+            if session.unsettled is not None:
+                session.unsettled.put_last(partition)
         return FetchReply(_NO_ERROR, session.id, found)
 
 

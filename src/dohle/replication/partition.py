@@ -21,7 +21,7 @@ The rules are Kafka's:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from dohle.core.errors import ErrorCode, KafkaError
@@ -107,12 +107,22 @@ _NOTHING: Effects[object] = Effects()
 _new = tuple.__new__
 
 
+class Pulse:
+    """When a follower has last fetched: for all partitions in which that is all to be noted."""
+
+    __slots__ = ("ms",)
+
+    def __init__(self) -> None:
+        self.ms = _NEVER_MS
+
+
 class Follower:
     """What the leader knows of another replica."""
 
     __slots__ = (
+        "_caught_up_ms",
+        "_pulse",
         "broker_epoch",
-        "caught_up_ms",
         "fetched_ms",
         "leader_end_at_fetch",
         "log_end_offset",
@@ -120,19 +130,37 @@ class Follower:
     )
 
     def __init__(self) -> None:
+        self._pulse: Pulse | None = None
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
         self.fetched_ms = _NEVER_MS
         #: The leader's log end when it fetched last.
         self.leader_end_at_fetch = 0
-        #: When it last had everything that the leader had.
-        self.caught_up_ms = _NEVER_MS
+        self._caught_up_ms = _NEVER_MS
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
+
+    @property
+    def caught_up_ms(self) -> int:
+        """When it last had everything that the leader had."""
+        pulse = self._pulse
+        return self._caught_up_ms if pulse is None else max(self._caught_up_ms, pulse.ms)
+
+    def settle(self, pulse: Pulse) -> None:
+        """Let the pulse tell of its fetches, as long as it has everything and nothing happens."""
+        self._pulse = pulse
+
+    def unsettle(self) -> None:
+        """Take in what the pulse has told: from now on it is noted here again."""
+        if self._pulse is not None:
+            self._caught_up_ms = self.caught_up_ms
+            self.fetched_ms = max(self.fetched_ms, self._pulse.ms)
+            self._pulse = None
 
     def reset(self, now_ms: int, leader_end: int, *, in_isr: bool, is_new_leader: bool) -> None:
         """Begin a leader epoch."""
+        self._pulse = None
         # Out of the ISR it must not hold the high watermark up.
-        self.caught_up_ms = now_ms if in_isr else _NEVER_MS
+        self._caught_up_ms = now_ms if in_isr else _NEVER_MS
         if is_new_leader:
             self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
             self.leader_end_at_fetch = UNKNOWN_OFFSET
@@ -146,11 +174,12 @@ class Follower:
         self, offset: int, log_start_offset: int, leader_end: int, now_ms: int, broker_epoch: int
     ) -> None:
         """Take in that it has everything below ``offset``."""
+        self.unsettle()
         if offset >= leader_end:
-            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+            self._caught_up_ms = max(self._caught_up_ms, now_ms)
         elif offset >= self.leader_end_at_fetch:
             # It has what there was when it fetched last: so it was caught up then.
-            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+            self._caught_up_ms = max(self._caught_up_ms, self.fetched_ms)
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset
         self.leader_end_at_fetch = max(leader_end, self.leader_end_at_fetch)
@@ -273,6 +302,14 @@ class PartitionReplication(Generic[W]):
     def follower(self, broker: BrokerId) -> Follower | None:
         """Return what is known of a follower, if this is the leader and that a replica."""
         return self._followers.get(broker)
+
+    def readable_followers(self, offset: int) -> Iterator[tuple[BrokerId, Follower]]:
+        """Return the members of the ISR that have an offset, as far as is known here (KIP-392)."""
+        for broker, follower in self._followers.items():
+            if broker in self.isr and (
+                follower.log_start_offset <= offset <= follower.log_end_offset
+            ):
+                yield broker, follower
 
     # Events
 

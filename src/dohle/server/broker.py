@@ -38,6 +38,7 @@ from dohle.server.partitions.commits import Commits
 from dohle.server.partitions.delayed_fetch import DelayedFetch
 from dohle.server.partitions.fetch_pacing import FetchPacing
 from dohle.server.partitions.partitions import Partition, Partitions
+from dohle.server.partitions.read_replicas import selects_by_rack
 from dohle.server.partitions.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
 from dohle.server.partitions.topic_settings import TopicSettings
 from dohle.server.replicas.replicas import Replicas
@@ -120,6 +121,7 @@ class BrokerServer:
         self.fetch_pacing = FetchPacing(loop.time)
         self.metadata_answers = EncodedAnswers()
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
+        self.selects_by_rack = selects_by_rack(config)
         self.purgatory: Purgatory[TopicPartition, DelayedFetch] = Purgatory()
         #: Set by the node, which drives it.
         self.cleaner: LogCleaner | None = None
@@ -202,7 +204,9 @@ class BrokerServer:
         slices = Slices(self.turns)
         for topic in delta.deleted_topics:
             await self._forget_topic(topic, slices)
-        self.replicas.brokers_changed((each.id, each.after) for each in delta.changed_brokers)
+        if delta.changed_brokers:
+            self.replicas.brokers_changed((each.id, each.after) for each in delta.changed_brokers)
+            self.fetch_sessions.look_at_all()
         await self._take_in(image, delta.changed_partitions)
         self._config_effects.changed(delta.changed_configs)
         for change in delta.changed_configs:
@@ -355,6 +359,7 @@ class BrokerServer:
     def recheck(self, key: TopicPartition) -> None:
         """Let the fetches that wait at a partition look at it: it has more, or has changed."""
         self.change_count += 1
+        self.fetch_sessions.watches.changed(key)
         if not self.purgatory.count:
             return
         for delayed in self.purgatory.watching(key):

@@ -108,6 +108,7 @@ class BrokerLifecycle:
         times = LifeTimes(
             config.get_int("broker.heartbeat.interval.ms"),
             config.get_int("initial.broker.registration.timeout.ms"),
+            config.get_int("broker.session.timeout.ms"),
         )
         self._life = BrokerLife(request, times, is_alone=self._is_alone)
         self._life.start(self._now_ms())
@@ -136,8 +137,9 @@ class BrokerLifecycle:
         await running
         if was_running and life.failure is ErrorCode.REQUEST_TIMED_OUT:
             logger.error(
-                "the controller did not approve the shutdown of this broker in time: it stops all "
-                "the same"
+                "the controllers (%s) did not approve the shutdown of this broker in time: it stops"
+                " all the same",
+                self._controllers,
             )
         elif was_running and life.failure is not None:
             logger.error(

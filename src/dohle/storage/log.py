@@ -164,7 +164,7 @@ class Log:
 
     @property
     def appended_records(self) -> int:
-        """How many records were appended since the log was opened."""
+        """How many records were appended here since the log was opened, and not copied."""
         return self.log_end_offset - self.counted_from
 
     @property
@@ -315,7 +315,12 @@ class Log:
         found, size = follower_batches(view, leader_epoch, self.log_end_offset, self.partition)
         if not found:
             return None
-        return self._append(found, view[:size], origin, -1, NO_VERIFICATION, TV_UNKNOWN)
+        end = self.log_end_offset
+        info = self._append(found, view[:size], origin, -1, NO_VERIFICATION, TV_UNKNOWN)
+        # What is copied was counted where it was appended first.
+        self.counted_from += self.log_end_offset - end
+        self.appended_bytes -= info.size
+        return info
 
     def _append(
         self,

@@ -118,11 +118,13 @@ def readable_bytes(log: Log, start_offset: int, isolation: Isolation, at_most: i
     """Tell how much there is to read from an offset on, by positions: nothing is read.
 
     None if it is no use to wait for more: what follows is in a later segment, and a read ends with
-    its segment; or the offset is above all that the reader may see, or gone.
+    its segment; or the offset is not in the log. What the reader may not see yet it waits for: a
+    consumer may come to a follower with what it knows from the leader, whose high watermark gets
+    there later. (Kafka answers at once, and the consumer asks again and again.)
     """
     log.disk.ensure_online()
     bound = _upper_bound(log, isolation)
-    if start_offset == bound:
+    if bound <= start_offset <= log.log_end_offset:
         return 0
     segment = log.segments.floor(start_offset)
     if (

@@ -609,3 +609,111 @@ def test_a_leader_that_is_not_known_is_looked_for() -> None:
                 assert cluster.metadata.leader(T0) == cluster.metadata.brokers[BrokerId(2)]
 
     within(10, body())
+
+
+# Reading from followers (KIP-392)
+
+LEADER, FOLLOWER = 1, 2
+
+
+def sending_to(node_id: int) -> Callable[[FetchRequest, int], Reply]:
+    """Name another replica to whoever asks."""
+    return lambda request, version: failing(
+        request, ErrorCode.NONE, preferred_read_replica=BrokerId(node_id), high_watermark=9
+    )
+
+
+def test_a_consumer_tells_its_rack_and_reads_from_the_replica_it_is_sent_to() -> None:
+    async def body() -> None:
+        async with scene(brokers=2) as (scripted, logs, cluster):
+            logs[T0].write(b"a")
+            logs[T0].write(b"b")
+            scripted[LEADER].serve(ApiKey.FETCH, sending_to(FOLLOWER))
+            config = ConsumerConfig(client_rack="here", max_partition_fetch_bytes=1)
+            assert await read_all(cluster, config) == [b"a", b"b"]
+            (asked,) = scripted[LEADER].asked(ApiKey.FETCH)
+            assert asked.rack_id == "here"
+            there = scripted[FOLLOWER].asked(ApiKey.FETCH)
+            assert {each.topics[0].partitions[0].last_fetched_epoch for each in there} == {-1}
+
+    within(10, body())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        HANG_UP,
+    ],
+)
+def test_whatever_fails_at_a_replica_is_asked_of_the_leader(error: Reply | ErrorCode) -> None:
+    async def body() -> None:
+        async with scene(brokers=2) as (scripted, logs, cluster):
+            logs[T0].write(b"a")
+            sent_on = 0
+
+            async def lead(request: FetchRequest, version: int) -> Reply:
+                nonlocal sent_on
+                sent_on += 1
+                if sent_on == 1:
+                    return sending_to(FOLLOWER)(request, version)
+                return await logs.fetch(request, version)
+
+            scripted[LEADER].serve(ApiKey.FETCH, lead)
+            scripted[FOLLOWER].serve(
+                ApiKey.FETCH,
+                lambda request, version: (
+                    failing(request, error) if isinstance(error, ErrorCode) else error
+                ),
+            )
+            # With no policy, an offset that is really gone would be an error.
+            config = ConsumerConfig(client_rack="here", auto_offset_reset=OffsetReset.NONE)
+            assert await read_all(cluster, config) == [b"a"]
+            assert len(scripted[FOLLOWER].asked(ApiKey.FETCH)) == 1
+
+    within(10, body())
+
+
+def test_the_leader_is_asked_again_when_the_lease_of_a_replica_is_over() -> None:
+    async def body() -> None:
+        async with scene(brokers=2) as (scripted, logs, _):
+            scripted[LEADER].serve(ApiKey.FETCH, sending_to(FOLLOWER))
+            config = ClientConfig(metadata_max_age_ms=1)
+            async with (
+                Cluster(scripted.bootstrap, config) as cluster,
+                Consumer(cluster, ConsumerConfig(client_rack="here")) as consumer,
+            ):
+                await consumer.assign({T0: Beginning()})
+                await consumer.poll(timeout_ms=200)
+                logs[T0].write(b"a")
+                assert [each.record.value for each in await consumer.poll(timeout_ms=5_000)] == [
+                    b"a"
+                ]
+            assert len(scripted[LEADER].asked(ApiKey.FETCH)) > 1
+
+    within(10, body())
+
+
+def test_a_replica_that_metadata_does_not_know_is_not_asked() -> None:
+    async def body() -> None:
+        async with scene(brokers=2) as (scripted, logs, cluster):
+            logs[T0].write(b"a")
+            asked = 0
+
+            async def lead(request: FetchRequest, version: int) -> Reply:
+                nonlocal asked
+                asked += 1
+                return (
+                    await logs.fetch(request, version)
+                    if asked > 1
+                    else sending_to(77)(request, version)
+                )
+
+            scripted[LEADER].serve(ApiKey.FETCH, lead)
+            assert await read_all(cluster, ConsumerConfig(client_rack="here")) == [b"a"]
+
+    within(10, body())

@@ -45,6 +45,10 @@ _OURS = {
     "share.auto.offset.reset": "STRING | latest || cluster-wide | listed",
     "sasl.oauthbearer.assertion.algorithm": "STRING | RS256 | [ES256, RS256] | read-only | listed",
     "authorizer.class.name": "STRING | || read-only | listed",
+    # Classes of Java are not loaded: these two are built in.
+    "replica.selector.class": "STRING | null | "
+    "[org.apache.kafka.common.replica.RackAwareReplicaSelector, "
+    "org.apache.kafka.common.replica.LeaderSelector] | read-only | listed",
 }
 
 

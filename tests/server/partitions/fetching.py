@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dohle.core.ids import TopicName
 from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from dohle.records.batch import batches
-from tests.server.wire import Wire
+from dohle.server.node import Node
+from tests.server.wire import Wire, running_node
 
 FETCH_VERSION = 12
 
@@ -38,3 +42,17 @@ async def values(wire: Wire, topic: str) -> list[bytes | None]:
     found = await fetch(wire, topic)
     assert found.error_code == 0
     return [record.value for one in batches(found.records or b"") for record in one.records()]
+
+
+@contextmanager
+def on_node(path: Path) -> Iterator[tuple[asyncio.Runner, Node, Wire]]:
+    """Run a node on a loop that runs when it is told to."""
+    with asyncio.Runner() as runner:
+        context = running_node(path)
+        node = runner.run(context.__aenter__())
+        wire = runner.run(Wire.connect(node))
+        try:
+            yield runner, node, wire
+        finally:
+            runner.run(wire.close())
+            runner.run(context.__aexit__(None, None, None))

@@ -6,13 +6,11 @@ that looks at all of them, and reads them anew, whatever happens to the logs in 
 
 from __future__ import annotations
 
-import asyncio
 from asyncio import Future
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 from hypothesis import given, settings
@@ -29,14 +27,15 @@ from dohle.server.node import Node
 from dohle.server.partitions.fetch_reader import FetchReader
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.producers.state import AppendOrigin
-from tests.server.wire import Wire, create_topic, running_node
+from tests.server.partitions.fetching import on_node
+from tests.server.wire import create_topic
 from tests.storage.logs import NOW_MS, batch, marker
 
 PARTITIONS = 3
 VERSION = 12
 WAIT_MS = 3_600_000
 PRODUCERS = 2
-_NOBODY = cast("Connection", None)
+_NOBODY = cast("Connection", SimpleNamespace(listener="PLAINTEXT"))
 
 
 class ThoroughReader(FetchReader):
@@ -166,7 +165,7 @@ class Place:
         broker = self._node.broker
         context = finish(broker.fetch_sessions.open(request, VERSION, broker.topic_name, 0))
         assert type(context) is FetchContext
-        return context, ThoroughReader(broker, request, VERSION, context)
+        return context, ThoroughReader(broker, request, VERSION, context, _NOBODY.listener)
 
     def _response_now(self, request: FetchRequest) -> FetchResponse:
         _, reader = self._anew(request)
@@ -206,20 +205,6 @@ class Place:
         assert all(fetch.answer.done() for fetch in self._waiting)
         self.check("the end", is_expired=True)
         assert purgatory.watched_count == purgatory.count == 0
-
-
-@contextmanager
-def on_node(path: Path) -> Iterator[tuple[asyncio.Runner, Node, Wire]]:
-    """Run a node on a loop that runs when it is told to."""
-    with asyncio.Runner() as runner:
-        context = running_node(path)
-        node = runner.run(context.__aenter__())
-        wire = runner.run(Wire.connect(node))
-        try:
-            yield runner, node, wire
-        finally:
-            runner.run(wire.close())
-            runner.run(context.__aexit__(None, None, None))
 
 
 EVENTS = st.tuples(

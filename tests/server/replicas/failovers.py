@@ -19,6 +19,7 @@ from tests.server.replicas.simulated_cluster import SimulatedCluster, committed_
 
 _MS_NS = 1_000_000
 _PEACE_S = 180.0
+_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 #: What clients do.
 RECORDS = ("produce", "produce", "consume")
 TRANSACTIONS = ("produce", "transact", "transact", "copy", "copy", "consume", "join")
@@ -58,6 +59,11 @@ class Failovers:
             "log.index.interval.bytes": rng.choice(("64", "4096")),
             "group.initial.rebalance.delay.ms": "0",
         }
+        # In half of the runs readers read from a follower, if node 2 is one.
+        rack = rng.choice(("", "rack-2"))
+        if rack:
+            properties["broker.rack"] = "rack-{id}"
+            properties["replica.selector.class"] = _SELECTOR
         self.cluster = SimulatedCluster(self.world, nodes, properties)
         self.history = History()
         self._is_over = False
@@ -71,6 +77,7 @@ class Failovers:
             lambda: self.world.time.now_ns,
             lambda: self._is_over,
             partitions=2,
+            rack=rack,
         )
         self._clients = {self.world.machine(f"client-{n}"): role for n, role in enumerate(roles)}
         self.world.on_exit = self._exited

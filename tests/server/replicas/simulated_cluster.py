@@ -23,7 +23,10 @@ _DIRECTORY = "/data"
 
 
 class SimulatedCluster:
-    """Nodes 1 to ``count``; ``start`` each, and ``kill`` some."""
+    """Nodes 1 to ``count``; ``start`` each, and ``kill`` some.
+
+    In ``properties`` "{id}" stands for the id of each node.
+    """
 
     def __init__(
         self, world: World, count: int = 3, properties: Mapping[str, str] | None = None
@@ -65,7 +68,7 @@ class SimulatedCluster:
             "listeners": f"PLAINTEXT://{name}:{CLIENTS_PORT},CONTROLLER://{name}:{CONTROLLERS_PORT}",
             "log.dirs": _DIRECTORY,
             "min.insync.replicas": "2",
-            **self._properties,
+            **{name: text.format(id=node_id) for name, text in self._properties.items()},
         }
         return BrokerConfig.from_properties(properties)[0]
 

@@ -20,6 +20,7 @@ from dohle.client import (
 )
 from dohle.core.errors import KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition
+from dohle.server.partitions.partitions import Partition
 from dohle.testing.simulation.machine import SimulatedHost
 from dohle.testing.simulation.world import World
 from tests.server.replicas.simulated_cluster import (
@@ -83,9 +84,11 @@ class Stage:
         found: list[int] = self.run(work)
         return found
 
-    def read(self, start: int = 0) -> list[bytes]:
+    def read(self, start: int = 0, config: ConsumerConfig | None = None) -> list[bytes]:
+        """Read to the end."""
+
         async def work(cluster: Cluster) -> list[bytes]:
-            async with Consumer(cluster, ConsumerConfig()) as consumer:
+            async with Consumer(cluster, config or ConsumerConfig()) as consumer:
                 begin = At(start) if start else Beginning()
                 await consumer.assign({WHERE: begin}, stop_at_end=True)
                 return [found.record.value or b"" async for found in consumer]
@@ -97,6 +100,12 @@ class Stage:
     def leader(self) -> BrokerId:
         self.cluster.world.run_until(lambda: self.cluster.leader(TOPIC, 0) is not None, WITHIN_S)
         found = self.cluster.leader(TOPIC, 0)
+        assert found is not None
+        return found
+
+    def replica(self, node_id: BrokerId) -> Partition:
+        """Return what a node has of the topic."""
+        found = self.cluster.nodes[node_id].broker.partitions.get(TOPIC, 0)
         assert found is not None
         return found
 

@@ -9,8 +9,12 @@ import pytest
 
 from dohle.client import Admin, Cluster, ProducerConfig
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId
+from dohle.server.metrics.collect import collect
+from dohle.server.metrics.log_counts import LogCounts
 from dohle.testing.simulation.world import SECOND_NS
-from tests.server.replicas.stage import TOPIC, WHERE, WITHIN_S, on_stage
+from tests.server.metrics.scraping import Series, parse, value
+from tests.server.replicas.stage import TOPIC, WHERE, WITHIN_S, Stage, on_stage
 
 
 def test_followers_have_what_the_leader_has_and_its_high_watermark() -> None:
@@ -123,3 +127,84 @@ def test_the_refusal_names_its_reason() -> None:
             )
         assert refused.value.code in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT)
         assert partition.log.log_end_offset == 1, "nothing was appended"
+
+
+def test_an_isr_is_asked_for_again_as_soon_as_there_is_another_controller() -> None:
+    """G12, X3: AlterPartition to a controller that stands still does not wait for its timeout."""
+    with on_stage(replica_lag_time_max_ms="1000") as stage:
+        stage.produce(b"a")
+        stage.await_in_sync()
+        cluster, world = stage.cluster, stage.cluster.world
+        controller = cluster.nodes[stage.leader].member.quorum.leader.leader_id
+        assert controller is not None
+        if controller == stage.leader:
+            _elect_another(stage, controller)
+        began = world.now_s
+        cluster.machines[controller].pause(100 * SECOND_NS)
+        # The controller is a follower too, and must leave the ISR first.
+        assert stage.produce(b"b") == [1]
+        assert world.now_s - began < 25, "request timeouts are 30 s"
+
+
+def _elect_another(stage: Stage, than: BrokerId) -> None:
+    """Have another broker lead the partition: its own stops and comes back."""
+    stage.cluster.machines[than].request_stop()
+    stage.cluster.world.run_until(lambda: than not in stage.cluster.nodes, WITHIN_S)
+    stage.cluster.world.run_until(
+        lambda: stage.cluster.leader(TOPIC, 0) not in (None, than), WITHIN_S
+    )
+    stage.cluster.start(than)
+    stage.await_in_sync()
+
+
+def test_a_stop_without_any_controller_takes_no_longer_than_a_session() -> None:
+    """A52: the last of three nodes has no quorum that could let its broker go."""
+    with on_stage() as stage:
+        cluster, world = stage.cluster, stage.cluster.world
+        last, *others = cluster.machines
+        for each in others:
+            cluster.kill(each)
+        began = world.now_s
+        cluster.machines[last].request_stop()
+        world.run_until(lambda: not cluster.machines[last].is_running, WITHIN_S)
+        assert world.now_s - began < 20
+
+
+def test_what_replication_does_is_told_by_metrics() -> None:
+    """How far followers are, how often ISRs have changed, and how much was copied."""
+    with on_stage(replica_lag_time_max_ms="2000") as stage:
+        stage.produce(b"a", b"b")
+        stage.await_in_sync()
+        leader = stage.leader
+        follower = next(id for id in stage.cluster.machines if id != leader)
+        name = f"ReplicaFetcherThread-0-{leader}"
+        at = {"topic": TOPIC, "partition": "0"}
+        copied = _scrape(stage, follower)
+        size = stage.replica(follower).log.size
+        assert value(copied, "kafka_server_brokertopicmetrics_replicationbytesin_total") == size
+        assert value(copied, "kafka_server_brokertopicmetrics_messagesin_total") == 0
+        assert value(copied, "kafka_server_fetcherlagmetrics_consumerlag", clientId=name, **at) == 0
+        assert value(copied, "kafka_server_replicafetchermanager_maxlag", clientId="Replica") == 0
+        place = {"brokerHost": f"n{leader}", "brokerPort": "9092"}
+        of = {"clientId": name, **place}
+        assert value(copied, "kafka_server_fetcherstats_bytes_total", **of) == size
+        assert value(copied, "kafka_server_fetcherstats_requests_total", **of) > 1
+        led = _scrape(stage, leader)
+        assert value(led, "kafka_server_brokertopicmetrics_messagesin_total") == 2
+        assert value(led, "kafka_server_brokertopicmetrics_replicationbytesout_total") == 2 * size
+        assert value(led, "kafka_server_replicamanager_underreplicatedpartitions") == 0
+        before = value(led, "kafka_server_replicamanager_isrexpands_total")
+        controller = stage.cluster.nodes[leader].member.quorum.leader.leader_id
+        (slow, *_) = set(stage.cluster.machines) - {leader, controller}
+        stage.cluster.machines[slow].pause(7 * SECOND_NS)
+        stage.produce(b"c")
+        shrunk = _scrape(stage, leader)
+        assert value(shrunk, "kafka_server_replicamanager_isrshrinks_total") == 1
+        assert value(shrunk, "kafka_server_replicamanager_underreplicatedpartitions") == 1
+        stage.await_in_sync()
+        grown = _scrape(stage, leader)
+        assert value(grown, "kafka_server_replicamanager_isrexpands_total") == before + 1
+
+
+def _scrape(stage: Stage, node_id: BrokerId) -> Series:
+    return parse("".join(collect(stage.cluster.nodes[node_id].sources, LogCounts())))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dohle.client.config import ConsumerConfig
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import TopicName, TopicPartition
+from dohle.core.ids import BrokerId, TopicName, TopicPartition
 from dohle.protocol.messages.fetch import PartitionData
 from dohle.records.aborted import AbortedTransactions
 from dohle.records.batch import Batch, batches
@@ -61,6 +61,8 @@ class PartitionReader:
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
+        #: The follower that the leader has said to read from, and until when.
+        self.preferred: tuple[BrokerId, float] | None = None
 
     @property
     def is_done(self) -> bool:

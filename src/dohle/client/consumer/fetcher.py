@@ -8,6 +8,9 @@ Rules it keeps:
   that lasts longer than the time for an operation, or is not retriable, is raised to the caller,
   who may read on afterwards: nothing has been skipped.
 - An offset that is no longer in the log is reset as ``auto_offset_reset`` says.
+- A partition is read from its leader, or from the replica that the leader has named (KIP-392), for
+  as long as metadata is valid. Any failure there, and an offset that this replica does not have,
+  sends it back to the leader.
 """
 
 from __future__ import annotations
@@ -19,7 +22,12 @@ from typing import Any
 
 from dohle.client.cluster import Cluster
 from dohle.client.config import ConsumerConfig, OffsetReset
-from dohle.client.consumer.fetched import ConsumedRecord, FetchedRecords, PartitionReader
+from dohle.client.consumer.fetched import (
+    NO_EPOCH,
+    ConsumedRecord,
+    FetchedRecords,
+    PartitionReader,
+)
 from dohle.client.consumer.offsets import resolve_starts
 from dohle.client.consumer.starts import Beginning, End
 from dohle.client.errors import answered_error, is_retriable
@@ -119,21 +127,35 @@ class Fetcher:
                 continue
             if reader.not_before > now:
                 continue  # the failure has set a timer
-            leader = self._cluster.metadata.leader(reader.partition)
-            if leader is None:
+            node = self._source(reader, now)
+            if node is None:
                 self._failed(
                     reader,
                     KafkaError(
                         ErrorCode.LEADER_NOT_AVAILABLE, f"{reader.partition} has no known leader"
                     ),
                 )
-            elif leader.node_id not in self._busy_nodes:
-                groups.setdefault(leader.node_id, []).append(reader)
+            elif node.node_id not in self._busy_nodes:
+                groups.setdefault(node.node_id, []).append(reader)
         for node_id, readers in groups.items():
             self._busy_nodes.add(node_id)
             for reader in readers:
                 reader.is_fetching = True
             self._spawn(self._fetch(node_id, readers))
+
+    def _source(self, reader: PartitionReader, now: float) -> BrokerInfo | None:
+        """Return the broker to fetch from: the replica that the leader has named, or the leader."""
+        metadata = self._cluster.metadata
+        if reader.preferred is not None:
+            node_id, until = reader.preferred
+            found = metadata.online_replica(reader.partition, node_id) if now <= until else None
+            if found is not None:
+                return found
+            reader.preferred = None
+            if now <= until:
+                # It has gone, or what is known is too old.
+                self._refresh_soon()
+        return metadata.leader(reader.partition)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -159,7 +181,7 @@ class Fetcher:
         except KafkaError as error:
             for reader, generation in asked.values():
                 if self._is_wanted(reader, generation):
-                    self._failed(reader, error)
+                    self._fetch_failed(reader, error)
         except Exception as error:
             # Nobody awaits this task: the error must reach the caller here.
             self.errors.append(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
@@ -181,7 +203,8 @@ class Fetcher:
                 partition=reader.partition.partition,
                 current_leader_epoch=-1 if info is None else info.leader_epoch,
                 fetch_offset=reader.fetch_offset,
-                last_fetched_epoch=reader.last_fetched_epoch,
+                # A follower that lags behind would take what it lacks for truncated.
+                last_fetched_epoch=NO_EPOCH if reader.preferred else reader.last_fetched_epoch,
                 partition_max_bytes=self.config.max_partition_fetch_bytes,
             )
             topics.setdefault(reader.partition.topic, []).append(entry)
@@ -196,6 +219,7 @@ class Fetcher:
             max_bytes=self.config.fetch_max_bytes,
             isolation_level=self.config.isolation_level,
             topics=tuple(entries),
+            rack_id=self.config.client_rack,
         )
 
     async def _take_answer(
@@ -229,10 +253,18 @@ class Fetcher:
     async def _take_partition(self, reader: PartitionReader, data: PartitionData) -> None:
         if data.error_code:
             error = answered_error(data.error_code, f"fetch of {reader.partition}")
-            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                await self._reset(reader, error)
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._fetch_failed(reader, error)
+            elif reader.preferred is not None:
+                # It may not be there yet, or there no more: the leader knows.
+                reader.preferred = None
+                self._pause(reader)
             else:
-                self._failed(reader, error)
+                await self._reset(reader, error)
+            return
+        if data.preferred_read_replica >= 0:
+            # What has failed there before may fail again: that is seen when it is read.
+            self._prefer(reader, data.preferred_read_replica)
             return
         reader.failures = 0
         reader.failing_since = None
@@ -251,22 +283,41 @@ class Fetcher:
         self._ready.append(fetched)
         self.readers[reader.partition] = self.readers.pop(reader.partition)
 
+    def _prefer(self, reader: PartitionReader, node_id: BrokerId) -> None:
+        """Read from a replica for as long as metadata is valid, from when it was first named."""
+        if reader.preferred is None or reader.preferred[0] != node_id:
+            lease_s = self._cluster.config.metadata_max_age_ms / 1000
+            reader.preferred = node_id, self._loop.time() + lease_s
+
+    def _fetch_failed(self, reader: PartitionReader, error: KafkaError) -> None:
+        """Ask the leader next; as in Kafka, an epoch that a follower does not know yet may come."""
+        if error.code is not ErrorCode.UNKNOWN_LEADER_EPOCH:
+            reader.preferred = None
+        self._failed(reader, error)
+
     def _failed(self, reader: PartitionReader, error: KafkaError) -> None:
         """Retry a partition later, or report the error to the caller."""
         now = self._loop.time()
-        reader.failures += 1
         if reader.failing_since is None:
             reader.failing_since = now
-        delay_s = self._cluster.backoff.delay_s(reader.failures)
-        reader.not_before = now + delay_s
+        self._pause(reader)
         lasts_s = now - reader.failing_since
-        self._loop.call_at(reader.not_before, self.news.set)
         if not is_retriable(error) or lasts_s * 1000 > self._cluster.config.api_timeout_ms:
             reader.failing_since = None
             self.errors.append(error)
             self.news.set()
             return
-        if error.code.refreshes_metadata and not self._is_refreshing:
+        if error.code.refreshes_metadata:
+            self._refresh_soon()
+
+    def _pause(self, reader: PartitionReader) -> None:
+        """Fetch a partition again after a while, that grows with each failure."""
+        reader.failures += 1
+        reader.not_before = self._loop.time() + self._cluster.backoff.delay_s(reader.failures)
+        self._loop.call_at(reader.not_before, self.news.set)
+
+    def _refresh_soon(self) -> None:
+        if not self._is_refreshing:
             self._is_refreshing = True
             self._spawn(self._refresh())
 

@@ -191,7 +191,6 @@ CONFIGS_WITHOUT_EFFECT: Final[tuple[ConfigKey, ...]] = (
         "dohle has no such limit, or does without",
         row("early.start.listeners", _LIST, None, _ANY_LIST),
         row("log.dir.failure.timeout.ms", _LONG, 30_000, Range(1)),
-        row("replica.selector.class", _STRING, None),
         row("replica.socket.receive.buffer.bytes", _INT, 65_536),
         row("socket.connection.setup.timeout.max.ms", _LONG, 30_000),
     ),

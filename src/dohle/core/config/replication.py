@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from dohle.core.config.definition import ConfigKey, ConfigType, Range, UpdateMode
+from dohle.core.config.definition import ConfigKey, ConfigType, OneOf, Range, UpdateMode
 
-_INT, _LONG = ConfigType.INT, ConfigType.LONG
+_INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 _MIB: Final = 1 << 20
 _LONG_MAX: Final = 2**63 - 1
+
+#: Lets consumers read from a replica in their rack.
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+#: Always the leader, as without any: Kafka had this class before 4.0.
+_LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 
 REPLICATION_CONFIGS: Final = (
     ConfigKey(
@@ -78,6 +83,14 @@ REPLICATION_CONFIGS: Final = (
         _LONG,
         30_000,
         "How long a follower that does not have everything stays in the ISR.",
+    ),
+    ConfigKey(
+        "replica.selector.class",
+        _STRING,
+        None,
+        "Which replica a consumer is told to read from: with Kafka's RackAwareReplicaSelector one "
+        "in its client.rack that is in sync, else the leader. Other classes are refused.",
+        OneOf((RACK_AWARE_SELECTOR, _LEADER_SELECTOR)),
     ),
     ConfigKey(
         "replica.socket.timeout.ms",

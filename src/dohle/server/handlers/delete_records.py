@@ -99,6 +99,8 @@ def _delete(
         partition = find_partition(broker, topic, asked.partition_index, NEEDS_LEADER)
         offset = partition.log.high_watermark if asked.offset == -1 else asked.offset
         partition.log.delete_records(asked.offset)
+        # Its followers are told with their next fetch.
+        broker.recheck(partition.key)
         return _Deleted(partition, offset, _low_watermark(partition))
     except KafkaError as error:
         return error.code

@@ -6,7 +6,9 @@
 - Answered at once if there is enough, if anything failed, or if it may not wait; else delayed until
   ``min_bytes`` have come or ``max_wait_ms`` have passed. One of very many partitions that comes
   soon after another is looked at a little later: see ``fetch_pacing``.
-- No preferred replica is named: consumers read from the leader, unless they ask another replica.
+- Consumers may ask any replica from v11 on, and see what that replica knows to be committed. With
+  ``replica.selector.class`` a leader sends those that name their rack to a replica there (KIP-392).
+- From v16 on who asks the wrong broker is told the leader and where it is (KIP-951).
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def handle_fetch(
         # Producers wait for followers: these are never held up.
         pace = None
     now_ms = broker.clock.monotonic_ms()
-    steps = _serve(broker, context.version, request, pace, now_ms)
+    steps = _serve(broker, context, request, pace, now_ms)
     answer = in_slices(broker.turns, steps) if pace is None else _read_at(broker, pace, steps)
     if context.version < UNCONVERTED:
         answer = converted(broker, answer)
@@ -78,15 +80,19 @@ async def _serve_later(
 
 
 def _serve(
-    broker: BrokerServer, version: int, request: FetchRequest, pace: Pace | None, now_ms: int
+    broker: BrokerServer,
+    context: RequestContext,
+    request: FetchRequest,
+    pace: Pace | None,
+    now_ms: int,
 ) -> Steps[FetchResponse | Future[FetchResponse]]:
-    sessions = broker.fetch_sessions
+    sessions, version = broker.fetch_sessions, context.version
     session = sessions.open_unchanged(request, version, now_ms) if request.session_id else None
     if session is None:
         session = yield from sessions.open(request, version, broker.topic_name, now_ms)
     if session.error is not ErrorCode.NONE:
         return FetchResponse(error_code=session.error)
-    reader = FetchReader(broker, request, version, session)
+    reader = FetchReader(broker, request, version, session, context.connection.listener)
     may_wait = request.max_wait_ms > 0
     # Of very many partitions the sizes are looked at first: there may be nothing to read yet.
     if pace is None or not may_wait or not (yield from reader.may_wait_unread()):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.schema import Request, Response
+from dohle.server.handlers.fetch import fetch_kind
 from dohle.server.net.handler import Handler, serves
 
 if TYPE_CHECKING:
@@ -41,4 +42,7 @@ def raft_handlers(take: TakeRequest) -> dict[ApiKey, Handler]:
     def handle(server: Frontend, context: RequestContext, request: Request) -> Future[Response]:
         return take(request, context.version, context.connection.listener)
 
-    return dict(serves(key, handle) for key in _SERVED)
+    # A node with both roles counts the fetches of its quorum with those of its followers.
+    return dict(
+        serves(key, handle, kind=fetch_kind if key is ApiKey.FETCH else None) for key in _SERVED
+    )

@@ -29,6 +29,7 @@ _COUNTS = {
         "fetch_conversions",
         "Answers whose records were converted to an older format.",
     ),
+    "replicationbytesin": ("replication_bytes_in", "Bytes of records copied from leaders."),
     "replicationbytesout": ("replication_bytes_out", "Bytes of records that followers fetched."),
     "reassignmentbytesin": (
         "reassignment_bytes_in",

@@ -59,6 +59,9 @@ class Commits:
         self.brokers: dict[BrokerId, int] = {}
         #: Called with each change of an ISR that the controller is to be asked for.
         self.on_wanted_isr: Callable[[Partition, WantedIsr], None] | None = None
+        #: How often the controller has granted that followers come into an ISR or leave it, and how
+        #: often it has refused.
+        self.isr_expands = self.isr_shrinks = self.failed_isr_updates = 0
         self._timers: dict[Partition, _Timer] = {}
 
     # Events
@@ -161,6 +164,10 @@ class Commits:
         isr: tuple[BrokerId, ...] = (),
     ) -> None:
         """Take in the controller's answer about a partition's ISR."""
+        if error is not ErrorCode.NONE:
+            self.failed_isr_updates += 1
+        else:
+            self._count_granted(partition.replication.wanted_isr, isr)
         effects = partition.replication.isr_answered(
             error,
             self._clock.monotonic_ms(),
@@ -170,12 +177,24 @@ class Commits:
         )
         partition.isr_changed()
         self.carry_out(partition, effects)
+        self._recheck(partition.key)
+
+    def _count_granted(self, wanted: WantedIsr | None, isr: tuple[BrokerId, ...]) -> None:
+        if wanted is not None and {broker for broker, _ in wanted.isr} == set(isr):
+            if wanted.is_expansion:
+                self.isr_expands += 1
+            else:
+                self.isr_shrinks += 1
 
     def assigned(self, partition: Partition) -> None:
         """Take in a partition's leader, replicas and ISR as the image has them."""
         if not partition.replication.is_leader:
             self.note_end(partition)
+        wanted = partition.replication.wanted_isr
         effects = partition.replication.assigned(partition.image, self._clock.monotonic_ms())
+        if partition.replication.wanted_isr is not wanted:
+            # The metadata log was faster than the controller's answer.
+            self._count_granted(wanted, partition.image.isr)
         self.carry_out(partition, effects)
 
     def min_isr_changed(self, partition: Partition, min_isr: int) -> None:

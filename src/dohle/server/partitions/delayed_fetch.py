@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dohle.core.ids import TopicPartition
 from dohle.core.steps import Steps
 from dohle.protocol.messages.fetch import FetchResponse
-from dohle.replication.fetch_sessions import PARTITIONS_PER_STEP
+from dohle.replication.fetch_sessions import PARTITIONS_PER_STEP, SessionPartition
 from dohle.server.net.slices import Slices, in_slices, result_of, work_for
 from dohle.server.partitions.fetch_pacing import Pace
 from dohle.server.partitions.fetch_reader import FetchReader
@@ -32,9 +32,9 @@ class DelayedFetch:
         self._broker = broker
         self._reader = reader
         self._pace = pace
-        self._partitions = reader.wait()
+        self._partitions = reader.wait(self.look)
         #: How much there is at each partition, if anything, and in all.
-        self._sizes: dict[TopicPartition, int] = {}
+        self._sizes: dict[SessionPartition, int] = {}
         self._size = 0
         self._is_answered = False
         self.future: Future[FetchResponse] = broker.loop.create_future()
@@ -44,6 +44,7 @@ class DelayedFetch:
 
     def _gone(self, future: Future[FetchResponse]) -> None:
         """Wait no more: it was answered, or the client has gone."""
+        self._reader.wait_no_more(self.look)
         self._broker.purgatory.cancel(self._delayed)
 
     def look_at_all(self) -> Steps[None]:
@@ -53,22 +54,28 @@ class DelayedFetch:
                 yield None
             if self._is_answered:
                 return
-            self.recheck(part.local.key)
+            self.look(part)
 
     # What goes wrong is this request's own trouble, not that of its waker.
 
     def recheck(self, key: TopicPartition) -> None:
         """Look at a partition that was appended to, or has changed."""
+        self.look(self._partitions[key])
+
+    def look(self, part: SessionPartition) -> None:
+        """See how much there is at a partition now, and answer if that is enough."""
+        if self._is_answered:
+            return
         try:
-            size = self._reader.readable_bytes(self._partitions[key])
+            size = self._reader.readable_bytes(part)
         except Exception as error:
             self._fail(error)
             return
         if size is not None:
-            known = self._sizes.get(key, 0)
+            known = self._sizes.get(part, 0)
             if size == known:
                 return
-            self._sizes[key] = size
+            self._sizes[part] = size
             self._size += size - known
             if self._size < self._reader.min_bytes:
                 return

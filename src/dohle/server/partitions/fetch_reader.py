@@ -8,7 +8,7 @@ the fetch is answered without waiting.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from dohle.core.errors import ErrorCode, KafkaError
@@ -32,12 +32,14 @@ from dohle.replication.fetch_sessions import (
     SessionPartition,
     group_by_topic,
 )
+from dohle.replication.settled import Unsettled
 from dohle.server.net.outcome import FileRecords
 from dohle.server.net.sending import SENDFILE_BYTES_MIN
 from dohle.server.partitions.fetch_counts import count_fetched
 from dohle.server.partitions.lookup import ANY_EPOCH, check_asker, fetching, find_partition
 from dohle.server.partitions.old_fetches import UNCONVERTED, unconverted
 from dohle.server.partitions.partitions import Partition
+from dohle.server.partitions.read_replicas import client_rack, node_endpoints, replica_to_read
 from dohle.storage import log_read
 from dohle.storage.log_values import FetchData, Isolation
 from dohle.storage.segment.segment_file import LogSlice
@@ -86,9 +88,16 @@ class FetchReader:
     """One fetch request being served: read at once, or once it has waited for long enough."""
 
     def __init__(
-        self, broker: BrokerServer, request: FetchRequest, version: int, context: FetchContext
+        self,
+        broker: BrokerServer,
+        request: FetchRequest,
+        version: int,
+        context: FetchContext,
+        listener: str,
     ) -> None:
+        """Prepare to serve a client of a listener."""
         self._broker = broker
+        self._listener = listener
         self._version = version
         self._context = context
         self._partitions = context.partitions
@@ -102,6 +111,10 @@ class FetchReader:
         self._is_follower = self._isolation is _LOG_END
         self._asker = fetching(fetching_replica(request) if self._is_follower else None, version)
         self._replica_epoch = request.replica_state.replica_epoch
+        #: Where a consumer is, if it is to be sent to a replica there.
+        self._rack = "" if self._is_follower else client_rack(broker, request, version)
+        #: Those that were named instead of this broker.
+        self._leaders: set[BrokerId] = set()
         # A partition of which there is nothing to read stands here itself, and is told of when it
         # is known that there will be an answer.
         self._results: list[tuple[SessionPartition, PartitionData | Partition]] = []
@@ -110,11 +123,14 @@ class FetchReader:
         self._at_once = self._has_read = False
         self._not_at_end: list[SessionPartition] = []
         self._change_count = -1
+        self._told_by: Unsettled | None = None
         self._nothing = _NOTHING_COMMITTED if self._reads_committed else _NOTHING
 
     def is_enough(self) -> bool:
         """Tell whether to answer without waiting, after what was read."""
-        return self._at_once or not self._partitions or self._bytes >= self.min_bytes
+        # A follower's session may have nothing to look at, and waits all the same.
+        is_empty = not self._partitions and self._context.unsettled is None
+        return self._at_once or is_empty or self._bytes >= self.min_bytes
 
     def has_found_much(self) -> bool:
         """Tell whether most of the partitions had something, or there was as much as is sent."""
@@ -134,16 +150,26 @@ class FetchReader:
         now_ms = self._broker.clock.monotonic_ms()
         reply = yield from self._context.finish(cast("list[Result]", results), now_ms)
         topics = (yield from group_by_topic(reply.results)) if reply.results else ()
+        if self._is_follower and reply.error is ErrorCode.NONE:
+            yield from self._settle()
         if len(self._partitions) > PARTITIONS_PER_STEP:
             self._not_at_end = []
             yield from let_go(self._partitions)
-        return FetchResponse(error_code=reply.error, session_id=reply.session_id, responses=topics)
+        response = FetchResponse(
+            error_code=reply.error, session_id=reply.session_id, responses=topics
+        )
+        if self._leaders:
+            endpoints = node_endpoints(self._broker.image, self._leaders, self._listener)
+            response = response.replace(node_endpoints=endpoints)
+        return response
 
     def read(self) -> Steps[None]:
         """Read every partition as far as the limits allow; unknown partitions come last."""
         self._results, self._bytes, self._copied, self._filled = [], 0, 0, 0
         self._at_once = False
         self._not_at_end, self._change_count = [], self._broker.change_count
+        if self._has_read:
+            self._partitions = self._context.look_again()
         left = self._max_bytes
         missing: list[tuple[SessionPartition, PartitionData | Partition]] = []
         is_incremental = isinstance(self._context, IncrementalFetchContext)
@@ -154,6 +180,9 @@ class FetchReader:
                 step = PARTITIONS_PER_STEP
                 yield None
             try:
+                if self._rack and (sent_on := self._sent_on(part)) is not None:
+                    self._results.append((part, sent_on))
+                    continue
                 partition = self._follows(part) if self._is_follower else self._at_end(part)
                 if partition is not None:
                     # A request may have very many, of which few have anything new.
@@ -187,9 +216,9 @@ class FetchReader:
         """Look all partitions up, and tell whether their sizes alone decide when to answer.
 
         They do not if one is unknown, or no bytes are enough. A follower's are read at once, to
-        take in how far it is.
+        take in how far it is, and those of a consumer that may be sent to another replica.
         """
-        if self._is_follower or self.min_bytes <= 0:
+        if self._is_follower or self._rack or self.min_bytes <= 0:
             return False
         for number, part in enumerate(self._partitions, 1):
             if not number % PARTITIONS_PER_STEP:
@@ -200,10 +229,25 @@ class FetchReader:
                     return False
         return True
 
-    def wait(self) -> dict[TopicPartition, SessionPartition]:
-        """Forget what was read, and return the partitions, all of which were found."""
+    def wait(
+        self, look: Callable[[SessionPartition], None]
+    ) -> dict[TopicPartition, SessionPartition]:
+        """Forget what was read, and return the partitions to watch, all of which were found.
+
+        A follower's session is told by itself what happens to any of its partitions: it calls
+        ``look``.
+        """
         self._results = []
-        return {part.local.key: part for part in self._partitions if part.local is not None}
+        self._told_by = self._context.unsettled
+        if self._told_by is None:
+            return {part.local.key: part for part in self._partitions if part.local is not None}
+        self._told_by.waiting = look
+        return {}
+
+    def wait_no_more(self, look: Callable[[SessionPartition], None]) -> None:
+        """End what ``wait`` has begun, unless the next request of the session waits by now."""
+        if self._told_by is not None and self._told_by.waiting == look:
+            self._told_by.waiting = None
 
     @property
     def unsettled(self) -> Sequence[SessionPartition]:
@@ -212,7 +256,7 @@ class FetchReader:
         Those at whose end the reader was are not looked at again, if nothing has happened since.
         """
         is_settled = self._change_count == self._broker.change_count
-        return self._not_at_end if is_settled else self._partitions
+        return self._not_at_end if is_settled else self._context.look_again()
 
     def readable_bytes(self, part: SessionPartition) -> int | None:
         """Tell how many bytes a partition has for this fetch, without reading it.
@@ -235,6 +279,21 @@ class FetchReader:
             return log_read.readable_bytes(partition.log, offset, self._isolation, limit)
         except KafkaError:
             return None
+
+    def _sent_on(self, part: SessionPartition) -> PartitionData | None:
+        """Return what sends a consumer to another replica, without records (KIP-392).
+
+        It is told at once. What it does not find there, it asks for here again.
+        """
+        partition = self._find(part)
+        replica = replica_to_read(
+            self._broker, partition, part.request.fetch_offset, self._rack, self._listener
+        )
+        if replica is None:
+            return None
+        self._at_once = True
+        data = self._data(partition, part, FetchData(), _NO_EPOCH)
+        return data.replace(preferred_read_replica=replica)
 
     def _at_end(self, part: SessionPartition) -> Partition | None:
         """Return a partition if a consumer has read it to its end and nothing else is to be told.
@@ -285,6 +344,26 @@ class FetchReader:
         if not self._has_read:
             self._note_follower(partition, part)
         return partition
+
+    def _settle(self) -> Steps[None]:
+        """Leave out of the next fetches what the follower has and knows to be committed."""
+        follower = self._asker.follower
+        assert follower is not None
+        for number, part in enumerate(self._partitions, 1):
+            if not number % PARTITIONS_PER_STEP:
+                yield None
+            unsettled, partition = self._context.unsettled, self._follows(part)
+            if unsettled is None:
+                return
+            if partition is None or follower not in partition.replication.isr:
+                # Out of the ISR, each fetch is an attempt to come into it.
+                continue
+            log, known = partition.log, partition.replication.follower(follower)
+            if known is not None and (part.high_watermark, part.log_start_offset) == (
+                log.high_watermark,
+                log.log_start_offset,
+            ):
+                unsettled.settle(part, known)
 
     def _look_up(self, part: SessionPartition) -> Partition | None:
         partitions = self._broker.partitions
@@ -476,6 +555,7 @@ class FetchReader:
         image = self._broker.image.partition(part.topic, part.partition)
         if image is None:
             return _NO_LEADER
+        self._leaders.add(image.leader)
         return LeaderIdAndEpoch(leader_id=image.leader, leader_epoch=image.leader_epoch)
 
 

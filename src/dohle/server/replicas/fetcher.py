@@ -48,6 +48,7 @@ from dohle.server.net.slices import Slices
 from dohle.server.partitions.partitions import Partition
 from dohle.server.replicas.context import FetcherContext
 from dohle.server.replicas.copying import append_fetched, in_pieces
+from dohle.server.replicas.counts import FetcherCounts
 from dohle.storage.log import Log
 
 logger = logging.getLogger("dohle.server")
@@ -71,7 +72,10 @@ class Fetcher:
         """Begin; ``number`` tells it from other fetchers of the same leader."""
         self._context = context
         self._clock = context.host.clock
-        self._leader = leader
+        self.leader = leader
+        #: Its thread has this name in Kafka.
+        self.name = f"ReplicaFetcherThread-{number}-{leader}"
+        self.counts = FetcherCounts()
         self._followed: dict[Key, _Followed] = {}
         #: Those that have all that is committed, as far as their leader has told.
         self._in_sync: set[Key] = set()
@@ -102,6 +106,7 @@ class Fetcher:
         key = partition.topic_id, partition.key.partition
         self._followed[key] = _Followed(partition, leader_epoch)
         self._in_sync.discard(key)
+        self.counts.forget(partition)
         cut = beginning(partition.log)
         if cut is None or self._try(key, cut):
             self._want(key)
@@ -113,6 +118,7 @@ class Fetcher:
         if self._followed.pop(key, None) is not None:
             self._in_sync.discard(key)
             self._fetches.forget(key)
+            self.counts.forget(partition)
 
     async def stop(self) -> None:
         """Return when nothing is copied any more and the connection is gone."""
@@ -131,7 +137,7 @@ class Fetcher:
             except Exception:
                 logger.exception(
                     "copying from broker %d failed; it is tried again. Please report this.",
-                    self._leader,
+                    self.leader,
                 )
             else:
                 continue
@@ -153,6 +159,7 @@ class Fetcher:
         )
         response = await connection.request(request, FetchResponse, version_max=version)
         self._is_reached = True
+        self.counts.requests += 1
         await self._take(connection, response)
 
     async def _wait(self) -> None:
@@ -168,7 +175,7 @@ class Fetcher:
 
     async def _connect(self) -> Connection:
         context = self._context
-        address = broker_address(context.images.image, self._leader, context.listener_name)
+        address = broker_address(context.images.image, self.leader, context.listener_name)
         connection = await self._link.connect(address)
         if connection is not self._connection:
             # A session ends with its connection.
@@ -179,7 +186,7 @@ class Fetcher:
     def _tell_unreached(self, error: Exception) -> None:
         if self._is_reached:
             self._is_reached = False
-            logger.warning("cannot copy from broker %d: %s; trying again", self._leader, error)
+            logger.warning("cannot copy from broker %d: %s; trying again", self.leader, error)
 
     # Taking in answers
 
@@ -203,7 +210,7 @@ class Fetcher:
     async def _append(self, slices: Slices, answered: Answered, append: Append) -> None:
         """Append, and let others have their turn in between if there is very much."""
         key, asked, _ = answered
-        log = self._followed[key].partition.log
+        partition = self._followed[key].partition
         for piece in in_pieces(memoryview(append.records)):
             if not self._try(key, append._replace(records=piece)):
                 return
@@ -211,7 +218,8 @@ class Fetcher:
                 await slices.wait()
                 if not self._fetches.is_wanted(key, asked):
                     return
-        if not _is_same(asked, log) or self._held_back_ms(key):
+        self.counts.copied(partition, len(append.records), append.high_watermark)
+        if not _is_same(asked, partition.log) or self._held_back_ms(key):
             self._want(key)
 
     def _held_back_ms(self, key: Key) -> int:
@@ -256,7 +264,7 @@ class Fetcher:
                 case Fail(error):
                     # The metadata log is about to tell of a newer leader.
                     logger.info("%s: the leader answers %s", partition.key, error.name)
-                    self._fetches.forget(key)
+                    self._give_up(key)
                     return False
         except KafkaError as error:
             # A disk that is full has room again some day; one that has failed does not come back.
@@ -295,7 +303,12 @@ class Fetcher:
             partition.key,
             reason,
         )
+        self._give_up(key)
+
+    def _give_up(self, key: Key) -> None:
+        """Leave a partition out until it has another leader."""
         self._fetches.forget(key)
+        self.counts.failed[self._followed[key].partition] = None
 
     def _warn_of_loss(self, partition: Partition, offset: int) -> None:
         if offset < partition.log.high_watermark:

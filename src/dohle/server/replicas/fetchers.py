@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from dohle.core.ids import BrokerId, TopicPartition
+from dohle.metadata.image import Endpoint
 from dohle.metadata.partition import NO_LEADER
 from dohle.server.partitions.partitions import Partition
 from dohle.server.replicas.context import FetcherContext
@@ -33,6 +34,17 @@ class Fetchers:
         self._fetchers: dict[tuple[BrokerId, int], Fetcher] = {}
         self._following: dict[Partition, _Following] = {}
         self._stopping: set[asyncio.Task[None]] = set()
+
+    @property
+    def all(self) -> list[Fetcher]:
+        """Those that there are now."""
+        return list(self._fetchers.values())
+
+    def address_of(self, leader: BrokerId) -> Endpoint | None:
+        """Return where a leader is, as brokers see it (M6)."""
+        registered = self._context.images.image.broker(leader)
+        name = self._context.listener_name
+        return None if registered is None else registered.endpoints.get(name)
 
     def update(self, partition: Partition) -> None:
         """Take in who leads a partition now.

@@ -55,7 +55,7 @@ class Replicas:
             _settings(config),
             quota,
         )
-        self._fetchers = Fetchers(context, config.get_int(_FETCHERS))
+        self.fetchers = Fetchers(context, config.get_int(_FETCHERS))
         self._isr_changes = IsrChanges(
             loop, channel, commits, config.node_id, lambda: context.broker_epoch
         )
@@ -87,16 +87,16 @@ class Replicas:
             self._check_lag_now_and_then()
         else:
             self._led.pop(partition, None)
-        self._fetchers.update(partition)
+        self.fetchers.update(partition)
 
     def forget(self, partition: Partition) -> None:
         """Take in that a partition is not here any more, or has no other replica."""
         self._led.pop(partition, None)
-        self._fetchers.forget(partition)
+        self.fetchers.forget(partition)
 
     def reconfigured(self) -> None:
         """Let changed settings of the broker take effect."""
-        self._fetchers.resize(self._broker_values().get_int(_FETCHERS))
+        self.fetchers.resize(self._broker_values().get_int(_FETCHERS))
 
     # Followers that fall behind
 
@@ -119,7 +119,7 @@ class Replicas:
             self._checking.cancel()
             await asyncio.wait([self._checking])
         await self._isr_changes.stop()
-        await self._fetchers.stop()
+        await self.fetchers.stop()
 
 
 def _settings(config: BrokerConfig) -> FetcherSettings:

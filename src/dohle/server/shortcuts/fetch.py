@@ -27,6 +27,7 @@ from dohle.server.net.sending import SENDFILE_BYTES_MIN
 from dohle.server.net.shortcut import Served
 from dohle.server.partitions.fetch_reader import fetching_replica, isolation_of
 from dohle.server.partitions.lookup import ANY_EPOCH, fetching
+from dohle.server.partitions.read_replicas import client_rack
 from dohle.storage import log_read
 from dohle.storage.log_values import Isolation
 
@@ -59,7 +60,8 @@ def learn_fetch(broker: BrokerServer, served: Served) -> FetchShortcut | None:
     (asked,) = request.topics[0].partitions
     if asked.last_fetched_epoch != -1:
         return None
-    learnt = FetchShortcut(served, broker.fetch_max_bytes)
+    sends_on = bool(client_rack(broker, request, served.version))
+    learnt = FetchShortcut(served, broker.fetch_max_bytes, sends_on=sends_on)
     fields = learnt.fits(served.frame)
     # It does not fit if the client encodes something differently from this encoder.
     is_recognised = fields is not None and fields[1] == asked.fetch_offset
@@ -81,6 +83,7 @@ class FetchShortcut:
         "_min_bytes",
         "_needs_leader",
         "_prefix",
+        "_sends_on",
         "_size",
         "_suffix",
         "_topic_id",
@@ -89,8 +92,10 @@ class FetchShortcut:
         "served",
     )
 
-    def __init__(self, served: Served, fetch_max_bytes: int) -> None:
+    def __init__(self, served: Served, fetch_max_bytes: int, *, sends_on: bool) -> None:
+        """Learn; ``sends_on`` tells whether a leader may send its client to another replica."""
         self.served = 0
+        self._sends_on = sends_on
         request, version, frame = served.request, served.version, served.frame
         topic = request.topics[0]
         asked = topic.partitions[0]
@@ -127,7 +132,7 @@ class FetchShortcut:
             partition = broker.partitions.get(self._topic_name, self._index)
         if partition is None or partition.rules.codec is not None:
             return None
-        if self._needs_leader and not partition.is_led:
+        if self._sends_on if partition.is_led else self._needs_leader:
             return None
         log = partition.log
         try:

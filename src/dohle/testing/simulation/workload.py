@@ -90,6 +90,8 @@ class Workload:
     #: Whether all that was acknowledged is kept. Else a coordinator may have forgotten of a
     #: transaction that is then open for ever, so that readers of committed records wait for it.
     is_kept: bool = True
+    #: Where the readers are, if brokers are in racks.
+    rack: str = ""
     _instances: int = field(default=0)
 
     def roles(self) -> dict[str, Program]:
@@ -238,7 +240,7 @@ class Workload:
         async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
             while not self.is_over():
                 process = self._instance(host, "consumer")
-                consumer = Consumer(cluster, _grouped(READERS))
+                consumer = Consumer(cluster, replace(_grouped(READERS), client_rack=self.rack))
                 tenure = Tenure(self.history, process, self.now_ns)
                 try:
                     await consumer.subscribe([INPUT, LEDGER], tenure)

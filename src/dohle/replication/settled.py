@@ -1,0 +1,157 @@
+"""What of a follower's session need not be looked at with each of its fetches.
+
+A follower has all partitions of one leader in a session, mostly many, of which few have news at a
+time. A partition is settled when the follower has all of it, all of it is committed, and the
+follower has been told so: then another fetch changes nothing but the time at which it was last
+caught up. That time is one for all settled partitions of a session, its pulse. Whatever happens to
+a partition unsettles it in the sessions that have it, and a fetch looks at the unsettled ones
+alone.
+
+Every few seconds a fetch looks at all of them, as Kafka's do each time: nothing of which nobody
+told stays unnoticed for longer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from dohle.core.ids import TopicPartition
+from dohle.replication.partition import Follower, Pulse
+
+if TYPE_CHECKING:
+    from dohle.replication.fetch_sessions import SessionPartition
+
+#: So often all partitions of a session are looked at.
+LOOK_AT_ALL_MS = 5_000
+#: So many partitions of closed sessions are let go of with each that is added.
+_LET_GO_AT_ONCE = 2
+
+
+class Watches:
+    """The sessions that have a partition, for all partitions of a leader."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[TopicPartition, dict[SessionPartition, Unsettled]] = {}
+        #: The partitions of sessions that are closed. To let go of very many at once takes long.
+        self._closed: deque[dict[Any, SessionPartition]] = deque()
+
+    def changed(self, key: TopicPartition) -> None:
+        """Have a partition looked at by the sessions that have it, and now if one waits."""
+        watching = self._by_key.get(key)
+        if watching is not None:
+            for part, unsettled in list(watching.items()):
+                unsettled.add(part)
+                if unsettled.waiting is not None:
+                    unsettled.waiting(part)
+
+    def add(self, part: SessionPartition, unsettled: Unsettled) -> None:
+        """Tell a session of what happens to one of its partitions."""
+        self._let_go()
+        key = _key(part)
+        if key is not None:
+            self._by_key.setdefault(key, {})[part] = unsettled
+
+    def remove(self, part: SessionPartition) -> None:
+        """Tell nobody any more."""
+        key = _key(part)
+        watching = None if key is None else self._by_key.get(key)
+        if key is not None and watching is not None:
+            watching.pop(part, None)
+            if not watching:
+                del self._by_key[key]
+
+    def close(self, partitions: dict[Any, SessionPartition]) -> None:
+        """Let go of a session's partitions by and by; nobody else may use the dictionary."""
+        self._closed.append(partitions)
+
+    def _let_go(self) -> None:
+        for _ in range(_LET_GO_AT_ONCE):
+            if not self._closed:
+                return
+            if self._closed[0]:
+                self.remove(self._closed[0].popitem()[1])
+            else:
+                self._closed.popleft()
+
+    @property
+    def count(self) -> int:
+        """How many partitions of sessions are told of what happens."""
+        return sum(map(len, self._by_key.values()))
+
+
+def _key(part: SessionPartition) -> TopicPartition | None:
+    return None if part.topic is None else TopicPartition(part.topic, part.partition)
+
+
+class Unsettled:
+    """The partitions of a follower's session that its next fetch looks at, in their order."""
+
+    def __init__(self, watches: Watches) -> None:
+        self._watches = watches
+        self._parts: dict[SessionPartition, None] = {}
+        self._looked_at_all_ms: int | None = None
+        self._broker_epoch: int | None = None
+        #: When the session fetched last.
+        self.pulse = Pulse()
+        self.is_closed = False
+        #: Called with what happens to a partition while a fetch of the session waits.
+        self.waiting: Callable[[SessionPartition], None] | None = None
+
+    def __iter__(self) -> Iterator[SessionPartition]:
+        return iter(self._parts)
+
+    def fetched(
+        self, everything: Iterable[SessionPartition], now_ms: int, broker_epoch: int
+    ) -> list[SessionPartition]:
+        """Take in the next fetch of the session, and return what it looks at, in this order."""
+        last = self._looked_at_all_ms
+        if last is None or now_ms - last >= LOOK_AT_ALL_MS or broker_epoch != self._broker_epoch:
+            self._looked_at_all_ms, self._broker_epoch = now_ms, broker_epoch
+            for part in everything:
+                self.add(part)
+        self.pulse.ms = now_ms
+        return list(self._parts)
+
+    def look_at_all(self) -> None:
+        """Have the next fetch look at all partitions of the session."""
+        self._looked_at_all_ms = None
+
+    def watch(self, part: SessionPartition) -> None:
+        """Take in a new partition, or one whose topic is known now."""
+        if not self.is_closed:
+            self._watches.add(part, self)
+        self.add(part)
+
+    def forget(self, part: SessionPartition) -> None:
+        """Take in that the session does not have a partition any more."""
+        self._watches.remove(part)
+        self.add(part)
+        del self._parts[part]
+
+    def close(self, partitions: dict[Any, SessionPartition]) -> None:
+        """Take in that the session ends, which has these partitions."""
+        self.is_closed = True
+        self._watches.close(partitions)
+
+    def add(self, part: SessionPartition) -> None:
+        """Have a partition looked at by the next fetch."""
+        if part not in self._parts:
+            self._parts[part] = None
+            if part.follower is not None:
+                part.follower.unsettle()
+                part.follower = None
+
+    def settle(self, part: SessionPartition, follower: Follower) -> None:
+        """Leave a partition out until something happens to it."""
+        if part in self._parts:
+            del self._parts[part]
+            part.follower = follower
+            follower.settle(self.pulse)
+
+    def put_last(self, part: SessionPartition) -> None:
+        """Read a partition after the others."""
+        if part in self._parts:
+            del self._parts[part]
+            self._parts[part] = None
