@@ -42,12 +42,12 @@ class SimulatedCluster:
         return ",".join(f"{machine.name}:{CLIENTS_PORT}" for machine in self.machines.values())
 
     def _format(self, node_id: BrokerId, machine: Machine) -> None:
-        machine.files.make_dirs(_DIRECTORY)
+        config = self.config(node_id)
         rng = self.world.stream(f"format {node_id}")
         logs = LogManager(
             machine.files, clock=machine.clock, rng=rng, open_files=OpenFiles.within(64)
         )
-        logs.attach([_DIRECTORY], Identity(CLUSTER_ID, node_id), _DIRECTORY)
+        logs.attach(config.log_dirs, Identity(CLUSTER_ID, node_id), config.metadata_log_dir)
         logs.release()
 
     def config(self, node_id: BrokerId) -> BrokerConfig:

@@ -20,6 +20,7 @@ from dohle.client import (
     Producer,
     ProducerConfig,
 )
+from dohle.client.admin.values import EligibleLeaders
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, TopicPartition
 from dohle.testing.simulation.machine import SimulatedHost
@@ -240,3 +241,32 @@ def test_the_refusal_names_its_reason() -> None:
             )
         assert refused.value.code in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT)
         assert partition.log.log_end_offset == 1, "nothing was appended"
+
+
+def eligible(stage: Stage) -> EligibleLeaders:
+    found = stage.run(lambda client: Admin(client).describe_eligible_leaders([TOPIC]))
+    leaders: EligibleLeaders = found[WHERE]
+    return leaders
+
+
+def test_who_leaves_below_the_minimum_stays_eligible_until_it_comes_back_from_a_crash() -> None:
+    """C14, U2: clients are told by DescribeTopicPartitions."""
+    with on_stage(min_insync_replicas="3") as stage:
+        stage.produce(b"a")
+        stage.await_in_sync()
+        assert eligible(stage) == EligibleLeaders((), ())
+        away = next(id for id in stage.cluster.machines if id != stage.leader)
+        stage.cluster.kill(away)
+        stage.await_isr(2)
+        assert eligible(stage) == EligibleLeaders((away,), ())
+        world = stage.cluster.world
+        stage.cluster.start(away)
+
+        def is_taken_for_crashed() -> bool:
+            image = stage.cluster.image(TOPIC, 0)
+            return image is not None and (len(image.isr), image.elr) == (2, ())
+
+        world.run_until(is_taken_for_crashed, _WITHIN_S)
+        world.run_until(lambda: stage.cluster.is_up, _WITHIN_S)
+        stage.await_in_sync()
+        assert eligible(stage) == EligibleLeaders((), ())
