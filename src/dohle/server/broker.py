@@ -211,16 +211,21 @@ class BrokerServer:
 
     async def _take_in(self, image: ClusterImage, changes: Sequence[PartitionChange]) -> None:
         settings: dict[TopicName, TopicSettings] = {}
-        untold: list[TopicPartition] = []
-        new = [TopicPartition(each.topic, each.partition) for each in changes if not each.before]
+        here = self.node_id
+        new = [
+            TopicPartition(each.topic, each.partition)
+            for each in changes
+            if here in each.after.replicas and not (each.before and here in each.before.replicas)
+        ]
         being_made, slices = self.partitions.being_made, Slices(self.turns)
         being_made.update(new)
+        untold: list[TopicPartition] = []
         try:
             for change in changes:
                 topic = image.topic(change.topic)
                 if topic is not None:
                     # Only a replica that is new in the image is known to be on none of the disks.
-                    is_new = not change.before or self.node_id not in change.before.replicas
+                    is_new = not change.before or here not in change.before.replicas
                     self._add_partition(topic, change.partition, settings, is_new=is_new)
                     key = TopicPartition(change.topic, change.partition)
                     being_made.discard(key)

@@ -341,7 +341,8 @@ class ReplicaMoves:
     def is_untold(self, key: TopicPartition) -> bool:
         """Tell whether the image has another directory for a replica than it is in."""
         place, told = self._place(key), self._images.image.partition(*key)
-        if place is None or told is None:
+        # The image may be ahead of what has been done about it: then the replica is about to go.
+        if place is None or told is None or self._node_id not in told.replicas:
             return False
         return told.directory_of(self._node_id) != place.directory_id
 
