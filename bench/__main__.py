@@ -1,4 +1,4 @@
-"""``python -m bench [--quick] [--json] [codec|log|broker|coordinators|columnar|cleaner ...]``.
+"""``python -m bench [--quick] [--json] [codec|log|broker|...]``: all sections, or some of them.
 
 A full run is added to the history in bench/results; one that is quick or prints JSON is not.
 """
@@ -18,6 +18,7 @@ SECTIONS = {
     "coordinators": "bench.coordinators.section",
     "columnar": "bench.columnar",
     "cleaner": "bench.cleaner",
+    "quorum": "bench.quorum",
 }
 
 

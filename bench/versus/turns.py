@@ -34,6 +34,7 @@ PARTS = {
     "g": "coordinators",
     "h": "footprint",
     "i": "cleaner",
+    "j": "quorum",
 }
 
 #: The options of kafka-producer-perf-test and its like; they undo those for short-lived tools.

@@ -21,7 +21,7 @@ START_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 60.0
 
 #: Features that Kafka finalizes by itself and dohle does not have.
-_NOT_OURS = ["eligible.leader.replicas.version", "share.version", "streams.version"]
+_NOT_OURS = ["share.version", "streams.version"]
 _STARTED = "Kafka Server started"
 _ONE_NODE = {
     "process.roles": "broker,controller",

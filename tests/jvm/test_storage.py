@@ -18,10 +18,8 @@ CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 INITIAL = "2@b:9094:MvDxzVmcRsaTz33bUuRU6A,1@a:9093:JEXY6aqzQY-32P5TStzaFg"
 SERVERS = "controller.quorum.bootstrap.servers=a:9093,b:9094"
 STATIC = "controller.quorum.voters=1@a:9093,2@b:9094"
-FEATURES = [
-    *("-f", "eligible.leader.replicas.version=1", "-f", "share.version=1"),
-    *("-f", "streams.version=1"),
-]
+#: What Kafka finalizes by itself and dohle does not have.
+FEATURES = ["-f", "share.version=1", "-f", "streams.version=1"]
 LISTENERS = {"broker": "PLAINTEXT://h:9092", "controller": "CONTROLLER://h:9093"}
 
 

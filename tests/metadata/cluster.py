@@ -16,7 +16,7 @@ from dohle.metadata.decision import Decision, VersionedRecord
 from dohle.metadata.delta import Delta
 from dohle.metadata.features import TOLERATED_FEATURES
 from dohle.metadata.image import EMPTY_IMAGE, ClusterImage, TopicImage
-from dohle.metadata.metadata_version import LATEST_LEVEL
+from dohle.metadata.metadata_version import ELR_VERSION, LATEST_LEVEL
 from dohle.metadata.replay import apply
 from dohle.metadata.topics import create_topics
 from dohle.protocol.messages.broker_registration import (
@@ -116,8 +116,10 @@ class Cluster:
         self.write(decision.records)
         return decision.reply
 
-    def bootstrap(self, level: int = LATEST_LEVEL) -> None:
-        self.write(activation_records(self.image, self.context, default_bootstrap_records(level)))
+    def bootstrap(self, level: int = LATEST_LEVEL, *, elr: bool = True) -> None:
+        """Begin with the features of a release, or without eligible leader replicas."""
+        bootstrap = default_bootstrap_records(level, {} if elr else {ELR_VERSION: 0})
+        self.write(activation_records(self.image, self.context, bootstrap))
 
     def register(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         decision = register_broker(self.image, request, self.context, next_offset=self.next_offset)
@@ -144,10 +146,12 @@ class Cluster:
         return topic
 
 
-def cluster(brokers: int = 1, properties: Mapping[str, str] | None = None) -> Cluster:
+def cluster(
+    brokers: int = 1, properties: Mapping[str, str] | None = None, *, elr: bool = True
+) -> Cluster:
     """Return a cluster of unfenced brokers 1, 2, …"""
     made = Cluster(context(properties))
-    made.bootstrap()
+    made.bootstrap(elr=elr)
     for broker_id in range(1, brokers + 1):
         made.start_broker(broker_id)
     return made

@@ -1,7 +1,6 @@
 import pytest
 
 from dohle.metadata.bootstrap import activation_records, default_bootstrap_records
-from dohle.metadata.decision import VersionedRecord
 from dohle.metadata.image import EMPTY_IMAGE
 from dohle.protocol.messages.records.cluster_metadata import (
     AbortTransactionRecord,
@@ -14,6 +13,7 @@ from dohle.protocol.messages.records.cluster_metadata import (
 from tests.metadata.cluster import Cluster, context, uuid
 
 LEVEL_29 = FeatureLevelRecord(name="metadata.version", feature_level=29)
+ELR = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
 GROUPS = FeatureLevelRecord(name="group.version", feature_level=1)
 TRANSACTIONS = FeatureLevelRecord(name="transaction.version", feature_level=2)
 
@@ -23,12 +23,15 @@ def test_a_new_cluster_begins_with_its_features_in_a_transaction() -> None:
     assert cluster.write(activation_records(cluster.image, cluster.context)) == [
         BeginTransactionRecord(name="Bootstrap records"),
         LEVEL_29,
+        ELR,
         GROUPS,
         TRANSACTIONS,
+        ConfigRecord(resource_type=4, name="min.insync.replicas", value="1"),
         EndTransactionRecord(),
     ]
     assert cluster.image.features == {
         "metadata.version": 29,
+        "eligible.leader.replicas.version": 1,
         "group.version": 1,
         "transaction.version": 2,
     }
@@ -46,10 +49,8 @@ def test_a_level_without_transactions_is_written_bare() -> None:
 
 
 def test_with_elr_the_minimum_of_in_sync_replicas_is_in_the_log_from_the_beginning() -> None:
-    elr = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
     cluster = Cluster(context({"min.insync.replicas": "2"}))
-    bootstrap = (*default_bootstrap_records(), VersionedRecord(elr, 0))
-    batch = cluster.write(activation_records(cluster.image, cluster.context, bootstrap))
+    batch = cluster.write(activation_records(cluster.image, cluster.context))
     assert batch[-2:] == [
         ConfigRecord(resource_type=4, name="min.insync.replicas", value="2"),
         EndTransactionRecord(),
@@ -57,12 +58,31 @@ def test_with_elr_the_minimum_of_in_sync_replicas_is_in_the_log_from_the_beginni
     assert cluster.image.cluster_config() == {"min.insync.replicas": "2"}
 
 
-@pytest.mark.parametrize(("level", "names"), [(21, 1), (22, 2), (23, 2), (24, 3)])
-def test_features_are_finalized_from_the_metadata_version_on_that_brought_them(
-    level: int, names: int
+def test_a_cluster_may_begin_without_elr() -> None:
+    cluster = Cluster()
+    bootstrap = default_bootstrap_records(chosen={"eligible.leader.replicas.version": 0})
+    batch = cluster.write(activation_records(cluster.image, cluster.context, bootstrap))
+    assert batch[1:] == [LEVEL_29, GROUPS, TRANSACTIONS, EndTransactionRecord()]
+    assert cluster.image.cluster_config() == {}
+
+
+@pytest.mark.parametrize(
+    ("level", "features"),
+    [
+        (21, []),
+        (22, [GROUPS]),
+        (23, [GROUPS]),
+        (24, [GROUPS, TRANSACTIONS]),
+        (25, [GROUPS, TRANSACTIONS]),
+        (26, [ELR, GROUPS, TRANSACTIONS]),
+    ],
+)
+def test_features_are_finalized_from_the_metadata_version_on_for_which_kafka_does_so(
+    level: int, features: list[FeatureLevelRecord]
 ) -> None:
+    """R103, and ``kafka-storage version-mapping`` of 4.2.1."""
     records = [each.record for each in default_bootstrap_records(level)]
-    assert records == [LEVEL_29.replace(feature_level=level), GROUPS, TRANSACTIONS][:names]
+    assert records == [LEVEL_29.replace(feature_level=level), *features]
 
 
 def test_a_bootstrap_that_was_cut_short_is_aborted_and_begun_again() -> None:
@@ -72,9 +92,8 @@ def test_a_bootstrap_that_was_cut_short_is_aborted_and_begun_again() -> None:
     assert [type(record) for record in batch] == [
         AbortTransactionRecord,
         BeginTransactionRecord,
-        FeatureLevelRecord,
-        FeatureLevelRecord,
-        FeatureLevelRecord,
+        *[FeatureLevelRecord] * 4,
+        ConfigRecord,
         EndTransactionRecord,
     ]
     assert cluster.image.metadata_version == 29

@@ -17,9 +17,18 @@ from dohle.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from tests.metadata.cluster import uuid
 
-TIMES = LifeTimes(heartbeat_interval=2_000, registration_timeout=60_000, session_timeout=9_000)
-REGISTRATION = BrokerRegistrationRequest(broker_id=BrokerId(3), cluster_id="c")
+TIMES = LifeTimes(
+    heartbeat_interval=2_000,
+    registration_timeout=60_000,
+    session_timeout=9_000,
+    directory_failure_timeout=30_000,
+)
+DIRECTORIES = (uuid(201), uuid(202), uuid(203))
+REGISTRATION = BrokerRegistrationRequest(
+    broker_id=BrokerId(3), cluster_id="c", log_dirs=DIRECTORIES
+)
 EPOCH = 17
 SILENCE = ErrorCode.REQUEST_TIMED_OUT
 
@@ -259,7 +268,69 @@ def test_a_broker_that_does_not_serve_yet_just_stops() -> None:
         assert told.life.is_over
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans(), st.booleans())))
+def test_a_failed_directory_is_told_at_once_and_in_every_heartbeat_from_then_on() -> None:
+    """D3."""
+    first, second, _ = DIRECTORIES
+    told = Told()
+    told.run()
+    begun = told.now
+    told.life.directory_failed(second, told.now)
+    assert (told.beat(fenced=False).offline_log_dirs, told.now) == ((second,), begun)
+    told.life.directory_failed(first, told.now)
+    told.life.directory_failed(second, told.now)
+    assert (told.beat(fenced=False).offline_log_dirs, told.now) == ((first, second), begun)
+    assert told.beat(fenced=False).offline_log_dirs == (first, second)
+    assert told.now == begun + 2_000
+
+
+def test_a_directory_that_fails_while_a_heartbeat_is_on_its_way_is_told_in_the_next() -> None:
+    told = Told()
+    told.run()
+    request = told.send()
+    told.life.directory_failed(DIRECTORIES[0], told.now)
+    told.life.answered(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False), told.now)
+    begun = told.now
+    assert isinstance(request, BrokerHeartbeatRequest)
+    assert request.offline_log_dirs == ()
+    assert (told.beat(fenced=False).offline_log_dirs, told.now) == (DIRECTORIES[:1], begun)
+
+
+def test_a_broker_that_cannot_tell_of_a_failed_directory_ends() -> None:
+    """D3: log.dir.failure.timeout.ms."""
+    told = Told()
+    told.run()
+    begun = told.now
+    told.life.directory_failed(DIRECTORIES[0], told.now)
+    while not told.life.is_over:
+        assert told.now <= begun + 30_000
+        told.beat(SILENCE)
+        deadline = told.life.deadline_ms
+        assert deadline is not None
+        told.now = deadline
+        told.life.tick(told.now)
+    assert (told.life.is_cut_off, told.now) == (True, begun + 30_000)
+
+
+def test_a_broker_that_has_told_of_a_failed_directory_goes_on_without_a_controller() -> None:
+    told = Told()
+    told.run()
+    told.life.directory_failed(DIRECTORIES[0], told.now)
+    told.beat(fenced=False)
+    for _ in range(100):
+        told.beat(SILENCE)
+        told.life.tick(told.now)
+    assert not told.life.is_over
+
+
+def test_a_registration_does_not_have_the_directories_that_have_failed() -> None:
+    told = Told()
+    told.life.directory_failed(DIRECTORIES[1], told.now)
+    request = told.send()
+    assert isinstance(request, BrokerRegistrationRequest)
+    assert request.log_dirs == (DIRECTORIES[0], DIRECTORIES[2])
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.booleans(), st.booleans())))
 def test_a_life_always_knows_when_to_look_again(
     steps: list[tuple[int, bool, bool, bool]],
 ) -> None:
@@ -281,9 +352,11 @@ def test_a_life_always_knows_when_to_look_again(
                 is_fenced=fenced,
                 should_shut_down=stop,
             )
-            if request is REGISTRATION:
+            if isinstance(request, BrokerRegistrationRequest):
                 reply = BrokerRegistrationResponse(error_code=codes[kind], broker_epoch=EPOCH)
             life.answered(reply, told.now)
+        elif kind == 6:
+            life.directory_failed(DIRECTORIES[fenced], told.now)
         elif caught_up:
             life.recovered(told.now)
         elif stop:

@@ -257,17 +257,11 @@ def test_each_feature_that_is_finalized_must_be_listed(
     assert decision.reply.error_code == expected
 
 
-def with_elr() -> Cluster:
-    made = cluster(3)
-    made.replay(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
-    made.create_topic("jays", 1, 3)
-    return made
-
-
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_only_a_clean_stop_keeps_a_broker_eligible(is_clean: bool) -> None:
     """A34, U1-U2: the epoch of its former life proves it; else it leaves ISR and ELR."""
-    made = with_elr()
+    made = cluster(3)
+    made.create_topic("jays", 1, 3)
     for broker_id in (1, 2, 3):
         made.write(fence_broker(made.image, broker_id, made.context))
     last = made.topic("jays").partitions[0]
@@ -283,7 +277,7 @@ def test_only_a_clean_stop_keeps_a_broker_eligible(is_clean: bool) -> None:
 
 def test_without_elr_a_crashed_broker_may_lead_again() -> None:
     """U3."""
-    made = cluster(2)
+    made = cluster(2, elr=False)
     made.create_topic("jays", 1, 2)
     made.write(fence_broker(made.image, 1, made.context))
     made.write(fence_broker(made.image, 2, made.context))

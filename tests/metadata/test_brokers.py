@@ -58,16 +58,22 @@ def test_a_broker_registers_fenced_with_the_next_offset_as_its_epoch() -> None:
     assert made.write(unfence_broker(made.image, 1, made.context)) == []
 
 
-def test_a_single_broker_that_restarts_leads_again_once_it_is_unfenced() -> None:
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_single_broker_that_restarts_leads_again_once_it_is_unfenced(is_clean: bool) -> None:
+    """C13, C17, U2: by its eligibility after a clean stop, else as the last known leader."""
     made = cluster()
     made.create_topic("jays", 2)
-    made.register(registration(incarnation=2))
-    assert leaders(made) == [-1, -1]
-    assert isrs(made) == [{1}, {1}]
+    epoch = made.image.brokers[BrokerId(1)].epoch if is_clean else -1
+    made.register(registration(incarnation=2, previous_epoch=epoch))
+    partition = made.topic("jays").partitions[0]
+    assert (partition.elr, partition.last_known_elr) == ((1,) if is_clean else (), (1,))
+    assert (leaders(made), isrs(made)) == ([-1, -1], [set(), set()])
     made.write(unfence_broker(made.image, 1, made.context))
-    assert leaders(made) == [1, 1]
+    assert (leaders(made), isrs(made)) == ([1, 1], [{1}, {1}])
     partition = made.topic("jays").partitions[0]
     assert (partition.leader_epoch, partition.partition_epoch) == (2, 2)
+    assert (partition.elr, partition.last_known_elr) == ((), ())
+    assert partition.leader_recovery_state == int(not is_clean)
 
 
 def test_the_same_life_of_a_broker_only_amends_its_registration() -> None:
@@ -146,8 +152,9 @@ def test_others_lead_when_a_broker_is_fenced_and_it_leaves_the_isr() -> None:
     assert made.write(fence_broker(made.image, 2, made.context)) == []
 
 
-def test_the_last_in_sync_replica_stays_in_the_isr_without_leading() -> None:
-    made = cluster(2)
+def test_without_elr_the_last_in_sync_replica_stays_in_the_isr_without_leading() -> None:
+    """C12, C17."""
+    made = cluster(2, elr=False)
     made.create_topic("jays", 1, 2)
     made.write(fence_broker(made.image, 1, made.context))
     made.write(fence_broker(made.image, 2, made.context))
@@ -176,12 +183,8 @@ def test_an_unclean_election_takes_any_replica_and_marks_it() -> None:
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), 1)
 
 
-def with_elr() -> Cluster:
-    made = cluster(3)
-    made.replay(
-        FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
-        ConfigRecord(resource_type=4, name="min.insync.replicas", value="2"),
-    )
+def with_a_minimum_of_two() -> Cluster:
+    made = cluster(3, {"min.insync.replicas": "2"})
     made.create_topic("jays", 1, 3)
     return made
 
@@ -190,10 +193,7 @@ def test_elections_do_not_depend_on_the_properties_of_the_controller() -> None:
     elected = []
     for minimum in ("1", "3"):
         made = cluster(3, {"min.insync.replicas": minimum})
-        made.replay(
-            FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
-            ConfigRecord(resource_type=4, name="min.insync.replicas", value="2"),
-        )
+        made.replay(ConfigRecord(resource_type=4, name="min.insync.replicas", value="2"))
         made.create_topic("jays", 1, 3)
         first, second, _ = made.topic("jays").partitions[0].replicas
         made.write(fence_broker(made.image, first, made.context))
@@ -205,7 +205,7 @@ def test_elections_do_not_depend_on_the_properties_of_the_controller() -> None:
 
 def test_with_elr_those_who_leave_below_the_minimum_stay_eligible() -> None:
     """C14."""
-    made = with_elr()
+    made = with_a_minimum_of_two()
     first, second, third = made.topic("jays").partitions[0].replicas
     made.write(fence_broker(made.image, first, made.context))
     assert made.topic("jays").partitions[0].elr == ()
@@ -225,7 +225,7 @@ def test_with_elr_those_who_leave_below_the_minimum_stay_eligible() -> None:
 
 def test_with_elr_a_crashed_broker_is_not_eligible_any_more() -> None:
     """U2."""
-    made = with_elr()
+    made = with_a_minimum_of_two()
     first, second, third = made.topic("jays").partitions[0].replicas
     made.write(fence_broker(made.image, first, made.context))
     made.write(fence_broker(made.image, second, made.context))
@@ -239,7 +239,7 @@ def test_with_elr_a_crashed_broker_is_not_eligible_any_more() -> None:
 
 def test_with_elr_the_last_leader_is_taken_when_nobody_is_eligible() -> None:
     """C13."""
-    made = with_elr()
+    made = with_a_minimum_of_two()
     first, second, third = made.topic("jays").partitions[0].replicas
     for broker_id in (first, second, third):
         made.write(fence_broker(made.image, broker_id, made.context))
@@ -369,6 +369,21 @@ def test_a_lost_directory_takes_the_leaders_in_it_along() -> None:
     made.commit(broker_heartbeat(made.image, request, made.context))
     assert leaders(made) == [-1, 1]
     assert made.image.brokers[BrokerId(1)].log_dirs == (dirs[1],)
+
+
+def test_a_broker_that_is_unfenced_does_not_lead_what_it_has_lost_meanwhile() -> None:
+    made = Cluster()
+    made.bootstrap()
+    dirs = (uuid(701), uuid(702))
+    made.register(registration(1, log_dirs=dirs))
+    made.write(unfence_broker(made.image, 1, made.context))
+    made.create_topic("jays", 1)
+    topic_id = made.topic("jays").id
+    made.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, directories=dirs[:1]))
+    made.write(fence_broker(made.image, 1, made.context))
+    request = heartbeat(made).replace(offline_log_dirs=dirs[:1])
+    assert not made.commit(broker_heartbeat(made.image, request, made.context)).is_fenced
+    assert leaders(made) == [-1]
 
 
 def test_an_unregistered_broker_leaves_its_partitions() -> None:

@@ -11,7 +11,6 @@ from dohle.protocol.messages import incremental_alter_configs as incremental
 from dohle.protocol.messages.records.cluster_metadata import (
     ClearElrRecord,
     ConfigRecord,
-    FeatureLevelRecord,
 )
 from tests.metadata.cluster import Cluster, cluster
 
@@ -98,7 +97,7 @@ def test_a_brokers_config_is_written_even_if_it_is_the_same() -> None:
 def test_the_broker_without_a_name_is_all_of_them() -> None:
     made = cluster()
     assert alter(made, resource(BROKER, "", ("log.retention.ms", SET, "5"))) == [(0, None)]
-    assert made.image.cluster_config() == {"log.retention.ms": "5"}
+    assert made.image.cluster_config() == {"log.retention.ms": "5", "min.insync.replicas": "1"}
 
 
 def test_validate_only_writes_nothing() -> None:
@@ -160,7 +159,7 @@ def test_one_bad_resource_does_not_stop_the_others() -> None:
     )
     assert [code for code, _ in results] == [40, 0]
     assert configs(made) == {}
-    assert made.image.cluster_config() == {"log.retention.ms": "5"}
+    assert made.image.cluster_config()["log.retention.ms"] == "5"
 
 
 def test_a_resource_named_twice_is_altered_by_neither() -> None:
@@ -183,7 +182,6 @@ def test_a_config_of_another_release_is_kept_and_in_nobodys_way() -> None:
 def test_elr_forbids_what_would_make_the_minimum_uncertain() -> None:
     """A23: 40 for a broker's own and for removing the cluster's; each change clears the ELR."""
     made = with_topic()
-    made.replay(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
     name = "min.insync.replicas"
     ((code, message),) = alter(made, resource(BROKER, "1", (name, SET, "1")))
     assert (code, message) == (40, f"Broker-level {name} cannot be altered while ELR is enabled.")

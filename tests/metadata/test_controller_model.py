@@ -54,7 +54,6 @@ from dohle.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from dohle.protocol.messages.records.cluster_metadata import FeatureLevelRecord
 from dohle.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.metadata.cluster import Cluster, context, registration
 
@@ -68,11 +67,7 @@ class ControllerModel(RuleBasedStateMachine):
     @initialize(level=st.sampled_from((11, 17, 29)), elr=st.booleans(), seed=st.integers(0, 9))
     def start(self, level: int, elr: bool, seed: int) -> None:
         self.cluster = Cluster(context(seed=seed))
-        self.cluster.bootstrap(level)
-        if elr and level == 29:
-            self.cluster.replay(
-                FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
-            )
+        self.cluster.bootstrap(level, elr=elr)
         self.incarnation = 1
         self.producer_ids: set[int] = set()
         for broker_id in (1, 2, 3):

@@ -112,7 +112,7 @@ def test_kraft_version_goes_up_and_never_down(upgrade_type: int) -> None:
 
 def test_eligible_leader_replicas_make_one_minimum_for_all() -> None:
     """A22."""
-    made = at_level(29)
+    made = cluster(elr=False)
     made.replay(
         ConfigRecord(resource_type=4, resource_name="1", name="min.insync.replicas", value="2")
     )

@@ -15,12 +15,25 @@ from tests.metadata.cluster import Cluster, cluster, registration
 class Brokers:
     """The brokers of a cluster, as they send heartbeats."""
 
-    def __init__(self, made: Cluster) -> None:
+    def __init__(self, made: Cluster, own_id: int = 100) -> None:
         self.made = made
-        self.heartbeats = BrokerHeartbeats(9_000, own_id=100)
+        self.heartbeats = BrokerHeartbeats(9_000, own_id)
+
+    def stale(self, now_ms: int) -> int | None:
+        found = self.heartbeats.find_stale(self.made.image, now_ms)
+        return None if found is None else found.id
+
+    def has_session(self, broker_id: int, now_ms: int) -> bool:
+        broker = self.made.image.brokers[BrokerId(broker_id)]
+        return self.heartbeats.has_session(broker, now_ms)
 
     def heartbeat(
-        self, broker_id: int, *, read: int | None = None, want_shut_down: bool = False
+        self,
+        broker_id: int,
+        *,
+        read: int | None = None,
+        want_shut_down: bool = False,
+        now_ms: int = 0,
     ) -> BrokerHeartbeatResponse:
         made = self.made
         request = BrokerHeartbeatRequest(
@@ -29,7 +42,7 @@ class Brokers:
             current_metadata_offset=made.image.offset if read is None else read,
             want_shut_down=want_shut_down,
         )
-        self.heartbeats.note(made.image, request, now_ms=0)
+        self.heartbeats.note(made.image, request, now_ms=now_ms)
         offset = self.heartbeats.controlled_shutdown_offset(made.image, broker_id)
         reply = made.commit(
             broker_heartbeat(
@@ -126,3 +139,43 @@ def test_a_heartbeat_of_a_former_life_is_not_taken_in() -> None:
     stale = BrokerHeartbeatRequest(broker_id=BrokerId(2), broker_epoch=0, current_metadata_offset=0)
     brokers.heartbeats.note(made.image, stale, now_ms=0)
     assert brokers.heartbeats.lowest_active_offset(made.image) == lowest
+
+
+def test_any_broker_is_stale_when_its_heartbeats_stay_away_that_of_the_same_process_too() -> None:
+    """A43."""
+    brokers = Brokers(cluster(2), own_id=1)
+    brokers.heartbeat(1)
+    for now_ms in range(0, 9_001, 1_000):
+        brokers.heartbeat(2, now_ms=now_ms)
+        assert brokers.stale(now_ms) is None
+    assert brokers.stale(9_001) == 1
+
+
+def test_a_new_controller_waits_for_a_session_before_it_takes_anybody_for_dead() -> None:
+    """A2."""
+    made = cluster(2)
+    brokers = Brokers(made, own_id=1)
+    brokers.heartbeats.take_over(made.image, 500)
+    brokers.heartbeat(2, now_ms=4_000)
+    assert [brokers.stale(ms) for ms in range(0, 9_501, 1_000)] == [None] * 10
+    assert brokers.stale(9_501) == 1
+
+
+def test_a_broker_may_register_at_once_if_its_own_node_has_just_become_the_controller() -> None:
+    made = cluster(2)
+    brokers = Brokers(made, own_id=1)
+    brokers.heartbeats.take_over(made.image, 0)
+    assert (brokers.has_session(1, 100), brokers.has_session(2, 100)) == (False, True)
+    brokers.heartbeat(1, now_ms=100)
+    assert brokers.has_session(1, 100)
+
+
+def test_a_controller_that_was_paused_listens_before_it_takes_anybody_for_dead() -> None:
+    brokers = Brokers(cluster(2))
+    brokers.heartbeat(1)
+    brokers.heartbeat(2)
+    assert brokers.stale(1_000) is None
+    assert brokers.stale(60_000) is None
+    brokers.heartbeat(2, now_ms=61_000)
+    assert [brokers.stale(ms) for ms in range(61_000, 69_001, 1_000)] == [None] * 9
+    assert brokers.stale(69_001) == 1

@@ -35,7 +35,6 @@ def with_everything() -> Cluster:
     made.replay(
         ConfigRecord(resource_type=2, resource_name="jays", name="retention.ms", value="5"),
         ConfigRecord(resource_type=32, resource_name="group", name="future", value="7"),
-        FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
         PartitionChangeRecord(
             partition_id=0,
             topic_id=made.topic("jays").id,
@@ -112,7 +111,7 @@ def test_the_difference_from_nothing_is_everything() -> None:
     assert [topic.name for topic in delta.created_topics] == ["jays"]
     assert [change.partition for change in delta.changed_partitions] == [0, 1]
     assert [change.id for change in delta.changed_brokers] == [1, 2]
-    assert len(delta.changed_configs) == 2
+    assert [change.resource.type for change in delta.changed_configs] == [2, 4, 32]
     assert delta.next_producer_id == 4000
     backwards = difference(made.image, EMPTY_IMAGE)
     assert [topic.name for topic in backwards.deleted_topics] == [TopicName("jays")]

@@ -8,6 +8,7 @@ import pytest
 
 from dohle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from dohle.protocol.messages.fetch import FetchRequest
+from dohle.raft.wire import fetching_id, in_version
 from tests.raft.messages import (
     SNAPSHOT,
     add_request,
@@ -31,6 +32,15 @@ def round_trip(message: Any) -> Any:
     version = type(message).VERSIONS.highest
     decoded, _ = type(message).decode(version, message.encode(version))
     return decoded
+
+
+@pytest.mark.parametrize("version", range(13, FetchRequest.VERSIONS.highest + 1))
+def test_a_leader_knows_who_fetches_in_any_version(version: int) -> None:
+    """R47: below v15 the id is in ReplicaId."""
+    sent = in_version(fetch_request(2, 1), version)
+    assert isinstance(sent, FetchRequest)
+    decoded, _ = FetchRequest.decode(version, sent.encode(version))
+    assert fetching_id(decoded) == 2
 
 
 @pytest.mark.parametrize("is_dynamic", [False, True])

@@ -16,6 +16,7 @@ from dohle.cli.commands.storage_quorum import QuorumPlan
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, Uuid
 from dohle.metadata.decision import VersionedRecord
+from dohle.metadata.partition import NO_LEADER
 from dohle.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from dohle.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
@@ -171,6 +172,10 @@ def test_maintenance_goes_on_though_no_snapshot_can_be_written(tmp_path: Path) -
     asyncio.run(run())
 
 
+def leader_of(node: Node, topic: str, index: int) -> int:
+    return node.images.image.topics[TopicName(topic)].partitions[index].leader
+
+
 @pytest.mark.parametrize(
     ("order", "reasons"),
     [
@@ -197,6 +202,9 @@ def test_the_failure_of_the_metadata_directory_or_of_the_last_one_is_fatal(
                 fs.writes[f"/t-{index}/"] = NO_SPACE
                 answer = await produce(wire, "t", batch(b"v"), index)
                 assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+                if not fatal:
+                    # The controller is told (D3), and nobody leads what was there.
+                    await until(lambda: leader_of(node, "t", 1) == NO_LEADER)
             assert len(fatal) == len(reasons)
             assert all(reason in told for reason, told in zip(reasons, fatal, strict=True))
 

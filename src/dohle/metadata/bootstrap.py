@@ -40,6 +40,7 @@ class _Default(NamedTuple):
 
 #: What a new cluster finalizes besides its metadata.version: only what is implemented.
 _DEFAULTS = {
+    ELR_VERSION: _Default(level=1, since=26),
     GROUP_VERSION: _Default(level=1, since=22),
     TRANSACTION_VERSION: _Default(level=2, since=24),
 }

@@ -8,6 +8,10 @@ stop, it wants to shut down, and does so when the controller agrees, or after fi
 controller answers at all it stops when ``broker.session.timeout.ms`` are over: any that comes later
 takes a broker for gone that it does not hear of for that long. (Kafka waits five minutes then too.)
 
+The directories that have failed are named in every heartbeat, and in one at once when the next one
+fails. A broker that cannot tell the controller of it within ``log.dir.failure.timeout.ms`` ends: it
+may be leading partitions that nobody can use (D3).
+
 One message is on its way at a time. Except for the first registration, an error changes nothing but
 that the next heartbeat waits for an interval (A51): a broker does not register again because of an
 error, and the controller never forgets a registration.
@@ -18,10 +22,12 @@ another cluster, and that the controller of this very node cannot write any more
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import NamedTuple
 
 from dohle.core.errors import ErrorCode
+from dohle.core.ids import Uuid
 from dohle.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -61,6 +67,7 @@ class LifeTimes(NamedTuple):
     registration_timeout: int
     #: For how long a controller takes a broker for alive that is silent.
     session_timeout: int
+    directory_failure_timeout: int
 
 
 class BrokerLife:
@@ -78,6 +85,8 @@ class BrokerLife:
         self.broker_epoch = UNREGISTERED
         #: Why it ended without having been told to, or could not tell the controller.
         self.failure: ErrorCode | None = None
+        #: Whether it ended because the controller could not be told of a failed directory.
+        self.is_cut_off = False
         self._is_registered = False
         self._is_recovered = False
         self._has_asked_to_stop = False
@@ -87,6 +96,11 @@ class BrokerLife:
         self._deadline_ms: float | None = None
         #: When it stops, whatever the controller says.
         self._stop_by_ms: float = 0
+        #: The directories that have failed, and by when the controller must know of each; None
+        #: once it does.
+        self._failed: dict[Uuid, float | None] = {}
+        #: Those of them that the request on its way names.
+        self._named: tuple[Uuid, ...] = ()
 
     # What is to be done
 
@@ -110,21 +124,33 @@ class BrokerLife:
         times = [] if self._is_waiting or self.is_over else [self._next_ms]
         if self._deadline_ms is not None and not self.is_over:
             times.append(self._deadline_ms)
+        times += self._tell_by_ms()
         return min(times, default=None)
+
+    def _tell_by_ms(self) -> list[float]:
+        """Return by when the controller must know of failed directories; a stop needs no such."""
+        if self.is_over or self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            return []
+        return [by_ms for by_ms in self._failed.values() if by_ms is not None]
 
     def next_request(
         self, metadata_offset: int
     ) -> BrokerRegistrationRequest | BrokerHeartbeatRequest:
         """Return what to send now; ``metadata_offset`` is that of the image (A45)."""
         self._is_waiting, self._at_once = True, False
-        if not self._is_registered:
+        self._named = tuple(sorted(self._failed))
+        if not self._is_registered and not self._failed:
             return self._registration
+        if not self._is_registered:
+            online = (each for each in self._registration.log_dirs if each not in self._failed)
+            return self._registration.replace(log_dirs=tuple(online))
         return BrokerHeartbeatRequest(
             broker_id=self._registration.broker_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=metadata_offset,
             want_fence=not self._is_recovered,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            offline_log_dirs=self._named,
         )
 
     # What happens to the broker
@@ -139,6 +165,12 @@ class BrokerLife:
         """All logs are open: it may be unfenced."""
         self._is_recovered = True
         self._send_at_once(now_ms)
+
+    def directory_failed(self, directory_id: Uuid, now_ms: float) -> None:
+        """Tell the controller that the replicas in a directory cannot be used any more."""
+        if directory_id not in self._failed:
+            self._failed[directory_id] = now_ms + self._times.directory_failure_timeout
+            self._send_at_once(now_ms)
 
     def register_again(self, now_ms: float) -> None:
         """Send the registration anew, of the same incarnation (A33)."""
@@ -163,6 +195,9 @@ class BrokerLife:
         """Give up what has taken too long."""
         if self._deadline_ms is not None and now_ms >= self._deadline_ms:
             self._end(ErrorCode.REQUEST_TIMED_OUT)
+        if now_ms >= min(self._tell_by_ms(), default=math.inf):
+            self.is_cut_off = True
+            self._end(ErrorCode.REQUEST_TIMED_OUT)
 
     # Answers
 
@@ -179,8 +214,11 @@ class BrokerLife:
         ):
             self._wait_for_controller(now_ms)
         if reply.error_code:
-            self._failed(ErrorCode(reply.error_code), now_ms)
-        elif isinstance(reply, BrokerRegistrationResponse):
+            self._refused(ErrorCode(reply.error_code), now_ms)
+            return
+        # Whatever was on its way has told of these: in the registration they are not there.
+        self._failed.update(dict.fromkeys(self._named))
+        if isinstance(reply, BrokerRegistrationResponse):
             self._registered(reply, now_ms)
         else:
             self._heard(reply, now_ms)
@@ -212,7 +250,7 @@ class BrokerLife:
                 pass
         self._next_ms = now_ms if self._at_once else now_ms + pause_ms
 
-    def _failed(self, code: ErrorCode, now_ms: float) -> None:
+    def _refused(self, code: ErrorCode, now_ms: float) -> None:
         stops = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
         starts = self.state is BrokerState.STARTING
         if (stops and (self._is_alone or code in _FINAL_FOR_SHUTDOWN)) or (

@@ -30,6 +30,7 @@ from dohle.metadata.metadata_version import (
     METADATA_VERSION,
     supports_directories,
 )
+from dohle.metadata.replay import apply
 from dohle.metadata.snapshot import registration_record
 from dohle.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
@@ -222,9 +223,11 @@ def broker_heartbeat(
             records += yield from begin_controlled_shutdown(image, broker.id, context)
     if state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW):
         records += yield from fence_broker(image, broker.id, context)
-    if supports_directories(_level(image)):
-        offline = request.offline_log_dirs
-        records += yield from _after_lost_directories(image, context, broker, offline)
+    lost = tuple(each for each in broker.log_dirs if each in request.offline_log_dirs)
+    if lost and supports_directories(_level(image)):
+        # Behind the other changes: who is unfenced does not lead what it has just lost.
+        after, _ = apply(image, [record for record, _ in records], image.offset, image.epoch)
+        records += yield from _after_lost_directories(after, context, broker, lost)
     return Decision(
         tuple(records),
         BrokerHeartbeatResponse(
@@ -312,11 +315,8 @@ def _after_lost_directories(
     image: ClusterImage,
     context: ControllerContext,
     broker: BrokerRegistration,
-    offline: tuple[Uuid, ...],
+    lost: tuple[Uuid, ...],
 ) -> PlainSteps[Records]:
-    lost = tuple(directory for directory in broker.log_dirs if directory in offline)
-    if not lost:
-        return ()
     change = Availability(leaves=broker.id, lost_directories=lost)
     left = tuple(directory for directory in broker.log_dirs if directory not in lost)
     elections = yield from leader_updates(image, context, change)

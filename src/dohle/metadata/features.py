@@ -51,13 +51,13 @@ from dohle.protocol.schema import VersionRange
 SUPPORTED_FEATURES: Mapping[str, VersionRange] = {
     METADATA_VERSION: VersionRange(LOWEST_LEVEL, LATEST_LEVEL),
     KRAFT_VERSION: VersionRange(0, 1),
+    ELR_VERSION: VersionRange(0, 1),
     GROUP_VERSION: VersionRange(0, 1),
     TRANSACTION_VERSION: VersionRange(0, 2),
 }
 #: What a log may have finalized: the levels of Kafka 4.2.
 TOLERATED_FEATURES: Mapping[str, VersionRange] = {
     **SUPPORTED_FEATURES,
-    ELR_VERSION: VersionRange(0, 1),
     "share.version": VersionRange(0, 1),
     "streams.version": VersionRange(0, 1),
 }

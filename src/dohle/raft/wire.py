@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 TOPIC = TopicName("__cluster_metadata")
 PARTITION = 0
 FETCH_MAX_WAIT_MS = 500
+_FETCH_WITH_REPLICA_STATE = 15
 
 #: The first versions that tell where the leader is.
 _ENDPOINTS_SINCE = {52: 1, 53: 1, 54: 1, 59: 1, 1: 17}
@@ -129,6 +130,15 @@ def fetch_snapshot_request(
         replica_id=replica.key.id,
         max_bytes=FETCH_MAX_BYTES,
         topics=(topic,),
+    )
+
+
+def in_version(request: Request, version: int) -> Request:
+    """Return a request as a version carries it: below v15 of Fetch the id is elsewhere (R47)."""
+    if not isinstance(request, fetch.FetchRequest) or version >= _FETCH_WITH_REPLICA_STATE:
+        return request
+    return request.replace(
+        replica_id=request.replica_state.replica_id, replica_state=fetch.ReplicaState()
     )
 
 

@@ -48,6 +48,7 @@ from dohle.server.transactions.markers import TxnMarkers
 from dohle.server.transactions.producer_ids import ProducerIds
 from dohle.server.transactions.verification import TxnVerification
 from dohle.storage.cleaning.cleaner import LogCleaner
+from dohle.storage.directory.directory import LogDirectory
 from dohle.storage.directory.manager import LogManager
 
 logger = logging.getLogger("dohle.server")
@@ -233,20 +234,24 @@ class BrokerServer:
         ]
         being_made, slices = self.partitions.being_made, Slices(self.turns)
         being_made.update(new)
+        untold: list[TopicPartition] = []
         try:
             for change in changes:
                 topic = image.topic(change.topic)
                 if topic is not None:
-                    # Only a partition that is new in the image is known to be on none of the disks.
-                    is_new = change.before is None
+                    # Only a replica that is new in the image is known to be on none of the disks.
+                    is_new = not change.before or here not in change.before.replicas
                     self._add_partition(topic, change.partition, settings, is_new=is_new)
-                    being_made.discard(TopicPartition(change.topic, change.partition))
+                    key = TopicPartition(change.topic, change.partition)
+                    being_made.discard(key)
+                    if self.moves.is_untold(key):
+                        untold.append(key)
                 await slices.give_way()
         finally:
             being_made.difference_update(new)
         if len(new) >= _MANY_PARTITIONS:
             COLLECTOR.grown()
-        self.moves.assign(new)
+        self.moves.assign(untold)
 
     def _add_partition(
         self,
@@ -306,6 +311,21 @@ class BrokerServer:
                 error,
             )
         self.recheck(partition.key)
+
+    async def directory_failed(self, directory: LogDirectory) -> None:
+        """Copy nothing more to a directory that has failed, and end the waits at its partitions.
+
+        They are answered KAFKA_STORAGE_ERROR from now on. The controller, which the heartbeats tell
+        of the directory, has other replicas lead them.
+        """
+        slices = Slices(self.turns)
+        for key, log in list(directory.logs.items()):
+            partition = self.partitions.get(*key)
+            if partition is not None and partition.log is log:
+                self.replicas.forget(partition)
+                self.commits.failed(partition)
+            await slices.give_way()
+        self.moves.assign(directory.logs)
 
     async def _forget_topic(self, topic: TopicImage, slices: Slices) -> None:
         keys = [TopicPartition(topic.name, index) for index in topic.partitions]

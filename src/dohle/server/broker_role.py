@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from asyncio import Task
+
 from dohle.core.uuid import random_uuid
 from dohle.metadata.broker_life import BrokerState
 from dohle.metadata.delta import Delta, difference
@@ -17,6 +19,7 @@ from dohle.server.partitions.log_cleaning import LogCleaning
 from dohle.server.quorum.loss import LossCheck
 from dohle.server.registry import all_handlers
 from dohle.server.shared import Shared
+from dohle.storage.directory.directory import LogDirectory
 
 
 class Publisher:
@@ -84,6 +87,7 @@ class BrokerRole:
             on_fatal=shared.on_fatal,
         )
         self.previous_epoch = find_previous_epoch(shared)
+        self._leaving: set[Task[None]] = set()
 
     async def start(self) -> None:
         """Return when clients are served (A50).
@@ -132,6 +136,14 @@ class BrokerRole:
         directory_ids = [directory.directory_id for directory in shared.logs.online_directories]
         await self.lifecycle.register(told, directory_ids, self.previous_epoch)
 
+    def directory_failed(self, directory: LogDirectory) -> None:
+        """Go on with the other directories, and let others lead what was in this one."""
+        self.lifecycle.directory_failed(directory.directory_id)
+        # Whoever has met the failure may be in the middle of something.
+        task = self._shared.loop.create_task(self.broker.directory_failed(directory))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
     def _dispatcher(self) -> Dispatcher:
         two_phase_commit = self._shared.config.get_bool("transaction.two.phase.commit.enable")
         handlers = all_handlers(two_phase_commit=two_phase_commit)
@@ -147,6 +159,8 @@ class BrokerRole:
 
     async def leave(self) -> None:
         """End all work in the background, and tell the controller."""
+        for task in self._leaving:
+            task.cancel()
         await self.broker.txn_markers.close()
         await self.broker.txn_coordinators.close()
         await self.broker.replicas.stop()

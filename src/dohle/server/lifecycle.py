@@ -33,6 +33,7 @@ logger = logging.getLogger("dohle.server")
 
 #: How often the operator is told that the controller does not answer, or refuses.
 _TOLD_EACH_S = 5.0
+_DIRECTORY_FAILURE_TIMEOUT = "log.dir.failure.timeout.ms"
 
 _Reply = BrokerRegistrationResponse | BrokerHeartbeatResponse
 
@@ -109,6 +110,7 @@ class BrokerLifecycle:
             config.get_int("broker.heartbeat.interval.ms"),
             config.get_int("initial.broker.registration.timeout.ms"),
             config.get_int("broker.session.timeout.ms"),
+            config.get_int(_DIRECTORY_FAILURE_TIMEOUT),
         )
         self._life = BrokerLife(request, times, is_alone=self._is_alone)
         self._life.start(self._now_ms())
@@ -122,6 +124,12 @@ class BrokerLifecycle:
         life.recovered(self._now_ms())
         self._woken.set()
         await self._until(life, lambda life: life.state is BrokerState.RUNNING)
+
+    def directory_failed(self, directory_id: Uuid) -> None:
+        """Tell the controller that the replicas in a directory cannot be used any more (D3)."""
+        if self._life is not None:
+            self._life.directory_failed(directory_id, self._now_ms())
+            self._woken.set()
 
     async def shut_down(self) -> None:
         """Return when no other node relies on this broker any more, or after waiting in vain."""
@@ -199,6 +207,12 @@ class BrokerLifecycle:
                 life.tick(self._now_ms())
                 self._take_answer(life)
                 self._changed.set()
+            if life.is_cut_off:
+                limit_ms = self._config.get_int(_DIRECTORY_FAILURE_TIMEOUT)
+                self._on_fatal(
+                    "the controller could not be told that a log directory has failed within "
+                    f"{limit_ms} ms ({_DIRECTORY_FAILURE_TIMEOUT})"
+                )
         except Exception as error:
             logger.exception("the life of this broker cannot go on. Please report this.")
             self._on_fatal(f"this broker cannot tell the controller that it is alive: {error}")

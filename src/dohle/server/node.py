@@ -253,6 +253,8 @@ class Node:
             self._on_fatal(f"the metadata log's directory {directory.path} has failed")
         elif not self.logs.online_directories:
             self._on_fatal("every log directory has failed")
+        elif self._broker_role is not None:
+            self._broker_role.directory_failed(directory)
 
     def _values(self) -> ConfigValues:
         """Return the settings in force."""

@@ -201,6 +201,10 @@ class Cluster:
         """Return the configuration of a node; it is read when the node starts."""
         return self._folder / str(node) / "server.properties"
 
+    def pid(self, node: int) -> int:
+        """Return the process of a node that runs."""
+        return self._processes[node].pid
+
     def log(self, node: int) -> str:
         """Return all that a node has logged."""
         return self._processes[node].log

@@ -37,6 +37,13 @@ class NodeProcess:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def pid(self) -> int:
+        """The id of its process."""
+        if self._process is None or not self.is_running:
+            raise RuntimeError(f"node {self.id} is not running")
+        return self._process.pid
+
+    @property
     def log(self) -> str:
         """All that it has printed and logged, in all its lives."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""

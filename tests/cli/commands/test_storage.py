@@ -53,7 +53,12 @@ def test_every_directory_says_how_a_cluster_begins(
     records = records_of(capsys, checkpoint)
     assert {record["value"]["name"] for record in records} == {"FeatureLevelRecord"}
     features = [record["value"]["data"]["name"] for record in records]
-    assert features == ["metadata.version", "group.version", "transaction.version"]
+    assert features == [
+        "metadata.version",
+        "eligible.leader.replicas.version",
+        "group.version",
+        "transaction.version",
+    ]
     assert (two / "bootstrap.checkpoint").read_bytes() == checkpoint.read_bytes()
 
 

@@ -25,6 +25,8 @@ def test_a_topic_is_created_as_asked_and_told_so(command: Command) -> None:
         "leaderEpoch": 0,
         "replicas": [1],
         "isr": [1],
+        "elr": [],
+        "lastKnownElr": [],
         "offlineReplicas": [],
         "state": "ok",
         "startOffset": 0,

@@ -18,6 +18,7 @@ from dohle.client.admin.values import (
     ConfigResource,
     ConfigSource,
     ConfigSynonym,
+    EligibleLeaders,
     NewTopic,
     ReplicaDescription,
     ResourceType,
@@ -46,6 +47,13 @@ from dohle.protocol.messages.api_versions import (
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
+)
+from dohle.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
 )
 from tests.client.scripted_broker import HANG_UP, Reply, ScriptedCluster, within
 
@@ -173,6 +181,35 @@ def test_topics_are_listed_and_described() -> None:
             assert not any(
                 request.allow_auto_topic_creation for request in scripted.asked(ApiKey.METADATA)
             )
+
+    within(10, body())
+
+
+def test_who_else_may_lead_is_asked_for_page_by_page() -> None:
+    async def body() -> None:
+        async with scene() as (scripted, admin):
+
+            def answer(asked: DescribeTopicPartitionsRequest, version: int) -> Reply:
+                index = 0 if asked.cursor is None else asked.cursor.partition_index
+                found = DescribeTopicPartitionsResponsePartition(
+                    partition_index=index,
+                    eligible_leader_replicas=(BrokerId(index + 1),),
+                    last_known_elr=None if index else (BrokerId(9),),
+                )
+                name = asked.topics[0].name
+                topic = DescribeTopicPartitionsResponseTopic(name=name, partitions=(found,))
+                following = Cursor(topic_name=name, partition_index=index + 1)
+                return DescribeTopicPartitionsResponse(
+                    topics=(topic,), next_cursor=None if index else following
+                )
+
+            scripted.serve(ApiKey.DESCRIBE_TOPIC_PARTITIONS, answer)
+            found = await admin.describe_eligible_leaders(["t"])
+            assert found == {
+                T0: EligibleLeaders((BrokerId(1),), (BrokerId(9),)),
+                T1: EligibleLeaders((BrokerId(2),), ()),
+            }
+            assert await admin.describe_eligible_leaders([]) == {}
 
     within(10, body())
 

@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, TopicName
 from dohle.protocol.apis import FORWARDABLE, ApiKey, find_api
-from dohle.protocol.framing import SIZE_BYTES, encode_request, parse_response_header
+from dohle.protocol.framing import (
+    SIZE_BYTES,
+    encode_request,
+    parse_request_header,
+    parse_response_header,
+)
 from dohle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from dohle.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
@@ -90,6 +95,18 @@ def test_an_envelope_has_the_request_as_it_was_sent_and_who_sent_it(
     assert envelope.request_principal[:2] == bytes(2)
     found = DefaultPrincipalData.from_bytes(0, envelope.request_principal[2:])
     assert (found.type, found.name, found.token_authenticated) == ("User", name[:50], False)
+
+
+def test_an_envelope_keeps_what_only_newer_releases_know() -> None:
+    """A10: tagged fields of the request and of its parts."""
+    topic = CreatableTopic(name=TOPIC, num_partitions=1, unknown_tags=((9, b"of a topic"),))
+    sent = inner(CREATE.replace(topics=(topic,), unknown_tags=((77, b"new"),)), 7)
+    head = parse_request_header(sent)
+    decoded, _ = CreateTopicsRequest.decode(7, sent, head.body_offset)
+    wrapped = wrap(ALICE._replace(client_id="c"), decoded).request_data
+    assert wrapped[head.body_offset :] == sent[head.body_offset :]
+    assert b"of a topic" in wrapped
+    assert b"new" in wrapped
 
 
 @pytest.mark.parametrize(

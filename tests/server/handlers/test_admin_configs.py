@@ -113,7 +113,10 @@ def test_a_brokers_configs_tell_where_they_come_from(tmp_path: Path) -> None:
         assert configs["num.partitions"].read_only
         assert configs["log.retention.bytes"].config_source == ConfigSource.DEFAULT_CONFIG
         assert not configs["log.retention.bytes"].read_only
-        assert await _describe(wire, BROKER, "") == {}
+        # The one that all controllers must agree on, because ELR is on (A22).
+        (minimum,) = (await _describe(wire, BROKER, "")).values()
+        assert (minimum.name, minimum.value) == ("min.insync.replicas", "1")
+        assert minimum.config_source == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
 
     on_node(tmp_path, scenario, {"num.partitions": "7"})
 

@@ -36,7 +36,6 @@ class SimulatedCluster:
         self.nodes: dict[BrokerId, Node] = {}
         self.fatal: list[str] = []
         self._properties = dict(properties or {})
-        self._directories = self._properties.get("log.dirs", _DIRECTORY).split(",")
         for node_id, machine in self.machines.items():
             self._format(node_id, machine)
         world.on_exit = lambda machine: None
@@ -46,13 +45,14 @@ class SimulatedCluster:
         return ",".join(f"{machine.name}:{CLIENTS_PORT}" for machine in self.machines.values())
 
     def _format(self, node_id: BrokerId, machine: Machine) -> None:
-        for directory in self._directories:
+        config = self.config(node_id)
+        for directory in config.log_dirs:
             machine.files.make_dirs(directory)
         rng = self.world.stream(f"format {node_id}")
         logs = LogManager(
             machine.files, clock=machine.clock, rng=rng, open_files=OpenFiles.within(64)
         )
-        logs.attach(self._directories, Identity(CLUSTER_ID, node_id), _DIRECTORY)
+        logs.attach(config.log_dirs, Identity(CLUSTER_ID, node_id), config.metadata_log_dir)
         logs.release()
 
     def config(self, node_id: BrokerId) -> BrokerConfig:

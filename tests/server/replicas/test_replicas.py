@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dohle.client import Admin, Cluster, ProducerConfig
+from dohle.client.admin.values import EligibleLeaders
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
 from dohle.server.metrics.collect import collect
@@ -208,3 +209,32 @@ def test_what_replication_does_is_told_by_metrics() -> None:
 
 def _scrape(stage: Stage, node_id: BrokerId) -> Series:
     return parse("".join(collect(stage.cluster.nodes[node_id].sources, LogCounts())))
+
+
+def eligible(stage: Stage) -> EligibleLeaders:
+    found = stage.run(lambda client: Admin(client).describe_eligible_leaders([TOPIC]))
+    leaders: EligibleLeaders = found[WHERE]
+    return leaders
+
+
+def test_who_leaves_below_the_minimum_stays_eligible_until_it_comes_back_from_a_crash() -> None:
+    """C14, U2: clients are told by DescribeTopicPartitions."""
+    with on_stage(min_insync_replicas="3") as stage:
+        stage.produce(b"a")
+        stage.await_in_sync()
+        assert eligible(stage) == EligibleLeaders((), ())
+        away = next(id for id in stage.cluster.machines if id != stage.leader)
+        stage.cluster.kill(away)
+        stage.await_isr(2)
+        assert eligible(stage) == EligibleLeaders((away,), ())
+        world = stage.cluster.world
+        stage.cluster.start(away)
+
+        def is_taken_for_crashed() -> bool:
+            image = stage.cluster.image(TOPIC, 0)
+            return image is not None and (len(image.isr), image.elr) == (2, ())
+
+        world.run_until(is_taken_for_crashed, WITHIN_S)
+        world.run_until(lambda: stage.cluster.is_up, WITHIN_S)
+        stage.await_in_sync()
+        assert eligible(stage) == EligibleLeaders((), ())

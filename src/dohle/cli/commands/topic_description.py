@@ -1,5 +1,6 @@
 """What ``dohle topic describe`` shows: partitions, offsets, and the topic's own configs.
 
+Who else may lead (KIP-966) is asked of brokers that know, and shown where there is somebody.
 Of a compacted topic also how far its leaders have cleaned it, if they are dohle's: no API of
 Kafka's tells that.
 """
@@ -20,13 +21,16 @@ from dohle.client import (
     ResourceType,
 )
 from dohle.client.metadata import NO_LEADER
-from dohle.core.errors import KafkaError
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicPartition
 from dohle.core.uuid import uuid_to_text
 
 if TYPE_CHECKING:
     from dohle.client import Admin, PartitionInfo, PartitionReassignment, TopicInfo
-    from dohle.client.admin.values import ConfigEntry, ReplicaCleaning
+    from dohle.client.admin.values import ConfigEntry, EligibleLeaders, ReplicaCleaning
+
+#: Columns that are shown only if there is something in them.
+_SELDOM = ("elr", "lastKnownElr", "offlineReplicas")
 
 
 async def describe(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, object]]:
@@ -50,6 +54,7 @@ async def describe(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, 
     ]
     cleaning = await _cleaning(admin, compacted)
     ongoing = await _reassignments(admin)
+    eligible = await _eligible(admin, topics)
     found = []
     for topic, resource in zip(topics, resources, strict=True):
         own = {
@@ -57,8 +62,19 @@ async def describe(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, 
             for entry in configs[resource]
             if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
         }
-        found.append(_description(topic, own, starts, ends, cleaning, ongoing))
+        found.append(_description(topic, own, starts, ends, eligible, cleaning, ongoing))
     return found
+
+
+async def _eligible(
+    admin: Admin, topics: Sequence[TopicInfo]
+) -> Mapping[TopicPartition, EligibleLeaders]:
+    try:
+        return await admin.describe_eligible_leaders(topic.name for topic in topics)
+    except KafkaError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return {}
+        raise
 
 
 async def _reassignments(admin: Admin) -> Mapping[TopicPartition, PartitionReassignment]:
@@ -116,6 +132,7 @@ def _description(
     configs: Mapping[str, str | None],
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
+    eligible: Mapping[TopicPartition, EligibleLeaders],
     cleaning: Mapping[TopicPartition, ReplicaCleaning],
     ongoing: Mapping[TopicPartition, PartitionReassignment],
 ) -> dict[str, object]:
@@ -129,6 +146,7 @@ def _description(
                 "leaderEpoch": one.leader_epoch,
                 "replicas": one.replicas,
                 "isr": one.isr,
+                **_eligible_fields(eligible.get(key)),
                 "offlineReplicas": one.offline_replicas,
                 **_reassignment_fields(ongoing.get(key)),
                 "state": partition_state(one, ongoing.get(key)),
@@ -144,6 +162,10 @@ def _description(
         "configs": dict(sorted(configs.items())),
         "partitions": partitions,
     }
+
+
+def _eligible_fields(found: EligibleLeaders | None) -> dict[str, object]:
+    return {} if found is None else {"elr": found.eligible, "lastKnownElr": found.last_known}
 
 
 def _reassignment_fields(ongoing: PartitionReassignment | None) -> dict[str, object]:
@@ -194,8 +216,9 @@ def print_description(description: Mapping[str, object], *, as_json: bool, is_fi
         print(f"config {name}={value}")
     # Some partitions may lack fields, and replicas are seldom offline.
     shown = dict.fromkeys(name for one in partitions for name in one)
-    if not any(one["offlineReplicas"] for one in partitions):
-        shown.pop("offlineReplicas", None)
+    for name in _SELDOM:
+        if not any(one.get(name) for one in partitions):
+            shown.pop(name, None)
     if all(one["state"] == "ok" for one in partitions):
         shown.pop("state", None)
     print_table([_row(one, shown) for one in partitions], if_empty="")

@@ -21,6 +21,7 @@ from dohle.client.admin.transactions import TransactionAdmin
 from dohle.client.admin.values import (
     ConfigEntry,
     CreatedTopic,
+    EligibleLeaders,
     LogDirDescription,
     NewTopic,
     ReplicaCleaning,
@@ -67,6 +68,12 @@ from dohle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
+)
+from dohle.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
 )
 
 _DELETE_TOPICS_BY_STATE = 6
@@ -142,6 +149,34 @@ class Admin(ClusterAdmin, ReassignmentAdmin, ConfigAdmin, GroupAdmin, Transactio
                 if name not in metadata.topics
             },
         )
+
+    async def describe_eligible_leaders(
+        self, names: Iterable[str]
+    ) -> Mapping[TopicPartition, EligibleLeaders]:
+        """Return who may lead the partitions of some topics besides their in-sync replicas.
+
+        A topic that is not there has none. UNSUPPORTED_VERSION if no broker can tell.
+        """
+        topics = tuple(TopicRequest(name=TopicName(name)) for name in sorted(set(names)))
+        found: dict[TopicPartition, EligibleLeaders] = {}
+        cursor: Cursor | None = None
+
+        async def ask(connection: Connection) -> DescribeTopicPartitionsResponse:
+            request = DescribeTopicPartitionsRequest(topics=topics, cursor=cursor)
+            return await connection.request(request, DescribeTopicPartitionsResponse)
+
+        while topics:
+            page = await self._ask_any("describe topic partitions", ask)
+            for topic in page.topics:
+                for each in topic.partitions:
+                    key = TopicPartition(TopicName(topic.name or ""), each.partition_index)
+                    found[key] = EligibleLeaders(
+                        each.eligible_leader_replicas or (), each.last_known_elr or ()
+                    )
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return found
 
     async def create_partitions(
         self,

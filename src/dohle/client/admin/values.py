@@ -204,6 +204,16 @@ class ClusterDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class EligibleLeaders:
+    """Who may lead a partition besides its in-sync replicas (KIP-966)."""
+
+    #: Those that have all acknowledged records, though they are not in sync.
+    eligible: tuple[BrokerId, ...]
+    #: Who led last, if nobody is left that is known to have them.
+    last_known: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaCleaning:
     """How far the replica of a compacted topic is cleaned."""
 

@@ -2,8 +2,8 @@
 
 The envelope holds header and body of the request as the client has sent them, who the client is and
 where it comes from. The answer holds header and body of the response, or an error of the envelope.
-The request is encoded anew from what was decoded: the same bytes, but for tagged fields that this
-release does not know.
+The request is encoded anew from what was decoded, which keeps tagged fields that this release does
+not know: the same bytes, but for the correlation id, which is only between broker and controller.
 """
 
 from __future__ import annotations

@@ -82,13 +82,18 @@ class Commits:
     def _tell_of_write(self, partition: Partition, effects: Effects[CommitWaiter] | None) -> None:
         """Tell those who wait at a partition that it was written, or (None) that it failed."""
         if effects is None:
-            self.fail(partition, ErrorCode.KAFKA_STORAGE_ERROR)
-            _call(partition.on_failed)
-        else:
-            if effects.woken:
-                self._tell(partition, effects)
-            if partition.on_progress is not None:
-                _call(partition.on_progress)
+            self.failed(partition)
+            return
+        if effects.woken:
+            self._tell(partition, effects)
+        if partition.on_progress is not None:
+            _call(partition.on_progress)
+        self._recheck(partition.key)
+
+    def failed(self, partition: Partition) -> None:
+        """Tell those who wait at a partition that its log cannot be used any more."""
+        self.fail(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        _call(partition.on_failed)
         self._recheck(partition.key)
 
     def _write(self, partition: Partition, now_ms: int) -> Effects[CommitWaiter] | None:

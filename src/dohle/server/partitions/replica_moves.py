@@ -49,6 +49,8 @@ MOVE_BYTES_PER_SECOND = "replica.alter.log.dirs.io.max.bytes.per.second"
 _JOB_BYTES_MAX = 4 << 20
 _JOB_BYTES_MIN = 64 << 10
 _ASSIGNMENTS_PER_REQUEST_MAX = 2_000
+#: How long it waits before it tells the controller once more.
+_BACKOFF_S, _BACKOFF_S_MAX = 0.1, 10.0
 #: How often the rate is read again.
 _PACE_S = 1.0
 
@@ -317,7 +319,7 @@ class ReplicaMoves:
         """
         if not self._knows_directories or self._is_stopping:
             return
-        untold = [key for key in keys if in_doubt or self._is_untold(key)]
+        untold = [key for key in keys if in_doubt or self.is_untold(key)]
         if untold:
             self._spawn(self._assign_all(untold, in_doubt=in_doubt))
 
@@ -336,7 +338,8 @@ class ReplicaMoves:
             return None
         return _Place(partition.topic_id, directory.directory_id)
 
-    def _is_untold(self, key: TopicPartition) -> bool:
+    def is_untold(self, key: TopicPartition) -> bool:
+        """Tell whether the image has another directory for a replica than it is in."""
         place, told = self._place(key), self._images.image.partition(*key)
         # The image may be ahead of what has been done about it: then the replica is about to go.
         if place is None or told is None or self._node_id not in told.replicas:
@@ -344,25 +347,25 @@ class ReplicaMoves:
         return told.directory_of(self._node_id) != place.directory_id
 
     async def _assign_all(self, keys: Sequence[TopicPartition], *, in_doubt: bool) -> None:
+        """Tell the controller in several requests, each again and again until it is heard (D3)."""
         for start in range(0, len(keys), _ASSIGNMENTS_PER_REQUEST_MAX):
-            # As of the time the request is sent: a move that ends later sends its own.
-            places: dict[TopicPartition, _Place] = {}
-            for key in keys[start : start + _ASSIGNMENTS_PER_REQUEST_MAX]:
-                place = self._place(key) if in_doubt or self._is_untold(key) else None
-                if place is not None:
-                    places[key] = place
-            if not places:
-                continue
-            # Errors of single replicas do not matter: those replicas are gone.
-            code = (await self._tell(places)).error_code
-            if code:
+            several, backoff_s = keys[start : start + _ASSIGNMENTS_PER_REQUEST_MAX], _BACKOFF_S
+            while self._knows_directories:
+                # As of the time the request is sent: a move that ends later sends its own.
+                wanted = (key for key in several if in_doubt or self.is_untold(key))
+                places = {key: place for key in wanted if (place := self._place(key)) is not None}
+                # Errors of single replicas do not matter: those replicas are gone.
+                code = (await self._tell(places)).error_code if places else ErrorCode.NONE
+                if not code:
+                    break
                 logger.warning(
-                    "the controller could not be told the directories of %d replicas: %s. They are"
-                    " reported again at the next start.",
+                    "the controller could not be told the directories of %d replicas: %s; trying"
+                    " again",
                     len(places),
                     ErrorCode(code).name,
                 )
-                return
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, _BACKOFF_S_MAX)
 
     async def _assign(self, key: TopicPartition, place: _Place) -> None:
         reply = await self._tell({key: place})

@@ -26,6 +26,7 @@ from dohle.protocol.messages.api_versions import ApiVersionsRequest
 from dohle.protocol.schema import Request, Response
 from dohle.raft.effects import Send
 from dohle.raft.events import Answered, Unanswered
+from dohle.raft.wire import in_version
 from dohle.server.links import LinkSettings, NodeLink
 
 logger = logging.getLogger("dohle.server")
@@ -187,4 +188,5 @@ async def _ask(connection: Connection, request: Request, timeout_ms: int) -> Res
         # Its version is found by trial.
         return await connection.ask_versions()
     answer = find_api(request.API_KEY).response()
-    return await connection.request(request, answer, timeout_ms=timeout_ms)
+    sent = in_version(request, connection.version_of(type(request)))
+    return await connection.request(sent, answer, timeout_ms=timeout_ms)

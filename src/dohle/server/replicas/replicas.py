@@ -79,7 +79,8 @@ class Replicas:
 
     def update(self, partition: Partition) -> None:
         """Take in who leads a partition, and where its replicas are."""
-        if len(partition.image.replicas) == 1 and partition.is_led:
+        is_only = len(partition.image.replicas) == 1 and partition.is_led
+        if is_only or not partition.log.disk.is_online():
             self.forget(partition)
             return
         if partition.is_led:
@@ -90,7 +91,7 @@ class Replicas:
         self.fetchers.update(partition)
 
     def forget(self, partition: Partition) -> None:
-        """Take in that a partition is not here any more, or has no other replica."""
+        """Take in that a partition is not here any more, cannot be used, or is the only replica."""
         self._led.pop(partition, None)
         self.fetchers.forget(partition)
 
