@@ -191,12 +191,12 @@ def test_what_waits_for_something_else_uses_nothing_and_holds_up_no_collection()
         turns = Turns(loop, SystemNodeHost(), collector=collector)
         slices = Slices(turns)
         await slices.wait()
-        is_held = [collector.is_held]
+        held = [collector.is_held]
         waited_for: asyncio.Future[str] = loop.create_future()
         waiting = asyncio.ensure_future(slices.wait_for(waited_for))
         await turn_of_the_loop()
-        is_held.append(collector.is_held)
-        assert is_held == [True, False]
+        held.append(collector.is_held)
+        assert held == [True, False]
         loop.work(60.0)
         waited_for.set_result("done")
         assert await waiting == "done"
