@@ -14,8 +14,10 @@ start: $(VENV)/.installed  ## Run a broker on 127.0.0.1:9092 with its data in ./
 demo: $(VENV)/.installed-spark  ## Run a broker, live orders and clicks, and a pipeline on Spark; Ctrl-C stops all
 	$(BIN)/python examples/shop/demo.py
 
+# They wait for processes, Spark's above all, more than they compute: three workers for two cores.
+WORKERS := $(shell echo $$((($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2)))
 test: $(VENV)/.installed-test  ## Run all tests but the long ones, in under ten minutes on two cores
-	$(BIN)/python -m pytest -n auto --dist loadgroup --durations=10
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=10
 
 # Pure rooms: no sockets, no Spark, no process but our own. Arrow's codec is not of the base install.
 FAST_TESTS := $(addprefix tests/,core protocol records coordination groups txn metadata metrics replication storage tools)

@@ -15,12 +15,11 @@ import asyncio
 import resource
 import socket
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
-from dohle.core.seams import Clock, Rng, SystemClock, system_rng
+from dohle.core.seams import Clock, Rng, SystemClock, system_rng, thread_cpu_s
 
 T = TypeVar("T")
 
@@ -171,7 +170,7 @@ class SystemHost:
 
     def thread_cpu_s(self) -> float | None:
         """Ask the system."""
-        return time.thread_time()
+        return thread_cpu_s()
 
     def spare_descriptor(self) -> socket.socket:
         """Make a socket that is not connected to anything."""

@@ -186,7 +186,7 @@ def test_a_full_queue_is_told_and_those_that_wait_for_room_are_called() -> None:
 
 def test_what_waits_for_something_else_uses_nothing_and_holds_up_no_collection() -> None:
     async def scenario(loop: StoppedLoop, _: Turns) -> None:
-        # One of its own: what other tests have left unfinished may hold up that of the process.
+        # One of its own: work that other tests left unfinished may hold up that of the process.
         collector = Collector()
         turns = Turns(loop, SystemNodeHost(), collector=collector)
         slices = Slices(turns)

@@ -34,7 +34,7 @@ class Collector:
 
     def hold(self) -> None:
         """Let there be no full collections of garbage."""
-        if not self._holders:
+        if not self.is_held:
             self._thresholds = young, middle, _ = gc.get_threshold()
             gc.set_threshold(young, middle, _NEVER)
         self._holders += 1
@@ -42,7 +42,7 @@ class Collector:
     def release(self) -> None:
         """Let there be full collections again, unless others hold them up."""
         self._holders -= 1
-        if not self._holders:
+        if not self.is_held:
             gc.set_threshold(*self._thresholds)
 
     def own_process(self) -> None:
