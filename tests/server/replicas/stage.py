@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -123,9 +123,14 @@ class Stage:
 
 @contextmanager
 def on_stage(
-    *, nodes: int = 3, replicas: tuple[int, ...] = (1, 2, 3), **properties: str
+    more: Mapping[str, str] | None = None,
+    *,
+    nodes: int = 3,
+    replicas: tuple[int, ...] = (1, 2, 3),
+    **properties: str,
 ) -> Iterator[Stage]:
     named = {name.replace("_", "."): value for name, value in properties.items()}
+    named.update(more or {})
     world = World(5)
     cluster = SimulatedCluster(world, nodes, named)
     stage = Stage(cluster)

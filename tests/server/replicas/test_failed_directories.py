@@ -15,7 +15,7 @@ from dohle.metadata.image import ClusterImage
 from dohle.metadata.partition import PartitionImage
 from dohle.testing.simulation.disk_faults import Operation
 from dohle.testing.simulation.world import SECOND_NS
-from tests.server.replicas.test_replicas import TOPIC, Stage, on_stage
+from tests.server.replicas.stage import TOPIC, Stage, on_stage
 
 _WITHIN_S = 120.0
 #: Goes to the other directory of each broker, because the first one has a log already.
@@ -24,8 +24,7 @@ ELSEWHERE = "u"
 
 @contextmanager
 def with_two_disks() -> Iterator[Stage]:
-    directories = {"log_dirs": "/data,/other", "metadata_log_dir": "/meta"}
-    with on_stage(**directories) as stage:
+    with on_stage(log_dirs="/data,/other", metadata_log_dir="/meta") as stage:
         stage.run(lambda client: Admin(client).create_topics([NewTopic(ELSEWHERE, 1, 3)]))
         stage.produce(b"a")
         stage.await_in_sync()

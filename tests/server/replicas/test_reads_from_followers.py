@@ -137,8 +137,8 @@ def test_g30_in_a_session_the_replica_is_named_each_time() -> None:
 
 @pytest.mark.parametrize("selector", ["", "org.apache.kafka.common.replica.LeaderSelector"])
 def test_g30_without_a_selector_of_racks_the_leader_serves_everybody(selector: str) -> None:
-    properties = {"replica_selector_class": selector} if selector else {}
-    with on_stage(broker_rack="rack-{id}", **properties) as stage:
+    properties = {"replica.selector.class": selector} if selector else {}
+    with on_stage(properties, broker_rack="rack-{id}") as stage:
         stage.produce(b"a")
         stage.await_in_sync()
         assert stage.read(config=in_rack(follower_of(stage))) == [b"a"]
