@@ -22,8 +22,13 @@ Reassign = Callable[..., list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    # A batch at a time, so that a throttle may tell.
-    with Cluster(nodes=3, config={"replica.fetch.max.bytes": "1000"}) as running:
+    config = {
+        # A batch at a time, so that a throttle may tell.
+        "replica.fetch.max.bytes": "1000",
+        "broker.session.timeout.ms": "5000",
+        "broker.heartbeat.interval.ms": "500",
+    }
+    with Cluster(nodes=3, config=config) as running:
         yield running
 
 
@@ -134,6 +139,31 @@ def test_a_throttled_reassignment_is_listed_cancelled_and_leaves_nothing_behind(
     assert reassign("list") == []
     wait_until(lambda: throttles(cluster, topic, capsys) == [], 60.0)
     assert numbers(cluster, topic) == list(range(RECORDS))
+
+
+def test_what_a_dead_broker_has_had_is_made_anew_elsewhere(
+    cluster: Cluster, reassign: Reassign, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = filled_topic(cluster, "orphaned", 3, 1)
+    cluster.kill(3)
+
+    def states() -> set[str]:
+        return {each["state"] for each in described(cluster, topic, capsys)["partitions"]}
+
+    wait_until(lambda: states() == {"under-replicated"}, 60.0)
+    plan = str(tmp_path / "plan.json")
+    # Nothing is taken from it that was not asked for: it may just be away for a while.
+    (balanced,) = reassign("plan", topic)
+    assert all(3 in each["replicas"] for each in balanced["partitions"])
+    reassign("plan", topic, "--remove", "3", "-o", plan)
+    rows = reassign("execute", plan, "--throttle", "100000000", "--wait")
+    assert [row["replicas"] for row in rows] == [[2, 1]] * PARTITIONS
+    assert numbers(cluster, topic) == list(range(RECORDS))
+    cluster.restart(3)
+    cluster.wait_until_ready()
+    # What it still had is set aside.
+    wait_until(lambda: not (cluster.data(3) / f"{topic}-0").exists(), 60.0)
+    wait_until(lambda: states() == {"ok"}, 60.0)
 
 
 def test_what_is_no_plan_is_refused(

@@ -37,7 +37,9 @@ async def set_throttles(
             ConfigChange(f"{_FOLLOWERS}.replicas", AlterOp.SET, _replicas(topic, targets)),
         ]
     brokers: set[int] = set().union(*sources.values(), *targets.values())
-    for broker in sorted(brokers):
+    # One that is down copies nothing, and cannot be told.
+    up = {each.node_id for each in (await admin.describe_cluster()).brokers}
+    for broker in sorted(brokers & up):
         changes[ConfigResource(ResourceType.BROKER, str(broker))] = [
             ConfigChange(f"{role}.rate", AlterOp.SET, str(bytes_per_second))
             for role in (_LEADERS, _FOLLOWERS)
