@@ -213,17 +213,21 @@ class BrokerServer:
         new = [TopicPartition(each.topic, each.partition) for each in changes if not each.before]
         being_made, slices = self.partitions.being_made, Slices(self.turns)
         being_made.update(new)
+        removed: list[TopicPartition] = []
         try:
             for change in changes:
                 topic = image.topic(change.topic)
                 if topic is not None:
                     # Only a partition that is new in the image is known to be on none of the disks.
                     is_new = change.before is None
-                    self._add_partition(topic, change.partition, settings, is_new=is_new)
+                    if not self._add_partition(topic, change.partition, settings, is_new=is_new):
+                        removed.append(TopicPartition(change.topic, change.partition))
                     being_made.discard(TopicPartition(change.topic, change.partition))
                 await slices.give_way()
         finally:
             being_made.difference_update(new)
+        if removed:
+            await self._delete_replicas(removed, slices)
         if len(new) >= _MANY_PARTITIONS:
             COLLECTOR.grown()
         self.moves.assign(new)
@@ -235,7 +239,8 @@ class BrokerServer:
         settings: dict[TopicName, TopicSettings],
         *,
         is_new: bool,
-    ) -> None:
+    ) -> bool:
+        """Follow what the image says of a partition; False if its log is to be deleted."""
         image = topic.partitions[index]
         key = TopicPartition(topic.name, index)
         known = self.partitions.get(*key)
@@ -248,7 +253,7 @@ class BrokerServer:
         if self.node_id not in image.replicas:
             if known is not None:
                 self._remove_replica(known, image)
-            return
+            return known is None
         if topic.name not in settings:
             settings[topic.name] = TopicSettings.of(self.topic_values(topic.name))
         try:
@@ -267,25 +272,32 @@ class BrokerServer:
             self.replicas.update(partition)
         if known is not None:
             self.recheck(key)
+        return True
 
     def _remove_replica(self, partition: Partition, image: PartitionImage) -> None:
-        """Delete the log of a replica that was reassigned to other brokers, as Kafka does.
+        """Let go of a replica that was reassigned to other brokers; its log is still to be deleted.
 
         Requests that wait for it get NOT_LEADER_OR_FOLLOWER: their clients look for the new leader.
         """
         self.write_appends()
         self.replicas.forget(partition)
         self.moves.forget([partition.key])
+        self.partitions.remove(partition, image)
+        self.recheck(partition.key)
+
+    async def _delete_replicas(self, removed: Sequence[TopicPartition], slices: Slices) -> None:
+        """Delete the logs of replicas that were reassigned to other brokers, as Kafka does."""
         try:
-            self.partitions.remove(partition, image)
+            await slices.run(self.logs.delete_in_steps(removed))
         except KafkaError as error:
             logger.error(
-                "%s is no longer assigned to this broker, but cannot be deleted from disk: %s."
-                " It is set aside as a stray at the next start.",
-                partition.key,
+                "%d partitions are no longer assigned to this broker (the first is %s), but not all"
+                " can be deleted from disk: %s. What is left is set aside as strays at the next"
+                " start.",
+                len(removed),
+                removed[0],
                 error,
             )
-        self.recheck(partition.key)
 
     async def _forget_topic(self, topic: TopicImage, slices: Slices) -> None:
         keys = [TopicPartition(topic.name, index) for index in topic.partitions]

@@ -9,7 +9,7 @@ from functools import cache
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.topic import effective_topic_config
 from dohle.core.ids import TopicName, TopicPartition
-from dohle.core.steps import PlainSteps
+from dohle.core.steps import Steps
 from dohle.core.uuid import is_reserved, uuid_to_text
 from dohle.metadata.image import ClusterImage
 from dohle.server.partitions.topic_settings import TopicSettings
@@ -41,10 +41,10 @@ class BrokerLogs:
         self._logs = shared.logs
         self._image = image
 
-    def load(self, loss: LossCheck | None) -> PlainSteps[None]:
+    def load(self, loss: LossCheck | None) -> Steps[None]:
         """Open every log in the directories, and set aside what is not this broker's."""
         yield from self._logs.load_in_steps(self._log_configs(), self._assignment_of)
-        self._set_strays_aside(loss)
+        yield from self._set_strays_aside(loss)
 
     def refuse_missing_directories(self) -> None:
         """Do not mistake the empty mount point of a missing disk for a new directory.
@@ -89,7 +89,7 @@ class BrokerLogs:
             return None
         return Assignment(topic.id, found.directory_of(self._config.node_id))
 
-    def _set_strays_aside(self, loss: LossCheck | None) -> None:
+    def _set_strays_aside(self, loss: LossCheck | None) -> Steps[None]:
         """Keep, but do not serve, logs that the image does not assign to this broker."""
         strays, renamed = [], []
         for log in self._logs:
@@ -101,6 +101,8 @@ class BrokerLogs:
                 renamed.append((log.partition, log.topic_id))
         if loss is not None:
             loss.stray_logs(renamed)
-        for key in [*strays, *(key for key, _ in renamed)]:
+        strays += [key for key, _ in renamed]
+        for key in strays:
             logger.warning("%s is not assigned to this broker: set aside", key)
-            self._logs.mark_stray(key)
+            yield None
+        yield from self._logs.mark_stray_in_steps(strays)

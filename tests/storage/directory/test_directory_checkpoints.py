@@ -93,33 +93,63 @@ def test_a_disk_that_does_not_take_them_goes_offline() -> None:
     assert HIGH_WATERMARK_CHECKPOINT in node.manager.offline_directories["/data"]
 
 
-def test_a_deletion_leaves_all_that_waits_for_the_disk_to_threads() -> None:
-    node = filled()
-    node.manager.directories[0].checkpoints.write_all()
+def left_to_threads(node: Node, steps: Steps[None], at_each: Callable[[int], None]) -> int:
+    """Take all steps, of which none may sync; return how many there were for a thread to take.
+
+    ``at_each`` gets their number so far, while the next is still to be taken.
+    """
     syncs = (Operation.SYNC, Operation.SYNC_DIR)
-    deletion = node.manager.delete_in_steps(KEYS[:3])
-    recurring = [node.manager.directories[0].checkpoints.write_in_steps(name) for name in FILES]
     result: object = None
     in_threads = 0
     while True:
         node.disk.trace.clear()
         try:
-            step = deletion.send(result)
+            step = steps.send(result)
         except StopIteration:
-            break
+            return in_threads
         assert not [path for operation, path in node.disk.trace if operation in syncs]
         result = None
         if step is not None:
             assert isinstance(step, Blocking)
             in_threads += 1
-            if recurring and in_threads % 2 == 0:
-                # What recurs is written while the deletion waits for its thread.
-                finish(recurring.pop())
+            at_each(in_threads)
             result = step()
-    assert in_threads == 1 + 2 * len(FILES)
+
+
+def test_a_deletion_leaves_all_that_waits_for_the_disk_to_threads() -> None:
+    node = filled()
+    node.manager.directories[0].checkpoints.write_all()
+    recurring = [node.manager.directories[0].checkpoints.write_in_steps(name) for name in FILES]
+
+    def write_what_recurs(number: int) -> None:
+        """Do so while the deletion waits for its thread."""
+        if recurring and number % 2 == 0:
+            finish(recurring.pop())
+
+    deletion = node.manager.delete_in_steps(KEYS[:3])
+    assert left_to_threads(node, deletion, write_what_recurs) == 1 + 2 * len(FILES)
     assert not recurring
     for name in FILES:
         assert not set(KEYS[:3]) & written(node, name).keys()
+
+
+def test_setting_strays_aside_leaves_all_that_waits_for_the_disk_to_threads() -> None:
+    node = filled()
+    node.manager.directories[0].checkpoints.write_all()
+    strays = KEYS[:3]
+    setting_aside = node.manager.mark_stray_in_steps(strays)
+    # The files of each; once for all the names, and the checkpoints.
+    expected = len(strays) + 1 + 2 * len(FILES)
+    assert left_to_threads(node, setting_aside, lambda _: None) == expected
+    assert not [key for key in strays if node.manager.get(key)]
+    for name in FILES:
+        assert not set(strays) & written(node, name).keys()
+    node.disk.power_loss_everything_unsynced_lost()
+    node.start()
+    assert {log.partition for log in node.manager} == set(KEYS[3:])
+    names = [entry.name for entry in node.fs.list_dir("/data")]
+    found = {name.partition(".")[0] for name in names if name.endswith("-stray")}
+    assert found == {f"orders-{key.partition}" for key in strays}
 
 
 @pytest.mark.parametrize("operation", [Operation.SYNC, Operation.SYNC_DIR])

@@ -212,7 +212,7 @@ class Partitions:
             known.log.leader_epochs.assign(image.leader_epoch, known.log.log_end_offset, sync=False)
 
     def remove(self, partition: Partition, image: PartitionImage) -> None:
-        """Delete the log of a partition whose replicas are all on other brokers now."""
+        """Let go of a partition whose replicas are all on other brokers now, but for its log."""
         partition.follow(image)
         self._let_go(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for partitions in (
@@ -221,7 +221,6 @@ class Partitions:
         ):
             if partitions is not None and partitions.get(partition.key.partition) is partition:
                 del partitions[partition.key.partition]
-        self._logs.delete(partition.key)
 
     def remove_topic(self, topic: TopicImage) -> Steps[None]:
         """Delete a topic's logs, including those that could not be opened.

@@ -295,15 +295,24 @@ class LogDirectory:
             # A new partition of the same name must not inherit these.
             yield from self.checkpoints.write_all_in_steps()
 
-    def mark_stray(self, partition: TopicPartition) -> None:
-        """Close a log that is no longer assigned here; its folder is kept as ``-stray``."""
-        with self.disk.guarding(f"renaming the stray {partition}"):
-            log = self.logs[partition]
-            log.close()
-            self.forget(log)
-            self._rename(log, self.folders.new_stray_path(partition))
-            self._fs.sync_dir(self.path)
-            self.checkpoints.write_all()
+    def mark_strays(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
+        """Close logs that are no longer assigned here; their folders are kept as ``-stray``.
+
+        Many at once take one sync of the names and one of each checkpoint.
+        """
+        with self.disk.guarding(f"renaming {len(partitions)} strays"):
+            for partition in partitions:
+                log = self.logs[partition]
+                yield None
+                job = log.prepare_close()
+                if job is not None:
+                    yield from blocking(job.run)
+                    log.complete_flush(job)
+                log.files.close()
+                self.forget(log)
+                self._rename(log, self.folders.new_stray_path(partition))
+            yield from blocking(lambda: self._fs.sync_dir(self.path))
+            yield from self.checkpoints.write_all_in_steps()
 
     def _rename(self, log: Log, target: str) -> None:
         self._fs.rename(log.directory, target)

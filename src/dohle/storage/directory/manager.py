@@ -259,33 +259,47 @@ class LogManager:
 
     def delete_in_steps(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
         """Do the same, one folder in each step; all are gone for everybody with the first."""
+        yield from self._in_each(partitions, lambda directory, found: directory.delete_logs(found))
+
+    def mark_stray(self, *partitions: TopicPartition) -> None:
+        """Set aside logs that are not assigned to this node: kept, but not loaded again."""
+        finish(self.mark_stray_in_steps(partitions))
+
+    def mark_stray_in_steps(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
+        """Do the same, one folder in each step."""
+        yield from self._in_each(partitions, lambda directory, found: directory.mark_strays(found))
+
+    def _in_each(
+        self,
+        partitions: Sequence[TopicPartition],
+        work: Callable[[LogDirectory, Sequence[TopicPartition]], Steps[None]],
+    ) -> Steps[None]:
+        """Work on the logs of each directory, though one may fail.
+
+        The first step, which is to need nothing, is taken in all of them before any goes on.
+        """
         by_directory: dict[LogDirectory, list[TopicPartition]] = {}
         for partition in partitions:
             if (directory := self.directory_of(partition)) is not None:
                 by_directory.setdefault(directory, []).append(partition)
-        deletions = [directory.delete_logs(found) for directory, found in by_directory.items()]
-        failures = []
-        unfinished = []
-        for deletion in deletions:
+        failures: list[KafkaError] = []
+        unfinished: list[Steps[None]] = []
+        for directory, found in by_directory.items():
+            begun = work(directory, found)
             try:
-                next(deletion)
-                unfinished.append(deletion)
+                next(begun)
+                unfinished.append(begun)
             except StopIteration:
                 continue
             except KafkaError as error:
                 failures.append(error)
-        for deletion in unfinished:
+        for begun in unfinished:
             try:
-                yield from deletion
+                yield from begun
             except KafkaError as error:
                 failures.append(error)
         if failures:
             raise failures[0]
-
-    def mark_stray(self, partition: TopicPartition) -> None:
-        """Set aside a log that is not assigned to this node: it is kept, but not loaded again."""
-        if (directory := self.directory_of(partition)) is not None:
-            directory.mark_stray(partition)
 
     def set_producer_id_expiration(self, ms: int) -> None:
         """Remember idle idempotent producers for this long from now on, in every log."""
