@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
-from dohle.core.seams import Clock, Rng, SystemClock, system_rng
+from dohle.core.seams import Clock, Rng, SystemClock, system_rng, thread_cpu_s
 
 T = TypeVar("T")
 
@@ -107,6 +107,9 @@ class Host(Protocol):
     def open_files_max(self) -> int:
         """Return how many files and sockets may be open at the same time now."""
 
+    def thread_cpu_s(self) -> float | None:
+        """Return the CPU time of the thread that asks; None if there is no such thing."""
+
     def spare_descriptor(self) -> Descriptor:
         """Take a descriptor for when there are no others left; OSError if there is none now."""
 
@@ -164,6 +167,10 @@ class SystemHost:
     def open_files_max(self) -> int:
         """Return the limit of open files that is in force."""
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+    def thread_cpu_s(self) -> float | None:
+        """Ask the system."""
+        return thread_cpu_s()
 
     def spare_descriptor(self) -> socket.socket:
         """Make a socket that is not connected to anything."""

@@ -67,6 +67,11 @@ class ManualClock:
         self._now_ms += ms
 
 
+def thread_cpu_s() -> float:
+    """Return the CPU time of the thread that asks."""
+    return time.thread_time()
+
+
 def system_rng() -> Rng:
     """Return a generator seeded by the operating system."""
     return random.SystemRandom()

@@ -39,9 +39,6 @@ class NodeHost(Host, Protocol):
     def process_usage(self) -> ProcessUsage | None:
         """Return what the process has used; it may block. None if there is no process."""
 
-    def thread_cpu_s(self) -> float | None:
-        """Return the CPU time of the thread that asks."""
-
 
 class SystemNodeHost(SystemHost):
     """The machine this runs on, with its file system."""
@@ -79,10 +76,6 @@ class SystemNodeHost(SystemHost):
                 for found in gc.get_stats()
             ),
         )
-
-    def thread_cpu_s(self) -> float:
-        """Ask the system."""
-        return time.thread_time()
 
 
 def _read(path: str) -> str:

@@ -9,7 +9,15 @@ from itertools import pairwise
 from dohle.server.host import SystemNodeHost
 from dohle.server.net.collector import Collector
 from dohle.server.net.slices import Slices
-from dohle.server.net.turns import NEW_USED_S, SLICE_S, STAND_BACK, TURN_S, Turns
+from dohle.server.net.turns import (
+    FREE_SHARE,
+    NEW_USED_S,
+    SLICE_S,
+    STAND_BACK,
+    TURN_S,
+    Turns,
+    Usage,
+)
 from tests.server.net.stopped_loop import StoppedLoop, run, turn_of_the_loop
 
 
@@ -224,3 +232,46 @@ def test_only_as_many_are_let_in_as_there_is_room_for_and_all_in_the_end() -> No
         assert seen[1] == 1
 
     run(scenario)
+
+
+class BusyMachine(SystemNodeHost):
+    """A machine on which the loop's thread runs as long as it is told."""
+
+    ran_s = 0.0
+
+    def thread_cpu_s(self) -> float:
+        return self.ran_s
+
+
+def test_a_wait_for_the_processor_is_not_counted_as_use_of_the_loop() -> None:
+    """Another process had it: a client that asked for little does not stand back for that."""
+    host = BusyMachine()
+    loop = StoppedLoop()
+
+    async def scenario() -> None:
+        turns = Turns(loop, host)
+        light, heavy = Usage(loop.now), Usage(loop.now)
+        loop.work(NEW_USED_S / FREE_SHARE)
+
+        def serve(usage: Usage, cpu_s: float, waited_s: float) -> None:
+            begun = loop.now
+            host.ran_s += cpu_s
+            loop.work(cpu_s + waited_s)
+            usage.add(turns.used_s(begun, loop.now), loop.now)
+            turns.spend(loop.now - begun)
+
+        serve(light, 0.0001, 0.040)
+        serve(heavy, 0.003, 0.0)
+        assert light.of_late(loop.now) < 0.0002 < 0.0029 < heavy.of_late(loop.now)
+        await turn_of_the_loop()
+        # What the loop does besides is not the next one's either.
+        host.ran_s += 0.5
+        turns.spend(0.001)
+        await turn_of_the_loop()
+        serve(light, 0.0001, 0.040)
+        assert light.of_late(loop.now) < 0.0003
+
+    try:
+        loop.run_until_complete(scenario())
+    finally:
+        loop.close()

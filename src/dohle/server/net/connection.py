@@ -323,7 +323,7 @@ class Connection:
 
     def _note_use(self, begun: float, now: float) -> None:
         """Take note that this connection has had the loop."""
-        self._usage.add(begun, now)
+        self._usage.add(self._turns.used_s(begun, now), now)
         self._turns.spend(now - begun)
 
     def catch_up(self) -> bool:

@@ -42,6 +42,9 @@ NEW_USED_S = 0.025
 #: Who has waited for an answer counts as if it had used this much of the loop, if very many are
 #: answered at once: requests that have just come go first.
 AWAITED_USED_S = 0.0025
+#: Who seems to have had the loop for so long may have had less of it: another process may have had
+#: the processor meanwhile. To ask takes longer than to look at the clock.
+DOUBTFUL_S = 0.0005
 #: How long whoever has used the loop stands back, as a multiple of that time, and at most.
 STAND_BACK = 20
 STAND_BACK_S_MAX = 1.0
@@ -62,6 +65,8 @@ class Turns:
         self.time = loop.time
         #: What work needs besides time.
         self.needs = StepNeeds(loop, host)
+        self._cpu_s = host.thread_cpu_s
+        self._cpu_at = self._cpu_s()
         #: Held up while there is work in slices.
         self.collector = collector
         #: Whether this turn of the loop has been long enough: further work is to ``wait``.
@@ -94,6 +99,19 @@ class Turns:
     def _begin_turn(self) -> None:
         self._spent_s = 0.0
         self.is_crowded = False
+        self._cpu_at = self._cpu_s()
+
+    def used_s(self, begun: float, now: float) -> float:
+        """Return for how long somebody has used the loop who had it from ``begun`` until ``now``.
+
+        If that is long, it is no more than the processor time of this turn that nobody was asked
+        about before: on a busy machine the loop itself has to wait, which is no client's doing.
+        """
+        took = now - begun
+        if took < DOUBTFUL_S or self._cpu_at is None:
+            return took
+        before, self._cpu_at = self._cpu_at, self._cpu_s()
+        return took if self._cpu_at is None else min(took, self._cpu_at - before)
 
     @property
     def first_slice_s(self) -> float:
@@ -175,7 +193,7 @@ class Usage:
         left = self._used_s - FREE_SHARE * (now - self._as_of)
         return left if left > 0 else 0.0
 
-    def add(self, begun: float, now: float) -> None:
-        """Take note that they had it from ``begun`` until ``now``."""
-        self._used_s = self.of_late(begun) + now - begun
+    def add(self, used_s: float, now: float) -> None:
+        """Take note that they have used it for so long until ``now``."""
+        self._used_s = self.of_late(now) + used_s
         self._as_of = now
