@@ -25,7 +25,8 @@ from dohle.records.batch import batches
 from dohle.server.internal_topics import CONSUMER_OFFSETS
 from dohle.server.node import Node
 from dohle.server.partitions.partitions import Partition
-from dohle.server.transactions.marker_writer import Marker, MarkerWriter
+from dohle.server.transactions.marker import Marker
+from dohle.server.transactions.marker_writer import MarkerWriter
 from dohle.txn.state import TransactionState
 from tests.server.faults import WatchedFileSystem, until
 from tests.server.transactions.txn_producer import (

@@ -30,10 +30,10 @@ from dohle.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from dohle.server.transactions import coordinator_sender, marker_sender
-from dohle.server.transactions.claims import ClientSupport, TransactionClaim
-from dohle.server.transactions.coordinator_sender import CoordinatorSender, Question
-from dohle.server.transactions.marker_sender import MarkerSender, SentMarker
-from dohle.server.transactions.marker_writer import Marker
+from dohle.server.transactions.claims import ClientSupport, Question, TransactionClaim
+from dohle.server.transactions.coordinator_sender import CoordinatorSender
+from dohle.server.transactions.marker import Marker, SentMarker
+from dohle.server.transactions.marker_sender import MarkerSender
 from tests.client.scripted_broker import HANG_UP, Reply, ScriptedBroker, within
 
 DEADLINE_S = 20

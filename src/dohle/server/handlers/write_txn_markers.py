@@ -33,7 +33,7 @@ from dohle.server.net.handler import Handler, serves
 from dohle.server.net.slices import Slices
 from dohle.server.partitions.lookup import local_partition
 from dohle.server.partitions.partitions import Partition
-from dohle.server.transactions.marker_writer import Marker
+from dohle.server.transactions.marker import Marker
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer

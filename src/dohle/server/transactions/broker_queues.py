@@ -54,9 +54,13 @@ class BrokerQueues(Generic[T]):
             config.get_int("socket.connection.setup.timeout.ms"),
         )
         self._queues: dict[BrokerId, _Queue[T]] = {}
+        self._is_stopped = False
 
     def put(self, broker_id: BrokerId, item: T) -> None:
         """Send something to a broker, with the next request."""
+        if self._is_stopped:
+            self._sender.failed([item], ConnectionClosed("this broker stops"))
+            return
         queue = self._queues.get(broker_id)
         if queue is None:
             link = NodeLink(self._broker.loop, self._broker.host, self._settings)
@@ -72,6 +76,7 @@ class BrokerQueues(Generic[T]):
 
     async def stop(self) -> None:
         """Give up everything, and return when no connection is left."""
+        self._is_stopped = True
         queues, self._queues = self._queues, {}
         await asyncio.gather(*(queue.stop() for queue in queues.values()))
 

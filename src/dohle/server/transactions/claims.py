@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from dohle.core.errors import ErrorCode
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicPartition, TransactionalId
 
 _PRODUCE_ABORTABLE, _PRODUCE_ADDS = 11, 12
@@ -46,6 +47,25 @@ class TransactionClaim(NamedTuple):
     producer_id: ProducerId
     producer_epoch: int
     support: ClientSupport
+
+
+class Question(NamedTuple):
+    """Whether partitions may take records of a transaction."""
+
+    transaction: TransactionClaim
+    partitions: tuple[TopicPartition, ...]
+    #: Gets the errors of single partitions, or a KafkaError for all.
+    answer: Future[Mapping[TopicPartition, ErrorCode]]
+
+    def refuse(self, error: KafkaError) -> None:
+        """Answer with an error, if anybody still waits."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    def reply(self, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        """Answer, if anybody still waits."""
+        if not self.answer.done():
+            self.answer.set_result(errors)
 
 
 class TransactionCoordinators(Protocol):

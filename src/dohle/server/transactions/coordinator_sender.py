@@ -12,10 +12,8 @@
 
 from __future__ import annotations
 
-from asyncio import Future
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from dohle.client.errors import error_code_of
 from dohle.client.net.connection import Connection
@@ -28,32 +26,13 @@ from dohle.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from dohle.server.transactions.claims import ClientSupport, TransactionClaim
+from dohle.server.transactions.claims import ClientSupport, Question
 
 #: The most transactions of one request.
 TRANSACTIONS_PER_REQUEST = 500
 
 #: The first version that brokers send each other.
 _BATCHED = 4
-
-
-class Question(NamedTuple):
-    """Whether partitions may take records of a transaction."""
-
-    transaction: TransactionClaim
-    partitions: tuple[TopicPartition, ...]
-    #: Gets the errors of single partitions, or a KafkaError for all.
-    answer: Future[Mapping[TopicPartition, ErrorCode]]
-
-    def refuse(self, error: KafkaError) -> None:
-        """Answer with an error, if anybody still waits."""
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-    def reply(self, errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        """Answer, if anybody still waits."""
-        if not self.answer.done():
-            self.answer.set_result(errors)
 
 
 class CoordinatorSender:

@@ -9,13 +9,12 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicPartition
 from dohle.metadata.delta import Delta
 from dohle.metadata.partition import NO_LEADER
-from dohle.server.transactions.claims import ClientSupport, TransactionClaim
+from dohle.server.transactions.claims import ClientSupport, Question, TransactionClaim
 from dohle.txn.transaction import TV_2
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
     from dohle.server.transactions.broker_queues import BrokerQueues
-    from dohle.server.transactions.coordinator_sender import Question
 
 #: Clients whose questions come on top of so many are told to try again.
 QUESTIONS_MAX = 10_000
@@ -88,11 +87,11 @@ class ClusterCoordinators:
         transaction: TransactionClaim,
         partitions: Collection[TopicPartition],
     ) -> Errors:
-        # A node that is alone needs nothing of a client.
-        from dohle.server.transactions.broker_queues import BrokerQueues
-        from dohle.server.transactions.coordinator_sender import CoordinatorSender, Question
-
         if self._asked is None:
+            # A node that is alone needs nothing of a client.
+            from dohle.server.transactions.broker_queues import BrokerQueues
+            from dohle.server.transactions.coordinator_sender import CoordinatorSender
+
             name = "add-partitions-to-txn"
             self._asked = BrokerQueues(self._broker, name, CoordinatorSender())
         if self._waiting >= QUESTIONS_MAX:

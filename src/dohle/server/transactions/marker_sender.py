@@ -8,8 +8,7 @@ same producer: the second of them waits for the next request.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from dohle.client.errors import error_code_of
 from dohle.client.net.connection import Connection
@@ -21,23 +20,12 @@ from dohle.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from dohle.server.transactions.marker_writer import Marker
+from dohle.server.transactions.marker import Marker, SentMarker
 
 #: The most markers of one request: more would keep the loop of either side for too long.
 MARKERS_PER_REQUEST = 1_000
 
 _Codes = dict[tuple[ProducerId, TopicPartition], ErrorCode]
-
-
-class SentMarker(NamedTuple):
-    """A marker for a partition that another broker leads."""
-
-    key: TopicPartition
-    marker: Marker
-    #: Tells whether it is still to be written.
-    is_wanted: Callable[[], bool]
-    #: Called once with the result; NETWORK_EXCEPTION if there is none.
-    ended: Callable[[ErrorCode], None]
 
 
 class MarkerSender:

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dohle.coordination.effects import TransactionalProducer
 from dohle.core.errors import COORDINATOR_UNREACHED, ErrorCode, KafkaError
-from dohle.core.ids import ProducerId, TopicPartition
+from dohle.core.ids import TopicPartition
 from dohle.records.control import build_txn_marker
 from dohle.server.internal_topics import CONSUMER_OFFSETS
 from dohle.server.partitions.lookup import led_partition
 from dohle.server.partitions.partitions import Partition
+from dohle.server.transactions.marker import Marker
 from dohle.storage.producers.append import AppendOrigin
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
-
-
-class Marker(NamedTuple):
-    """A commit or abort marker, as it is written to each partition of a transaction."""
-
-    producer_id: ProducerId
-    producer_epoch: int
-    is_commit: bool
-    coordinator_epoch: int
-    transaction_version: int
 
 
 class MarkerWriter:

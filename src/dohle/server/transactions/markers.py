@@ -35,13 +35,13 @@ from dohle.metadata.delta import Delta
 from dohle.metadata.partition import NO_LEADER
 from dohle.server.internal_topics import TRANSACTION_STATE
 from dohle.server.partitions.partitions import Partition
-from dohle.server.transactions.marker_writer import Marker, MarkerWriter
+from dohle.server.transactions.marker import Marker, SentMarker
+from dohle.server.transactions.marker_writer import MarkerWriter
 from dohle.txn.actions import WriteMarkers
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
     from dohle.server.transactions.broker_queues import BrokerQueues
-    from dohle.server.transactions.marker_sender import SentMarker
 
 logger = logging.getLogger("dohle.server")
 
@@ -258,8 +258,6 @@ class TxnMarkers:
             from dohle.server.transactions.marker_sender import MarkerSender
 
             self._sent = BrokerQueues(self._broker, "txn-marker-sender", MarkerSender())
-        from dohle.server.transactions.marker_sender import SentMarker
-
         ending.pending.add(key)
         item = SentMarker(
             key,
