@@ -216,6 +216,34 @@ def test_members_must_be_active_and_in_the_life_that_the_leader_knows() -> None:
     assert alter(made, asked(made, 1, 2, 3)).error_code == 107
 
 
+def test_h8_a_broker_that_came_back_with_an_empty_disk_does_not_join_by_an_earlier_wish() -> None:
+    """KAFKA-14139: the leader's request was made for the life before, and arrives after."""
+    made = with_topic(1, 2, 3)
+    made.write(fence_broker(made.image, 3, made.context))
+    made.write(unfence_broker(made.image, 3, made.context))
+    in_flight = asked(made, 1, 2, 3)
+    made.write(fence_broker(made.image, 3, made.context))
+    made.register(registration(3, incarnation=2))
+    made.write(unfence_broker(made.image, 3, made.context))
+    assert alter(made, in_flight).error_code in (ErrorCode.INELIGIBLE_REPLICA, 95)
+    now = partition(made).partition_epoch
+    stale = in_flight.topics[0].partitions[0].new_isr_with_epochs
+    again = asked(made, new_isr_with_epochs=stale, partition_epoch=now)
+    assert alter(made, again).error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert partition(made).isr == ids(1, 2)
+    assert alter(made, asked(made, 1, 2, 3)).error_code == 0, "it has caught up in its new life"
+
+
+def test_h9_who_leaves_by_a_controlled_shutdown_does_not_come_back_into_the_isr() -> None:
+    """KAFKA-13916: it goes on fetching, so that its leader may propose it, and is not elected."""
+    made = with_topic(1, 2, 3)
+    made.write(begin_controlled_shutdown(made.image, 2, made.context))
+    assert partition(made).isr == ids(1, 3)
+    assert alter(made, asked(made, 1, 2, 3)).error_code == ErrorCode.INELIGIBLE_REPLICA
+    made.write(fence_broker(made.image, 1, made.context))
+    assert (partition(made).leader, partition(made).isr) == (3, ids(3))
+
+
 def test_the_first_request_of_an_unclean_leader_ends_its_recovery() -> None:
     """C16: RECOVERING until the leader says otherwise."""
     made = with_topic(1, 2)

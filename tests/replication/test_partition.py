@@ -410,6 +410,27 @@ def test_h10_who_leaves_by_a_controlled_shutdown_holds_nothing_up() -> None:
     assert leader.fetched(THREE, 6, 0, 5, 13).high_watermark == 6
 
 
+def test_h11_an_answer_that_comes_after_newer_metadata_changes_nothing() -> None:
+    """KAFKA-12686: nothing is stuck, one change is asked for at a time, the newest epoch wins."""
+    leader = machine(Place(isr=(ME,)))
+    leader.appended(1, 0)
+    first = leader.fetched(TWO, 1, 0, 0, 12).wanted_isr
+    assert first is not None
+    assert leader.fetched(THREE, 1, 0, 0, 13).wanted_isr is None, "one at a time"
+    leader.assigned(Place(isr=(ME, THREE), partition_epoch=5), 1)
+    late = (ME, TWO)
+    leader.isr_answered(ErrorCode.NONE, 1, leader_epoch=0, partition_epoch=1, isr=late)
+    assert (leader.isr, leader.partition_epoch, leader.wanted_isr) == ((ME, THREE), 5, None)
+    again = leader.fetched(TWO, 1, 0, 2, 12).wanted_isr
+    assert again is not None
+    assert again.partition_epoch == 5
+    leader.isr_answered(ErrorCode.NONE, 2, leader_epoch=0, partition_epoch=1, isr=late)
+    assert leader.wanted_isr is again, "an older answer is none to this"
+    isr = (ME, THREE, TWO)
+    leader.isr_answered(ErrorCode.NONE, 3, leader_epoch=0, partition_epoch=6, isr=isr)
+    assert (leader.isr, leader.wanted_isr) == (isr, None)
+
+
 def test_h6_nobody_joins_at_a_high_watermark_that_lags_behind_the_epoch_start() -> None:
     """KAFKA-7128: the new leader's high watermark may be less than what was acknowledged."""
     leader = machine(Place(isr=(ME,)), end=10, high_watermark=3)

@@ -336,6 +336,30 @@ def test_a_marker_is_answered_when_it_is_committed(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_who_waits_for_a_deletion_is_told_when_the_leader_is_another(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, admin, follower):
+            await post(admin, b"0")
+            await appended(node, 1)
+            await follow(follower, 1)
+            await produced(admin)
+            asked = DeleteRecordsPartition(partition_index=0, offset=1)
+            topic = DeleteRecordsTopic(name=TopicName("t"), partitions=(asked,))
+            await admin.post(DeleteRecordsRequest(topics=(topic,), timeout_ms=LONG_MS), 1)
+            partition = partition_of(node)
+            await until(lambda: partition.replication.waiting_count == 1)
+            image = partition.image
+            partition.follow(
+                replace(image, leader=FOLLOWER, partition_epoch=image.partition_epoch + 1)
+            )
+            answer = await admin.answer(ApiKey.DELETE_RECORDS, 1)
+            found = answer.topics[0].partitions[0]
+            expected = (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            assert (found.error_code, found.low_watermark) == expected
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("is_late", [False, True])
 def test_records_are_deleted_when_the_follower_has_deleted_them_too(
     tmp_path: Path, *, is_late: bool

@@ -5,7 +5,8 @@
 - Below 0 or above the high watermark: 1. Below the log start offset: no error, nothing changes.
 - A topic that is only compacted: 44. An internal topic: 17.
 - The answer has the low watermark: the lowest log start offset of all live replicas. It waits until
-  that has reached the offset; after ``timeout_ms``: 7, with the low watermark before the wait.
+  that has reached the offset; after ``timeout_ms``: 7, with the low watermark before the wait. If
+  the leader changes meanwhile: 6, without any.
 """
 
 from __future__ import annotations
@@ -133,8 +134,10 @@ def _result(
         )
     code = codes.get(outcome.partition, ErrorCode.NONE)
     low_watermark = outcome.low_watermark
-    if code is not ErrorCode.REQUEST_TIMED_OUT:
+    if code is ErrorCode.NONE:
         low_watermark = _low_watermark(outcome.partition)
+    elif code is not ErrorCode.REQUEST_TIMED_OUT:
+        low_watermark = _NO_LOW_WATERMARK
     return DeleteRecordsPartitionResult(
         partition_index=index, low_watermark=low_watermark, error_code=code
     )

@@ -1,0 +1,152 @@
+"""Defects that Kafka has had, as they happened there (H numbers), and what epochs tell of logs."""
+
+from __future__ import annotations
+
+from dohle.client import (
+    Admin,
+    AlterOp,
+    Cluster,
+    ConfigChange,
+    ConfigResource,
+    NewTopic,
+    Producer,
+    ProducerConfig,
+    ResourceType,
+)
+from dohle.core.errors import ErrorCode
+from dohle.core.ids import BrokerId
+from dohle.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from dohle.testing.simulation.machine import SimulatedHost
+from tests.server.replicas.stage import CLIENT, TOPIC, WHERE, WITHIN_S, Stage, on_stage
+
+
+def test_h28_a_topic_that_was_made_anew_has_nothing_of_the_one_before() -> None:
+    """KAFKA-14616: deleted and made again under its name while a broker was down."""
+    with on_stage() as stage:
+        cluster, world = stage.cluster, stage.cluster.world
+        stage.produce(b"old", b"older")
+        stage.await_in_sync()
+        away = next(id for id in cluster.machines if id != stage.leader)
+        cluster.kill(away)
+        stage.await_isr(2)
+        before = stage.replica(stage.leader).topic_id
+        stage.run(lambda client: Admin(client).delete_topics([TOPIC]))
+        stage.run(lambda client: Admin(client).create_topics([NewTopic(TOPIC, 1, 3)]))
+        assert stage.produce(b"new") == [0]
+        cluster.start(away)
+        stage.await_in_sync()
+        assert stage.replica(away).topic_id != before
+        # It leads, and what it has is what was acknowledged since.
+        leader = stage.leader
+        if leader != away:
+            cluster.kill(leader)
+            world.run_until(lambda: cluster.leader(TOPIC, 0) not in (None, leader), WITHIN_S)
+        assert stage.read() == [b"new"]
+        assert stage.replica(away).log.log_end_offset == 1
+
+
+def test_h29_what_a_dead_leader_had_appended_is_not_appended_again_by_the_next() -> None:
+    """Five in flight; the leader dies when its followers have them, before it answers."""
+    with on_stage() as stage:
+        cluster, world = stage.cluster, stage.cluster.world
+        stage.produce(b"first")
+        stage.await_in_sync()
+        leader = stage.leader
+        offsets: list[int] = []
+
+        async def produce(host: SimulatedHost) -> None:
+            async with (
+                Cluster(cluster.bootstrap, CLIENT, host=host) as client,
+                Producer(client, ProducerConfig(batch_size=1, linger_ms=0)) as producer,
+            ):
+                sent = [await producer.send(TOPIC, b"%d" % n, partition=0) for n in range(5)]
+                offsets.extend([(await each).offset for each in sent])
+
+        machine = world.machine("producer")
+        machine.start(produce)
+        followers = [id for id in cluster.machines if id != leader]
+        world.run_until(
+            lambda: all(stage.replica(id).log.log_end_offset == 6 for id in followers), WITHIN_S
+        )
+        assert offsets == [], "nothing was answered yet"
+        cluster.kill(leader)
+        world.run_until(lambda: not machine.is_running, WITHIN_S)
+        assert offsets == [1, 2, 3, 4, 5]
+        assert stage.read() == [b"first", *(b"%d" % number for number in range(5))]
+
+
+def _epoch_end(
+    stage: Stage, node_id: BrokerId, epoch: int, current: int
+) -> tuple[ErrorCode, int, int]:
+    asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)
+    topic = OffsetForLeaderTopic(topic=WHERE.topic, partitions=(asked,))
+
+    async def work(cluster: Cluster) -> OffsetForLeaderEpochResponse:
+        await cluster.topic(WHERE.topic)
+        connection = await cluster.connection(node_id)
+        request = OffsetForLeaderEpochRequest(topics=(topic,))
+        return await connection.request(request, OffsetForLeaderEpochResponse)
+
+    found = stage.run(work).topics[0].partitions[0]
+    return ErrorCode(found.error_code), found.leader_epoch, found.end_offset
+
+
+def test_the_leader_alone_tells_where_an_epoch_ends() -> None:
+    """KIP-320: consumers look after an election whether the log was cut below their position."""
+    with on_stage() as stage:
+        cluster, world = stage.cluster, stage.cluster.world
+        stage.produce(b"a", b"b")
+        stage.await_in_sync()
+        old = stage.leader
+        cluster.kill(old)
+        world.run_until(lambda: cluster.leader(TOPIC, 0) not in (None, old), WITHIN_S)
+        stage.produce(b"c")
+        leader = stage.leader
+        current = stage.replica(leader).leader_epoch
+        other = next(id for id in cluster.nodes if id != leader)
+        world.run_until(lambda: stage.replica(other).leader_epoch == current, WITHIN_S)
+        assert _epoch_end(stage, leader, 0, current) == (ErrorCode.NONE, 0, 2)
+        assert _epoch_end(stage, leader, current, current) == (ErrorCode.NONE, current, 3)
+        assert _epoch_end(stage, leader, 0, -1) == (ErrorCode.NONE, 0, 2), "it need not say"
+        assert _epoch_end(stage, leader, current + 1, current) == (ErrorCode.NONE, -1, -1)
+        for node_id, said, error in (
+            (leader, current - 1, ErrorCode.FENCED_LEADER_EPOCH),
+            (leader, current + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+            (other, current, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            (other, current - 1, ErrorCode.FENCED_LEADER_EPOCH),
+        ):
+            assert _epoch_end(stage, node_id, 0, said) == (error, -1, -1)
+
+
+def test_the_number_of_fetchers_can_be_changed_while_records_are_copied() -> None:
+    """F10: num.replica.fetchers, for the whole cluster."""
+    with on_stage() as stage:
+        stage.produce(b"a")
+        stage.await_in_sync()
+
+        def names() -> set[str]:
+            return {
+                each.name
+                for node in stage.cluster.nodes.values()
+                for each in node.broker.replicas.fetchers.all
+            }
+
+        async def widen(cluster: Cluster) -> None:
+            await Admin(cluster).create_topics([NewTopic("wide", 8, 3)])
+            change = ConfigChange("num.replica.fetchers", AlterOp.SET, "2")
+            resource = ConfigResource(ResourceType.BROKER, "")
+            answer = await Admin(cluster).incremental_alter_configs({resource: [change]})
+            assert answer.errors == {}
+
+        assert {name.split("-")[1] for name in names()} == {"0"}
+        stage.run(widen)
+        stage.cluster.world.run_until(
+            lambda: {name.split("-")[1] for name in names()} == {"0", "1"}, WITHIN_S
+        )
+        assert stage.produce(b"b") == [1]
+        stage.await_in_sync()
