@@ -2,133 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from dohle.client import (
     Admin,
-    At,
-    Beginning,
-    ClientConfig,
     Cluster,
-    Consumer,
-    ConsumerConfig,
-    NewTopic,
-    Producer,
     ProducerConfig,
 )
 from dohle.client.admin.values import EligibleLeaders
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import BrokerId, TopicName, TopicPartition
-from dohle.testing.simulation.machine import SimulatedHost
-from dohle.testing.simulation.world import SECOND_NS, World
-from tests.server.replicas.simulated_cluster import (
-    CLIENTS_PORT,
-    SimulatedCluster,
-    committed_bytes,
-)
-
-TOPIC = "t"
-WHERE = TopicPartition(TopicName(TOPIC), 0)
-CLIENT = ClientConfig(request_timeout_ms=3_000, api_timeout_ms=60_000)
-_WITHIN_S = 120.0
-
-
-class Stage:
-    """A cluster with one topic of three replicas, and somebody who uses it."""
-
-    def __init__(self, cluster: SimulatedCluster) -> None:
-        self.cluster = cluster
-        self._client = cluster.world.machine("client")
-
-    @property
-    def _bootstrap(self) -> str:
-        """Where to ask: the leader, if there is one, since others may not answer."""
-        leader = self.cluster.leader(TOPIC, 0)
-        if leader is None:
-            return self.cluster.bootstrap
-        return f"{self.cluster.machines[leader].name}:{CLIENTS_PORT}"
-
-    def run(self, work: Callable[[Cluster], Awaitable[Any]]) -> Any:
-        """Let a client do something, and return what came of it."""
-        found: list[Any] = []
-
-        async def program(host: SimulatedHost) -> None:
-            async with Cluster(self._bootstrap, CLIENT, host=host) as cluster:
-                try:
-                    found.append(await work(cluster))
-                except KafkaError as error:
-                    found.append(error)
-
-        self._client.start(program)
-        self.cluster.world.run_until(lambda: not self._client.is_running, _WITHIN_S)
-        assert self.cluster.world.errors == []
-        if isinstance(found[0], KafkaError):
-            raise found[0]
-        return found[0]
-
-    def produce(self, *values: bytes, config: ProducerConfig | None = None) -> list[int]:
-        """Send, one after the other, and return the offsets."""
-
-        async def work(cluster: Cluster) -> list[int]:
-            producer = Producer(cluster, config or ProducerConfig())
-            try:
-                return [
-                    (await (await producer.send(TOPIC, value, partition=0))).offset
-                    for value in values
-                ]
-            finally:
-                await producer.close(flush=False)
-
-        found: list[int] = self.run(work)
-        return found
-
-    def read(self, start: int = 0) -> list[bytes]:
-        async def work(cluster: Cluster) -> list[bytes]:
-            async with Consumer(cluster, ConsumerConfig()) as consumer:
-                begin = At(start) if start else Beginning()
-                await consumer.assign({WHERE: begin}, stop_at_end=True)
-                return [found.record.value or b"" async for found in consumer]
-
-        found: list[bytes] = self.run(work)
-        return found
-
-    @property
-    def leader(self) -> BrokerId:
-        self.cluster.world.run_until(lambda: self.cluster.leader(TOPIC, 0) is not None, _WITHIN_S)
-        found = self.cluster.leader(TOPIC, 0)
-        assert found is not None
-        return found
-
-    def await_in_sync(self) -> None:
-        self.cluster.world.run_until(lambda: self.cluster.is_in_sync(TOPIC), _WITHIN_S)
-        assert len({committed_bytes(each) for _, each in self.cluster.replicas(TOPIC)}) == 1
-
-    def await_isr(self, count: int) -> None:
-        def is_so() -> bool:
-            image = self.cluster.image(TOPIC, 0)
-            return image is not None and len(image.isr) == count
-
-        self.cluster.world.run_until(is_so, _WITHIN_S)
-
-
-@contextmanager
-def on_stage(**properties: str) -> Iterator[Stage]:
-    named = {name.replace("_", "."): value for name, value in properties.items()}
-    world = World(5)
-    cluster = SimulatedCluster(world, properties=named)
-    stage = Stage(cluster)
-    cluster.start_all()
-    try:
-        world.run_until(lambda: cluster.is_up, _WITHIN_S)
-        stage.run(lambda client: Admin(client).create_topics([NewTopic(TOPIC, 1, 3)]))
-        yield stage
-        assert (world.errors, cluster.fatal) == ([], [])
-    finally:
-        world.close()
+from dohle.testing.simulation.world import SECOND_NS
+from tests.server.replicas.stage import TOPIC, WHERE, WITHIN_S, Stage, on_stage
 
 
 def test_followers_have_what_the_leader_has_and_its_high_watermark() -> None:
@@ -155,7 +42,7 @@ def test_what_a_leader_wrote_alone_goes_when_others_have_gone_on_without_it() ->
         assert log is not None
         stage.produce(b"lost", config=ProducerConfig(acks=1, enable_idempotence=False))
         assert log.log.log_end_offset == 2
-        world.run_until(lambda: stage.cluster.leader(TOPIC, 0) not in (None, old), _WITHIN_S)
+        world.run_until(lambda: stage.cluster.leader(TOPIC, 0) not in (None, old), WITHIN_S)
         assert log.log.high_watermark == 1, "X3: a leader that is cut off commits nothing"
         assert stage.produce(b"kept") == [1]
         stage.await_in_sync()
@@ -180,7 +67,7 @@ def test_with_too_few_in_sync_nothing_is_taken_and_all_is_there_when_they_return
             )
         for each in quorum:
             stage.cluster.start(each)
-        stage.cluster.world.run_until(lambda: stage.cluster.is_up, _WITHIN_S)
+        stage.cluster.world.run_until(lambda: stage.cluster.is_up, WITHIN_S)
         stage.await_in_sync()
         assert stage.read()[:2] == [b"a", b"b"]
 
@@ -234,7 +121,7 @@ def test_the_refusal_names_its_reason() -> None:
         stage.await_isr(2)
         partition = stage.cluster.nodes[stage.leader].broker.partitions.get(TOPIC, 0)
         assert partition is not None
-        stage.cluster.world.run_until(lambda: partition.is_under_min_isr, _WITHIN_S)
+        stage.cluster.world.run_until(lambda: partition.is_under_min_isr, WITHIN_S)
         with pytest.raises(KafkaError) as refused:
             stage.produce(
                 b"x", config=ProducerConfig(delivery_timeout_ms=2_000, enable_idempotence=False)
@@ -266,7 +153,7 @@ def test_who_leaves_below_the_minimum_stays_eligible_until_it_comes_back_from_a_
             image = stage.cluster.image(TOPIC, 0)
             return image is not None and (len(image.isr), image.elr) == (2, ())
 
-        world.run_until(is_taken_for_crashed, _WITHIN_S)
-        world.run_until(lambda: stage.cluster.is_up, _WITHIN_S)
+        world.run_until(is_taken_for_crashed, WITHIN_S)
+        world.run_until(lambda: stage.cluster.is_up, WITHIN_S)
         stage.await_in_sync()
         assert eligible(stage) == EligibleLeaders((), ())
