@@ -60,7 +60,7 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed-test  ## Measure codecs, the log, the broker and the coordinators beside their peers (about 8 minutes)
+bench: $(VENV)/.installed-test  ## Measure codecs, the log, the broker, coordinators and controllers beside their peers (about 10 minutes)
 	$(BIN)/python -m bench
 
 bench-versus: $(VENV)/.installed-test  ## Measure dohle beside Apache Kafka, into bench/results (1.5 to 3 hours); needs Java 17 and Maven

@@ -15,9 +15,8 @@ from dohle.metadata.image import ClusterImage
 from dohle.metadata.partition import PartitionImage
 from dohle.testing.simulation.disk_faults import Operation
 from dohle.testing.simulation.world import SECOND_NS
-from tests.server.replicas.stage import TOPIC, Stage, on_stage
+from tests.server.replicas.stage import TOPIC, WITHIN_S, Stage, on_stage
 
-_WITHIN_S = 120.0
 #: Goes to the other directory of each broker, because the first one has a log already.
 ELSEWHERE = "u"
 
@@ -106,7 +105,7 @@ def test_a_disk_that_is_mended_is_used_again_after_a_restart() -> None:
         stage.cluster.machines[old].files.heal()
         stage.cluster.kill(old)
         stage.cluster.start(old)
-        stage.cluster.world.run_until(lambda: stage.cluster.is_up, _WITHIN_S)
+        stage.cluster.world.run_until(lambda: stage.cluster.is_up, WITHIN_S)
         stage.await_in_sync()
         assert len(image(stage).brokers[old].log_dirs) == 2
 
@@ -125,7 +124,7 @@ def test_a_new_topic_goes_to_the_disk_that_is_left_and_is_told_where_it_is(path:
         def is_assigned() -> bool:
             return partition(stage, "new").directory_of(bad) == left
 
-        stage.cluster.world.run_until(is_assigned, _WITHIN_S)
+        stage.cluster.world.run_until(is_assigned, WITHIN_S)
         assert stage.run(produce_to("new", b"x")) == 0
 
 
@@ -157,7 +156,7 @@ def test_a_broker_whose_last_directory_fails_stops() -> None:
             break_disk(stage, bad, path)
         for topic in (TOPIC, ELSEWHERE):
             stage.run(produce_to(topic, b"b"))
-        stage.cluster.world.run_until(lambda: bad not in stage.cluster.nodes, _WITHIN_S)
+        stage.cluster.world.run_until(lambda: bad not in stage.cluster.nodes, WITHIN_S)
         assert stage.cluster.fatal == [f"node {bad}: every log directory has failed"]
         stage.cluster.fatal.clear()
         assert stage.read() == [b"a", b"b"]
