@@ -19,7 +19,8 @@ from bench.compare.verdict import Key, Reading, Readings
 from bench.comparison.warm_up import QUICK, Limits
 from bench.report import stable
 from bench.versus.servers import dohle
-from bench.versus.turns import Pace, Turn, find_part, take_turn
+from bench.versus.taking_turns import Pace, take_turn
+from bench.versus.turns import Turn, find_part
 
 #: Sections that had another name in older trees, by the file that tells a newer one.
 _OLD_NAMES = {"columnar": ("bench/columnar.py", "spark-decode")}
