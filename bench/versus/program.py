@@ -92,7 +92,7 @@ class Program(Generic[W]):
                         return take_turn(part, Turn(started, pace, bench.clients))
 
                 try:
-                    played = play(part, take, pace.limits, rounds=options.rounds, tell=_tell)
+                    played = play(part.TITLE, take, pace.limits, rounds=options.rounds, tell=_tell)
                 except Skipped as reason:
                     _tell(str(reason))
                     continue

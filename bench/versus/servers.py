@@ -43,7 +43,7 @@ _JMX_OPTIONS = (
     "-Dcom.sun.management.jmxremote.ssl=false",
 )
 _HEAP_OPTIONS = ("-Xmx1G", "-Xms1G")
-_START_S_MAX = 60
+_START_S_MAX = 180
 _STOP_S_MAX = 60
 _RETRY_S = 0.002
 

@@ -105,7 +105,7 @@ class Played:
 
 
 def play(
-    part: Part[S],
+    title: str,
     take: Callable[[str], Outcome],
     limits: Limits,
     *,
@@ -120,14 +120,12 @@ def play(
             try:
                 outcomes.append(take(server))
             except Skipped as reason:
-                raise Skipped(f"{part.TITLE} is skipped: {server}: {reason}") from reason
+                raise Skipped(f"{title} is skipped: {server}: {reason}") from reason
             took_s, warmed_up = time.monotonic() - begun, outcomes[-1].warm_up
             tell(
-                f"{part.TITLE}: round {number + 1} of {rounds}, {server}, {took_s:.1f} s,"
+                f"{title}: round {number + 1} of {rounds}, {server}, {took_s:.1f} s,"
                 f" of which warm-up {warmed_up}"
             )
-    rows = compare(
-        part.TITLE, {name: [one.figures for one in each] for name, each in found.items()}
-    )
+    rows = compare(title, {name: [one.figures for one in each] for name, each in found.items()})
     ours, theirs = (tuple(one.warm_up for one in found[name]) for name in (DOHLE, KAFKA))
     return Played(rows, WarmUps(limits, ours, theirs))
