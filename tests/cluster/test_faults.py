@@ -54,6 +54,7 @@ class Clients:
                 "socket.timeout.ms": 2000,
                 # It sends to one broker, and chooses another when it has asked who is there.
                 "topic.metadata.refresh.interval.ms": 500,
+                "log_level": 0,
             }
         )
         self._bootstrap = bootstrap
@@ -128,6 +129,7 @@ class Clients:
 
     def close(self) -> None:
         self._forget_python()
+        del self._confluent
         # kafka-python leaves sockets of connections that failed to the garbage collector.
         gc.collect()
 

@@ -123,7 +123,7 @@ def hit(cluster: Cluster, rng: random.Random, feed: Feed) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1])
 def test_no_record_is_lost_doubled_or_moved(cluster: Cluster, seed: int) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     (created,) = admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)]).values()
     created.result()
     rng, feed = random.Random(seed), Feed(cluster.bootstrap)

@@ -85,11 +85,11 @@ def test_a_description_shows_offsets_and_the_configs_of_the_topic(command: Comma
 
 
 def test_of_a_compacted_topic_it_is_shown_how_far_it_is_cleaned(command: Command) -> None:
-    command.out("topic", "create", "compacted", "--config", "cleanup.policy=compact")
-    *_, head, row = command.out("topic", "describe", "compacted").splitlines()
+    command.out("topic", "create", "how-far-cleaned", "--config", "cleanup.policy=compact")
+    *_, head, row = command.out("topic", "describe", "how-far-cleaned").splitlines()
     assert head.split()[-3:] == ["dirtyRatio", "lastCleaned", "uncleanable"]
     assert row.split()[-3:] == ["0.0", "-", "-"]
-    (described,) = command.json("topic", "describe", "compacted")
+    (described,) = command.json("topic", "describe", "how-far-cleaned")
     (partition,) = described["partitions"]
     assert [partition[name] for name in ("dirtyRatio", "lastCleaned", "uncleanable")] == [
         0.0,

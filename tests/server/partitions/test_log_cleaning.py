@@ -102,7 +102,8 @@ def test_who_asks_is_told_how_far_a_compacted_topic_is_cleaned(tmp_path: Path) -
     async def scenario(node: Node, wire: Wire) -> None:
         await create_topic(wire, "other")
         log = await filled(node, wire)
-        await until(lambda: is_clean(log))
+        # The log is clean a little before the round that cleaned it is over.
+        await until(lambda: is_clean(log) and node.cleaning.cleaner.round_count > 0)
         now_ms = node.broker.clock.now_ms()
         found = await described(wire, (CLEANING_TAG, b""))
         assert found["other"] is None
