@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # Without bytecode every process that a test or a measurement starts would compile all of dohle anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: start demo test test-fast test-versions explore test-long test-isolation test-jvm test-node oracle-record check format bench bench-versus bench-spark clean
+.PHONY: start demo test test-fast test-versions explore test-long test-isolation test-jvm test-node oracle-record check format bench bench-versus bench-cluster bench-spark clean
 
 start: $(VENV)/.installed  ## Run a broker on 127.0.0.1:9092 with its data in ./data
 	$(BIN)/dohle start
@@ -65,6 +65,9 @@ bench: $(VENV)/.installed-test  ## Measure codecs, the log, the broker, coordina
 
 bench-versus: $(VENV)/.installed-test  ## Measure dohle beside Apache Kafka, into bench/results (1.5 to 3 hours); needs Java 17 and Maven
 	$(BIN)/python -m bench.versus
+
+bench-cluster: $(VENV)/.installed-test  ## Measure three nodes of dohle beside three of Apache Kafka, into bench/results (2 to 4 hours); needs Java 17 and Maven
+	$(BIN)/python -m bench.cluster
 
 bench-spark: $(VENV)/.installed-test  ## Measure dohle on Spark beside Spark's own connector, into bench/results (about 13 minutes); needs Java 17 and Maven
 	$(BIN)/python -m bench.spark

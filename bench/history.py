@@ -1,6 +1,6 @@
 """Every run that was kept, by date and commit: one line of JSON each, and the trend over them.
 
-``make bench``, ``make bench-versus`` and ``make bench-spark`` add a line; quick runs do not.
+``make bench`` and its sisters (versus, cluster, spark) add a line; quick runs do not.
 """
 
 from __future__ import annotations

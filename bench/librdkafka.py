@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from bench.processes import Measured, Sample
+from bench.processes import Sample, Served
 
 #: Records are sent by so many; so many are sent before it counts.
 CHUNK_RECORDS = 10_000
@@ -73,8 +73,13 @@ def _values(size: int) -> list[bytes]:
     return found
 
 
-def produce(server: Measured, topic: str, load: Load, records: int, **settings: object) -> Sample:
-    """Produce records, and tell what that has cost on the wire; dots in settings are ``_``."""
+def produce(
+    server: Served, topic: str, load: Load, records: int, partitions: int = 1, **settings: object
+) -> Sample:
+    """Produce records, and tell what that has cost on the wire; dots in settings are ``_``.
+
+    A chunk goes to each of the partitions in turn.
+    """
     counters = _Counters("Produce")
     producer = Producer(
         {
@@ -96,14 +101,15 @@ def produce(server: Measured, topic: str, load: Load, records: int, **settings: 
     producer.list_topics(topic, timeout=_TIMEOUT_S)
 
     def send(records: int) -> None:
-        for _ in range(records // CHUNK_RECORDS):
-            if producer.produce_batch(topic, chunk, partition=0) != CHUNK_RECORDS:
+        for number in range(records // CHUNK_RECORDS):
+            partition = number % partitions
+            if producer.produce_batch(topic, chunk, partition=partition) != CHUNK_RECORDS:
                 raise RuntimeError("librdkafka has not taken all records")
         if producer.flush(_TIMEOUT_S):
             raise TimeoutError("not all records were acknowledged")
 
     # What a broker does only once, like compiling its codecs, is not to be counted.
-    send(CHUNK_RECORDS)
+    send(CHUNK_RECORDS * partitions)
     counters.wait(producer)
     sent, requests = counters.sent, counters.requests
     sample = server.measure(0, 1, lambda: send(records))
@@ -124,7 +130,7 @@ def _find_coordinator(consumer: Any, topic: str) -> None:
                 raise
 
 
-def consume(server: Measured, topic: str, records: int) -> Sample:
+def consume(server: Served, topic: str, records: int, partitions: int = 1) -> Sample:
     """Consume what was produced, and tell what that has cost on the wire."""
     counters = _Counters("Fetch")
     consumer = Consumer(
@@ -143,7 +149,7 @@ def consume(server: Measured, topic: str, records: int) -> Sample:
     consumer.list_topics(topic, timeout=_TIMEOUT_S)
 
     def receive() -> None:
-        consumer.assign([TopicPartition(topic, 0, CHUNK_RECORDS)])
+        consumer.assign([TopicPartition(topic, n, CHUNK_RECORDS) for n in range(partitions)])
         left, deadline = records, time.monotonic() + _TIMEOUT_S
         while left > 0:
             if time.monotonic() > deadline:

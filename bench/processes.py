@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from statistics import median
 from types import TracebackType
@@ -58,12 +58,30 @@ def rounds_of(cases: dict[str, Callable[[], Sample]], rounds: int) -> dict[str, 
     return {name: middle(samples) for name, samples in found.items()}
 
 
-class Measured:
-    """A process that serves at an address, seen from outside."""
+class Served:
+    """Whatever serves at an address, seen from outside: one process, or several together."""
 
     address: str
     #: How long all loads that were measured so far have taken.
     measured_s: float = 0.0
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time of all its threads so far."""
+        raise NotImplementedError
+
+    def measure(self, size: int, requests: int, load: Callable[[], object]) -> Sample:
+        """Apply a load and tell what it has cost."""
+        cpu, start = self.cpu_s, time.perf_counter()
+        load()
+        sample = Sample(time.perf_counter() - start, self.cpu_s - cpu, size, requests)
+        self.measured_s += sample.seconds
+        return sample
+
+
+class Measured(Served):
+    """A process that serves."""
+
     _process: subprocess.Popen[Any]
 
     @property
@@ -88,13 +106,14 @@ class Measured:
                     return int(line.split()[1]) * 1024 / 1e6
         raise RuntimeError("the process has no memory")
 
-    def measure(self, size: int, requests: int, load: Callable[[], object]) -> Sample:
-        """Apply a load and tell what it has cost."""
-        cpu, start = self.cpu_s, time.perf_counter()
-        load()
-        sample = Sample(time.perf_counter() - start, self.cpu_s - cpu, size, requests)
-        self.measured_s += sample.seconds
-        return sample
+
+class Watched(Served):
+    """What is under test, with its processes."""
+
+    @property
+    def processes(self) -> Mapping[str, Measured]:
+        """Its processes, by name."""
+        raise NotImplementedError
 
 
 class Process(Measured):

@@ -1,9 +1,10 @@
 """``python -m bench.compare BEFORE AFTER [--rounds 3] [--quick] [--markdown FILE] [sections ...]``.
 
 Measures two work trees in turns: BEFORE, AFTER, BEFORE, AFTER, ... each with the Python of its own
-``.venv``. Sections are those of ``python -m bench``, and parts of ``bench.versus`` with dohle alone
-(``versus/replay``; ``versus`` means all of them). Exits with 1 if a case of AFTER is worse than
-0.95 of BEFORE beyond the noise of the rounds.
+``.venv``. Sections are those of ``python -m bench``, and parts of ``bench.versus`` and
+``bench.cluster`` with dohle alone (``versus/replay``, ``cluster/replay``; ``versus`` means all of
+its own). Exits with 1 if a case of AFTER is worse than 0.95 of BEFORE beyond the noise of the
+rounds.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.__main__ import SECTIONS
+from bench.cluster.turns import PARTS as CLUSTER_PARTS
 from bench.compare.trees import NotComparable, Tree
 from bench.compare.verdict import COLUMNS, Case, Key, Readings, Verdict, markdown, put_together
 
@@ -24,7 +26,11 @@ _PARTS = [
     f"{_VERSUS}/{name}"
     for name in ("librdkafka", "replay", "connections", "coordinators", "footprint")
 ]
-_OTHER_PARTS = [f"{_VERSUS}/{name}" for name in ("latency", "partitions")]
+_CLUSTER = "cluster"
+_OTHER_PARTS = [
+    *(f"{_VERSUS}/{name}" for name in ("latency", "partitions")),
+    *(f"{_CLUSTER}/{name}" for name in CLUSTER_PARTS.values()),
+]
 
 
 def main() -> int:
@@ -78,6 +84,8 @@ def _run(tree: Tree, section: str, *, quick: bool) -> Readings:
     kind, _, name = section.rpartition("/")
     if kind == _VERSUS:
         return tree.run_part(name, quick=quick)
+    if kind == _CLUSTER:
+        return tree.run_cluster_part(name, quick=quick)
     return tree.run_section(section, quick=quick)
 
 

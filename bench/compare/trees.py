@@ -1,8 +1,8 @@
 """A work tree with its own ``.venv``, and what is measured in it.
 
 Sections of ``python -m bench`` run as they are in each tree, by its own Python. Parts of
-``bench.versus`` are loads of this tree, with a server of the other: only ``dohle start`` and
-Kafka's protocol have to be there.
+``bench.versus`` and ``bench.cluster`` are loads of this tree, with servers of the other: only
+``dohle start`` and Kafka's protocol have to be there.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.cluster.nodes import dohle as dohle_cluster
+from bench.cluster.turns import find_part as find_cluster_part
 from bench.compare.verdict import Key, Reading, Readings
 from bench.comparison.warm_up import QUICK, Limits
 from bench.report import stable
 from bench.versus.servers import dohle
-from bench.versus.turns import Pace, Turn, find_part, take_turn
+from bench.versus.taking_turns import Pace, Part, S, Skipped, Turn, take_turn
+from bench.versus.turns import find_part
 
 #: Sections that had another name in older trees, by the file that tells a newer one.
 _OLD_NAMES = {"columnar": ("bench/columnar.py", "spark-decode")}
@@ -110,15 +113,26 @@ class Tree:
     def run_part(self, name: str, *, quick: bool) -> Readings:
         """Load this tree's dohle with a part of ``bench.versus``."""
         part = find_part(name)
-        pace = Pace(quick, QUICK if quick else _WARM_UP)
         with dohle(part.SETTINGS, str(self.python)) as server:
-            figures = take_turn(part, Turn(server, pace)).figures
-        return {
-            Key(part.TITLE, one.case, one.measure.unit, one.measure.more_is_better): Reading(
-                one.value
-            )
-            for one in figures
-        }
+            return _take_turn(part, server, quick=quick)
+
+    def run_cluster_part(self, name: str, *, quick: bool) -> Readings:
+        """Load three nodes of this tree's dohle with a part of ``bench.cluster``."""
+        part = find_cluster_part(name)
+        with dohle_cluster(part.SETTINGS, str(self.python)) as cluster:
+            return _take_turn(part, cluster, quick=quick)
+
+
+def _take_turn(part: Part[S], server: S, *, quick: bool) -> Readings:
+    pace = Pace(quick, QUICK if quick else _WARM_UP)
+    try:
+        figures = take_turn(part, Turn(server, pace)).figures
+    except Skipped as reason:
+        raise NotComparable(f"{part.TITLE}: {reason}") from reason
+    return {
+        Key(part.TITLE, one.case, one.measure.unit, one.measure.more_is_better): Reading(one.value)
+        for one in figures
+    }
 
 
 def read_rows(rows: Iterable[Mapping[str, Any]]) -> Readings:

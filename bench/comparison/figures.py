@@ -29,11 +29,20 @@ class Measure(Enum):
     ROWS_READ = "rows/s", True, 1.0
     ROWS_WRITTEN = "rows/s", True, 0.7
     ROWS_THROUGH = "rows/s", True, None
+    CREATION = "s", False, None
+    IDLE_CPU = "CPU ms/s", False, None
+    UNAVAILABLE = "s without", False, 1.0
+    #: What the follower of a partition costs, beside its leader.
+    FOLLOWER = "of the leader's CPU", False, 0.5, True
 
-    def __init__(self, unit: str, more_is_better: bool, goal: float | None) -> None:
+    def __init__(
+        self, unit: str, more_is_better: bool, goal: float | None, is_of_dohle: bool = False
+    ) -> None:
         self.unit = unit
         self.more_is_better = more_is_better
         self.goal = goal
+        #: Whether the goal is for dohle's own value, whatever the peer's is.
+        self.is_of_dohle = is_of_dohle
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +74,8 @@ class Comparison:
         goal = self.measure.goal
         if goal is None:
             return None
-        return self.ratio >= goal if self.measure.more_is_better else self.ratio <= goal
+        found = median(self.dohle) if self.measure.is_of_dohle else self.ratio
+        return found >= goal if self.measure.more_is_better else found <= goal
 
     @property
     def verdict(self) -> str:
@@ -73,4 +83,5 @@ class Comparison:
         if goal is None:
             return ""
         sign = "≥" if self.measure.more_is_better else "≤"
-        return f"{'reached' if self.is_reached else 'MISSED'} ({sign} {goal:g})"
+        whose = "itself " if self.measure.is_of_dohle else ""
+        return f"{'reached' if self.is_reached else 'MISSED'} ({whose}{sign} {goal:g})"

@@ -23,7 +23,7 @@ from bench.coordinators.client import answer_of, expect
 from bench.processes import Sample
 from bench.raw_client import Load, call, connect, frame, pour, produce_frame
 from bench.versus.figures import Figure
-from bench.versus.latency import Beat, Loop
+from bench.versus.latency import Beat, Loop, places_of
 from bench.versus.topics import create_topic, delete_topics
 from bench.versus.turns import Turn
 from dohle.core.ids import TopicName
@@ -109,7 +109,8 @@ def _beside_cleaning(turn: Turn, megabytes: int) -> list[Figure]:
 
     def work() -> None:
         while not logs.is_clean:
-            loops.append(Loop(turn, f"other-{len(loops)}", _BEAT))
+            places = places_of(turn, f"other-{len(loops)}")
+            loops.append(Loop(places, _BEAT, turn.size(_BEAT.count)))
             loops[-1].run()
 
     logs.clean(work)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import select
 import socket
 import struct
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import quantiles
@@ -20,9 +21,8 @@ from time import perf_counter
 from bench.comparison.figures import Measure
 from bench.raw_client import build_batch, connect, fetch_frame, fetched_size, produce_frame
 from bench.versus.figures import Figure
-from bench.versus.topics import create_topic, delete_topics
+from bench.versus.topics import Place, delete_topics, place
 from bench.versus.turns import Turn
-from dohle.core.ids import TopicName
 
 TITLE = "latency"
 SETTINGS = {"num.partitions": "1"}
@@ -48,49 +48,51 @@ class Beat:
     rate: int
     seconds: float
 
+    @property
+    def count(self) -> int:
+        """How often in all."""
+        return int(self.rate * self.seconds)
+
     def __str__(self) -> str:
         batch = "1 KiB" if self.records == 1 else f"{self.records} KiB"
         return f"{batch} at {self.rate:,}/s"
 
 
-_BEATS = (Beat(1, 1_000, 5.0), Beat(16, 500, 4.0))
+BEATS = (Beat(1, 1_000, 5.0), Beat(16, 500, 4.0))
 #: Java compiles what has been done often: it is done more often before.
-_WARM_UP_BEAT = Beat(1, 4_000, 1.0)
+WARM_UP_BEAT = Beat(1, 4_000, 1.0)
 
 
 def turn(turn: Turn) -> list[Figure]:
     """Measure at each rate."""
     turn.warm_up(lambda number: _warm_up(turn, number), paced=True)
     found = []
-    for number, beat in enumerate(_BEATS):
-        loop = Loop(turn, f"paced-{number}", beat)
+    for number, beat in enumerate(BEATS):
+        loop = Loop(places_of(turn, f"paced-{number}"), beat, turn.size(beat.count))
         loop.run()
-        for action, times in (("produce", loop.produced_s), ("end to end", loop.fetched_s)):
-            cuts = [cut * 1e3 for cut in quantiles(times, n=1_000)]
-            found += [
-                Figure(f"{action}, {beat}, p50", Measure.LATENCY, cuts[499]),
-                Figure(f"{action}, {beat}, p99", Measure.LATENCY_P99, cuts[989]),
-                Figure(f"{action}, {beat}, p99.9", Measure.LATENCY, cuts[998]),
-            ]
+        found += loop.figures()
     return found
 
 
 def _warm_up(turn: Turn, number: int) -> None:
-    loop = Loop(turn, f"warm-{number}", _WARM_UP_BEAT)
-    loop.run()
-    delete_topics(turn.server.address, *loop.topics)
+    places = places_of(turn, f"warm-{number}")
+    Loop(places, WARM_UP_BEAT, turn.size(WARM_UP_BEAT.count)).run()
+    delete_topics(turn.server.address, *(one.topic for one in places))
+
+
+def places_of(turn: Turn, topic: str) -> list[Place]:
+    """Create a topic for each pair."""
+    return [place(turn.server.address, f"{topic}-{n}") for n in range(CONNECTIONS)]
 
 
 class Loop:
     """Pairs of a writer that keeps time and a reader that waits, each with a topic of its own."""
 
-    def __init__(self, turn: Turn, topic: str, beat: Beat) -> None:
+    def __init__(self, places: Sequence[Place], beat: Beat, count: int) -> None:
         batch = build_batch(1024, beat.records)
-        address = turn.server.address
-        self.topics = [f"{topic}-{n}" for n in range(CONNECTIONS)]
-        self._pairs = [_Pair(address, name, batch, beat.records) for name in self.topics]
+        self._beat, self._count = beat, count
+        self._pairs = [_Pair(one, batch, beat.records) for one in places]
         self._period_s = 1 / beat.rate
-        self._count = turn.size(int(beat.rate * beat.seconds))
 
     @property
     def produced_s(self) -> list[float]:
@@ -99,6 +101,19 @@ class Loop:
     @property
     def fetched_s(self) -> list[float]:
         return [took for pair in self._pairs for took in pair.fetched_s[_SETTLING:]]
+
+    def figures(self) -> list[Figure]:
+        """Tell how long writes have taken, and how long it was until they were read."""
+        found = []
+        for action, each in (("produce", self.produced_s), ("end to end", self.fetched_s)):
+            cuts = [cut * 1e3 for cut in quantiles(each, n=1_000)]
+            case = f"{action}, {self._beat}"
+            found += [
+                Figure(f"{case}, p50", Measure.LATENCY, cuts[499]),
+                Figure(f"{case}, p99", Measure.LATENCY_P99, cuts[989]),
+                Figure(f"{case}, p99.9", Measure.LATENCY, cuts[998]),
+            ]
+        return found
 
     def run(self) -> None:
         """Send all, and take the time of each."""
@@ -112,7 +127,7 @@ class Loop:
                 if sent == self._count:
                     left = _TIMEOUT_S
                 elif left <= 0:
-                    self._pairs[sent % CONNECTIONS].send()
+                    self._pairs[sent % len(self._pairs)].send()
                     sent += 1
                     continue
                 ready, _, _ = select.select(owners, [], [], left)
@@ -126,10 +141,10 @@ class Loop:
 class _Pair:
     """A writer, and a reader that long-polls for what was written."""
 
-    def __init__(self, address: str, topic: str, batch: bytes, records: int) -> None:
-        self._address, self._records, self._batch_bytes = address, records, len(batch)
-        topic_id = create_topic(address, topic)
-        self._request = produce_frame(TopicName(topic), batch)
+    def __init__(self, place: Place, batch: bytes, records: int) -> None:
+        self._address, topic, topic_id = place
+        self._records, self._batch_bytes = records, len(batch)
+        self._request = produce_frame(topic, batch)
         self._fetch = bytearray(fetch_frame(topic_id, _MARK, _FETCH_BYTES, _FETCH_WAIT_MS))
         self._offset_at = self._fetch.index(_OFFSET.pack(_MARK))
         self._sent_at: list[float] = []

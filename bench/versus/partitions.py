@@ -6,7 +6,6 @@ A consumer keeps a fetch session over all partitions, of which some have somethi
 
 from __future__ import annotations
 
-import itertools
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,25 +14,17 @@ from bench.comparison.figures import Measure
 from bench.coordinators.client import Conversation, answer_of, connect_many, converse, expect
 from bench.raw_client import (
     FETCH_VERSION,
-    PRODUCE_VERSION,
-    Load,
     build_batch,
     call,
     frame,
     produce_frame,
 )
 from bench.versus.figures import Figure
-from bench.versus.pouring import pour_all
+from bench.versus.pouring import produce_cycles, produce_many_frame
 from bench.versus.topics import create_topic
 from bench.versus.turns import Turn
 from dohle.core.ids import TopicName, Uuid
 from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from dohle.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 
 TITLE = "1,000 partitions"
 SETTINGS = {"num.partitions": "1"}
@@ -77,7 +68,7 @@ class _Many:
         self._batch = build_batch(_RECORD_BYTES, _RECORDS)
         self._to_one = [produce_frame(_TOPIC, self._batch, n) for n in range(PARTITIONS)]
         self._to_many = [
-            self._produce_frame(range(first, first + _OF_REQUEST))
+            produce_many_frame(_TOPIC, self._batch, range(first, first + _OF_REQUEST))
             for first in range(0, PARTITIONS, _OF_REQUEST)
         ]
         # Every partition is written to once before anything counts.
@@ -96,29 +87,10 @@ class _Many:
     def _produce(
         self, case: str, requests: Sequence[bytes], count: int, batches: int
     ) -> list[Figure]:
-        each = max(1, count // CONNECTIONS)
-        loads = []
-        for number in range(CONNECTIONS):
-            # Each begins elsewhere, so that they are not all at the same partition.
-            first = number * len(requests) // CONNECTIONS
-            own = itertools.islice(itertools.cycle(requests), first, None)
-            loads.append(Load([b"".join(itertools.islice(own, each))], each))
-        sample, last = pour_all(self._server, self._sockets, requests[:CONNECTIONS], loads)
-        sample = sample._replace(requests=sample.requests * batches)
-        for answer in last:
-            response = answer_of(ProduceResponse, PRODUCE_VERSION, answer)
-            expect("Produce", (p.error_code for p in response.responses[0].partition_responses))
-        return [
-            Figure(case, Measure.RATE, sample.requests / sample.seconds),
-            Figure(case, Measure.CPU_PER_REQUEST, sample.cpu_us_per_request),
-        ]
-
-    def _produce_frame(self, partitions: range) -> bytes:
-        data = tuple(PartitionProduceData(index=n, records=self._batch) for n in partitions)
-        topic = TopicProduceData(name=_TOPIC, partition_data=data)
-        return frame(
-            ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=(topic,)), PRODUCE_VERSION
-        )
+        # Each begins elsewhere, so that they are not all at the same partition.
+        firsts = (number * len(requests) // CONNECTIONS for number in range(CONNECTIONS))
+        cycles = [[*requests[first:], *requests[:first]] for first in firsts]
+        return produce_cycles(case, self._server, self._sockets, cycles, count, batches)
 
     def fetch(self, count: int) -> list[Figure]:
         """Fetch in sessions, one request in flight in each."""

@@ -1,4 +1,4 @@
-"""Where dohle's time goes in a part: py-spy samples it during a turn.
+"""Where dohle's time goes in a part: py-spy samples its processes during a turn.
 
 py-spy is not among the dependencies; ``pip install py-spy`` where it is wanted.
 """
@@ -11,13 +11,11 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from bench.processes import folder
-from bench.versus.figures import DOHLE
-from bench.versus.turns import Pace, Part, Stand, Turn, find_part
 
 _RATE = 250
 _FRAME = re.compile(r"(?P<function>.+) \((?P<file>[^()]*?)(?::\d+)?\)$")
@@ -69,19 +67,13 @@ def _function(frame: str) -> str:
     return f"{match['function']} ({match['file']})" if match else frame
 
 
-def profile(bench: Stand, name: str, pace: Pace) -> str:
-    """Give dohle one turn, and name the functions that take most of its time."""
-    spy = Path(sys.executable).with_name("py-spy")
-    command = str(spy) if spy.exists() else shutil.which("py-spy")
-    if command is None:
-        raise NoProfiler("py-spy is not installed: pip install py-spy")
-    part = find_part(name)
-    stacks = _observed(bench, part, command, pace)
+def summary(title: str, stacks: Stacks) -> str:
+    """Name the functions that take most of a process's time."""
     # Functions that are below nearly every sample, like the event loop, say nothing.
     parts = [(name, share) for name, share in stacks.largest_with_calls() if share < _EVERYTHING]
     return "\n".join(
         [
-            f"{part.TITLE}: {sum(stacks.counts.values()):,} samples of dohle",
+            f"{title}: {sum(stacks.counts.values()):,} samples of dohle",
             "  own time:",
             *(f"  {share:6.1%}  {name}" for name, share in stacks.largest()[:_SHOWN]),
             "  with what is called:",
@@ -90,20 +82,32 @@ def profile(bench: Stand, name: str, pace: Pace) -> str:
     )
 
 
-def _observed(bench: Stand, part: Part, command: str, pace: Pace) -> Stacks:
-    with folder() as path, bench.server(DOHLE, part) as server:
-        out = Path(path) / "stacks"
-        options = ["--pid", str(server.pid), "--rate", str(_RATE), "--format", "raw"]
-        spy = subprocess.Popen(
-            [command, "record", *options, "--output", str(out)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+def observe(pids: Mapping[str, int], load: Callable[[], object]) -> dict[str, Stacks]:
+    """Sample processes while they are loaded."""
+    spy = Path(sys.executable).with_name("py-spy")
+    command = str(spy) if spy.exists() else shutil.which("py-spy")
+    if command is None:
+        raise NoProfiler("py-spy is not installed: pip install py-spy")
+    with folder() as path:
+        outs = {label: Path(path) / str(pid) for label, pid in pids.items()}
+        spies = [_spy(command, pid, outs[label]) for label, pid in pids.items()]
         try:
-            part.turn(Turn(server, pace, bench.clients))
-            spy.send_signal(signal.SIGINT)
-            spy.wait(_WRITE_S_MAX)
+            load()
+            for each in spies:
+                each.send_signal(signal.SIGINT)
+            for each in spies:
+                each.wait(_WRITE_S_MAX)
         finally:
-            spy.kill()
-            spy.wait()
-        return Stacks.parse(out.read_text())
+            for each in spies:
+                each.kill()
+                each.wait()
+        return {label: Stacks.parse(out.read_text()) for label, out in outs.items()}
+
+
+def _spy(command: str, pid: int, out: Path) -> subprocess.Popen[bytes]:
+    options = ["--pid", str(pid), "--rate", str(_RATE), "--format", "raw"]
+    return subprocess.Popen(
+        [command, "record", *options, "--output", str(out)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )

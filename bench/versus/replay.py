@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from bench.comparison.figures import Measure
 from bench.coordinators.client import connect_many
-from bench.processes import Sample
+from bench.processes import Sample, Served
 from bench.raw_client import (
     Load,
     appended_at,
@@ -26,9 +26,8 @@ from bench.raw_client import (
 )
 from bench.versus.figures import Figure
 from bench.versus.pouring import pour_all
-from bench.versus.topics import create_topic, delete_topics
+from bench.versus.topics import Place, delete_topics, place
 from bench.versus.turns import Turn
-from dohle.core.ids import TopicName, Uuid
 
 TITLE = "replay"
 SETTINGS = {"num.partitions": "1"}
@@ -37,7 +36,7 @@ CONNECTIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Batches:
+class Batches:
     """What is sent: batches of a size, and how many bytes (or requests) of them."""
 
     name: str
@@ -48,10 +47,10 @@ class _Batches:
     counts_requests: bool = False
 
 
-_LOADS = (
-    _Batches("1 MB batches", 1_000, 1_000, 400, 3),
-    _Batches("16 KB batches", 16, 1_000, 12_000, 3),
-    _Batches("1 record of 100 B", 1, 100, 60_000, 1, counts_requests=True),
+LOADS = (
+    Batches("1 MB batches", 1_000, 1_000, 400, 3),
+    Batches("16 KB batches", 16, 1_000, 12_000, 3),
+    Batches("1 record of 100 B", 1, 100, 60_000, 1, counts_requests=True),
 )
 
 
@@ -59,49 +58,56 @@ def turn(turn: Turn) -> list[Figure]:
     """Produce and fetch with batches of each size."""
     turn.warm_up(lambda number: warm_up(turn, number))
     found = []
-    for number, batches in enumerate(_LOADS):
-        produced, fetched = _Replay(turn, f"replay-{number}", batches, 1).run()
-        for action, sample in (("produce", produced), ("fetch", fetched)):
-            case = f"{action}, {batches.name}"
-            if batches.counts_requests:
-                found += [
-                    Figure(case, Measure.RATE, sample.requests / sample.seconds),
-                    Figure(case, Measure.CPU_PER_REQUEST, sample.cpu_us_per_request),
-                ]
-            else:
-                found += [
-                    Figure(case, Measure.THROUGHPUT, sample.mb_per_s),
-                    Figure(case, Measure.CPU_PER_GB, sample.cpu_s_per_gb),
-                ]
+    for number, batches in enumerate(LOADS):
+        where = place(turn.server.address, f"replay-{number}", CONNECTIONS)
+        replay = Replay(turn.server, where, batches, turn.size(batches.total))
+        produced, fetched = replay.run()
+        found += figures(f"produce, {batches.name}", batches, produced)
+        found += figures(f"fetch, {batches.name}", batches, fetched)
     return found
+
+
+def figures(case: str, batches: Batches, sample: Sample) -> list[Figure]:
+    """Tell what a load has cost, in the units that fit it."""
+    if batches.counts_requests:
+        return [
+            Figure(case, Measure.RATE, sample.requests / sample.seconds),
+            Figure(case, Measure.CPU_PER_REQUEST, sample.cpu_us_per_request),
+        ]
+    return [
+        Figure(case, Measure.THROUGHPUT, sample.mb_per_s),
+        Figure(case, Measure.CPU_PER_GB, sample.cpu_s_per_gb),
+    ]
 
 
 def warm_up(turn: Turn, number: int) -> None:
     """Do an eighth of everything, with topics of this number."""
-    for place, batches in enumerate(_LOADS):
-        topic = f"warm-{number}-{place}"
-        _Replay(turn, topic, batches, 8).run()
-        delete_topics(turn.server.address, topic)
+    address = turn.server.address
+    for which, batches in enumerate(LOADS):
+        topic = f"warm-{number}-{which}"
+        where = place(address, topic, CONNECTIONS)
+        Replay(turn.server, where, batches, turn.size(batches.total) // 8).run()
+        delete_topics(address, topic)
 
 
-class _Replay:
+class Replay:
     """A topic, with a partition for each connection, and what goes there and back."""
 
-    def __init__(self, turn: Turn, topic: str, batches: _Batches, divisor: int) -> None:
-        self._server = turn.server
-        self._topic = TopicName(topic)
-        self._topic_id: Uuid = create_topic(self._server.address, topic, CONNECTIONS)
+    def __init__(self, server: Served, place: Place, batches: Batches, total: int) -> None:
+        self._server = server
+        self._address, self._topic, self._topic_id = place
         self._batch = build_batch(batches.record_size, batches.records)
         self._records, self._passes = batches.records, batches.passes
-        self._each = max(1, turn.size(batches.total) // CONNECTIONS // divisor)
+        self._each = max(1, total // CONNECTIONS)
 
     def run(self) -> tuple[Sample, Sample]:
         """Produce, then fetch what was produced."""
         with ExitStack() as stack:
-            sockets = connect_many(stack, self._server.address, CONNECTIONS)
-            return self._produce(sockets), self._fetch(sockets)
+            sockets = connect_many(stack, self._address, CONNECTIONS)
+            return self.produce(sockets), self.fetch(sockets)
 
-    def _produce(self, sockets: list[socket.socket]) -> Sample:
+    def produce(self, sockets: list[socket.socket]) -> Sample:
+        """Produce on these connections, to a partition each."""
         requests = [produce_frame(self._topic, self._batch, n) for n in range(CONNECTIONS)]
         loads = [repeat(request, self._each) for request in requests]
         sample, last = pour_all(self._server, sockets, requests, loads)
@@ -109,7 +115,8 @@ class _Replay:
             raise RuntimeError("not every request was appended")
         return sample
 
-    def _fetch(self, sockets: list[socket.socket]) -> Sample:
+    def fetch(self, sockets: list[socket.socket]) -> Sample:
+        """Fetch what was produced."""
         loads = []
         for n in range(CONNECTIONS):
             once = b"".join(self._fetch_frame(n, number) for number in range(self._each))

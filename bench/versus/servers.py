@@ -19,7 +19,7 @@ from tests.jvm.apache_kafka import ApacheKafka
 from tests.jvm.jvm import Jvm
 from tests.ports import free_port
 
-from bench.processes import Measured, folder
+from bench.processes import Measured, Watched, folder
 from bench.raw_client import api_versions_frame, call, connect
 from bench.versus.figures import DOHLE, KAFKA
 
@@ -43,45 +43,51 @@ _JMX_OPTIONS = (
     "-Dcom.sun.management.jmxremote.ssl=false",
 )
 _HEAP_OPTIONS = ("-Xmx1G", "-Xms1G")
-_START_S_MAX = 60
+_START_S_MAX = 180
+_STOP_S_MAX = 60
 _RETRY_S = 0.002
 
 
-class Server(Measured):
-    """A server under test, which has answered its first request."""
+class Server(Measured, Watched):
+    """A server under test; it may be started again after its end."""
 
     def __init__(self, name: str, command: Sequence[str], address: str, folder: Path) -> None:
         self.name = name
         self.address = address
         #: The log directory.
         self.data = folder / "data"
-        log_path = folder / "server.log"
+        #: From exec to the first ApiVersions answer.
+        self.start_s = 0.0
+        self._command = command
+        self._log = folder / "server.log"
+
+    @property
+    def processes(self) -> Mapping[str, Measured]:
+        return {self.name: self}
+
+    def spawn(self) -> None:
+        """Start the process, without waiting for an answer."""
         # Python compiles its modules once, as Java programs come compiled.
         environment = {
             key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"
         }
-        with log_path.open("wb") as log:
-            begun = time.perf_counter()
+        with self._log.open("ab") as log:
+            self._begun = time.perf_counter()
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
-        try:
-            self._await_answer(log_path)
-        except BaseException:
-            self.stop()
-            raise
-        #: From exec to the first ApiVersions answer.
-        self.start_s = time.perf_counter() - begun
 
-    def _await_answer(self, log_path: Path) -> None:
+    def await_answer(self) -> None:
+        """Wait for the answer to a first request."""
         deadline = time.monotonic() + _START_S_MAX
         request = api_versions_frame()
         while True:
             with suppress(OSError), connect(self.address) as sock:
                 call(sock, request)
+                self.start_s = time.perf_counter() - self._begun
                 return
             if self._process.poll() is not None or time.monotonic() > deadline:
-                log = log_path.read_text(errors="replace")
+                log = self._log.read_text(errors="replace")
                 raise RuntimeError(f"{self.name} does not serve:\n{log[-5000:]}")
             time.sleep(_RETRY_S)
 
@@ -103,9 +109,18 @@ class Server(Measured):
         raise RuntimeError(f"/proc has no {field}")
 
     def stop(self) -> None:
-        """End it at once."""
-        self._process.kill()
-        self._process.wait()
+        """End it at once, if it runs."""
+        if hasattr(self, "_process"):
+            self._process.kill()
+            self._process.wait()
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._process.terminate()
+
+    def await_end(self) -> None:
+        """Wait until it has ended."""
+        self._process.wait(_STOP_S_MAX)
 
 
 @contextmanager
@@ -117,7 +132,7 @@ def dohle(settings: Mapping[str, str], python: str = sys.executable) -> Iterator
         command += ["--data", f"{path}/data", "--listener", address]
         for name, value in {**SAME, **settings}.items():
             command += ["-X", f"{name}={value}"]
-        with _ended(Server(DOHLE, command, address, Path(path))) as server:
+        with _running(Server(DOHLE, command, address, Path(path))) as server:
             yield server
 
 
@@ -127,16 +142,23 @@ def kafka(classpath: str, formatter: Jvm, settings: Mapping[str, str]) -> Iterat
     with folder() as path:
         node = ApacheKafka(classpath, Path(path), {**SAME, **settings})
         node.format(formatter)
-        collections = f"-Xlog:gc*:file={path}/gc.log:time,tags:filecount=10,filesize=100M"
-        command = ["java", *_HEAP_OPTIONS, *PERFORMANCE_OPTIONS, collections, *_JMX_OPTIONS]
-        command += ["-cp", classpath, "kafka.Kafka", str(node.properties)]
-        with _ended(Server(KAFKA, command, node.bootstrap, Path(path))) as server:
+        command = kafka_command(classpath, Path(path), node.properties)
+        with _running(Server(KAFKA, command, node.bootstrap, Path(path))) as server:
             yield server
 
 
+def kafka_command(classpath: str, folder: Path, properties: Path) -> list[str]:
+    """Return how Kafka's scripts start a node."""
+    collections = f"-Xlog:gc*:file={folder}/gc.log:time,tags:filecount=10,filesize=100M"
+    command = ["java", *_HEAP_OPTIONS, *PERFORMANCE_OPTIONS, collections, *_JMX_OPTIONS]
+    return [*command, "-cp", classpath, "kafka.Kafka", str(properties)]
+
+
 @contextmanager
-def _ended(server: Server) -> Iterator[Server]:
+def _running(server: Server) -> Iterator[Server]:
     try:
+        server.spawn()
+        server.await_answer()
         yield server
     finally:
         server.stop()

@@ -36,6 +36,16 @@ _ONE_NODE = {
 }
 
 
+def format_storage(jvm: Jvm, properties: Path, cluster_id: str, *options: str) -> None:
+    """Give the data directories of a node their identity, and dohle's features."""
+    levels = [option for feature in _NOT_OURS for option in ("--feature", f"{feature}=0")]
+    done = jvm.run(
+        *("kafka.tools.StorageTool", "format", "-t", cluster_id),
+        *("-c", str(properties), *levels, *options),
+    )
+    assert done.code == 0, done
+
+
 class ApacheKafka:
     """A node that keeps its data in ``folder``; it may be started again after its end."""
 
@@ -75,13 +85,7 @@ class ApacheKafka:
 
         ``voters`` says which voters the log begins with, if it has them.
         """
-        levels = [option for feature in _NOT_OURS for option in ("--feature", f"{feature}=0")]
-        done = jvm.run(
-            *("kafka.tools.StorageTool", "format", "-t", cluster_id),
-            *("-c", str(self.properties), *levels),
-            *([voters] if self._is_standalone else []),
-        )
-        assert done.code == 0, done
+        format_storage(jvm, self.properties, cluster_id, *([voters] if self._is_standalone else []))
 
     def start(self) -> Self:
         """Start and wait until it serves."""

@@ -63,6 +63,53 @@ def test_frames_keep_their_bytes_when_more_arrive() -> None:
     assert [bytes(frame) for frame in kept] == [b"one", large, b"two"]
 
 
+def take_large(protocol: FrameProtocol, seen: list[Buffer], number: int, size: int) -> memoryview:
+    """Have a frame arrive that is full of a number, and take it out."""
+    feed(protocol, size.to_bytes(4, "big") + bytes([number]) * size, [50_000])
+    frame = seen.pop()
+    assert isinstance(frame, memoryview)
+    assert frame == bytes([number]) * size
+    return frame
+
+
+def test_the_memory_of_a_large_frame_is_used_again_once_nobody_looks_at_it() -> None:
+    seen: list[Buffer] = []
+    protocol = FrameProtocol(seen.append, lambda error: None, 1 << 24)
+    first = take_large(protocol, seen, 1, 300_000)
+    memory, part = first.obj, first[100_000:100_010]
+    del first
+    second = take_large(protocol, seen, 2, 200_000)
+    assert second.obj is not memory
+    assert part == bytes([1]) * 10
+    del second
+    third = take_large(protocol, seen, 3, 180_000)
+    memory = third.obj
+    del third
+    fourth = take_large(protocol, seen, 4, 200_000)
+    assert fourth.obj is memory
+
+
+@given(st.lists(st.tuples(st.integers(65_536, 100_000), st.booleans()), max_size=6))
+def test_large_frames_that_are_kept_are_never_written_to(frames: list[tuple[int, bool]]) -> None:
+    seen: list[Buffer] = []
+    protocol = FrameProtocol(seen.append, lambda error: None, 1 << 24)
+    kept: dict[int, memoryview] = {}
+    for number, (size, is_kept) in enumerate(frames):
+        frame = take_large(protocol, seen, number, size)
+        if is_kept:
+            kept[number] = frame[size // 3 : size // 2]
+        del frame
+    for number, part in kept.items():
+        assert part == bytes([number]) * len(part)
+
+
+def test_memory_of_very_large_frames_is_not_kept() -> None:
+    seen: list[Buffer] = []
+    protocol = FrameProtocol(seen.append, lambda error: None, 1 << 24)
+    memory = take_large(protocol, seen, 1, 3_000_000).obj
+    assert take_large(protocol, seen, 2, 3_000_000).obj is not memory
+
+
 def test_a_frame_larger_than_allowed_is_refused_before_it_arrives() -> None:
     seen: list[object] = []
     errors: list[Exception | None] = []

@@ -3,7 +3,8 @@
 Rules it keeps:
 
 - Bytes are received into a buffer that is reused. A small frame is copied out of it; a large one
-  gets its own memory, into which its rest is received directly.
+  gets its own memory, into which its rest is received directly. That memory is used for the next
+  large frame if nobody looks at it any more: new memory has to be filled with zeros first.
 - A frame larger than allowed is refused before memory is allocated for it.
 - Every frame returned owns its memory, so that its records can be read at any later time.
 """
@@ -21,6 +22,8 @@ from dohle.protocol.schema import Buffer
 _BUFFER_BYTES = 256 * 1024
 #: From this size on, receiving into a frame's own memory is cheaper than copying it.
 _LARGE_BYTES = 64 * 1024
+#: Memory of up to this size is kept for the next large frame.
+_KEPT_BYTES_MAX = 2 * 1024 * 1024
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
@@ -38,6 +41,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._end = 0
         self._large: memoryview | None = None
+        self._kept = bytearray()
         self._large_end = 0
         self._transport: asyncio.Transport | None = None
         #: Set while the peer accepts data.
@@ -89,7 +93,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 self._on_frame(bytes(buffer[body:start]))
                 continue
             if size >= _LARGE_BYTES:
-                self._large = memoryview(bytearray(size))
+                self._large = self._memory(size)
                 self._large_end = end - body
                 self._large[: self._large_end] = buffer[body:end]
                 start = end
@@ -99,6 +103,15 @@ class FrameProtocol(asyncio.BufferedProtocol):
         if start and rest:
             buffer[:rest] = bytes(buffer[start:end])
         self._end = rest
+
+    def _memory(self, size: int) -> memoryview:
+        """Return memory for a large frame, whatever is in it."""
+        kept = self._kept
+        if size > len(kept) or _is_in_use(kept):
+            kept = bytearray(size)
+            if size <= _KEPT_BYTES_MAX:
+                self._kept = kept
+        return memoryview(kept)[:size]
 
     def eof_received(self) -> bool:
         """Close when the peer does."""
@@ -117,3 +130,13 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Go on."""
         self.writable.set()
+
+
+def _is_in_use(memory: bytearray) -> bool:
+    """Tell whether there is a view of it: while there is one, its size cannot change."""
+    try:
+        last = memory.pop()
+    except BufferError:
+        return True
+    memory.append(last)
+    return False
