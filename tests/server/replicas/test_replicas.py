@@ -225,9 +225,9 @@ def test_who_leaves_below_the_minimum_stays_eligible_until_it_comes_back_from_a_
         assert eligible(stage) == EligibleLeaders((), ())
         away = next(id for id in stage.cluster.machines if id != stage.leader)
         stage.cluster.kill(away)
-        stage.await_isr(2)
+        world, asked = stage.cluster.world, stage.replica(stage.leader)
+        world.run_until(lambda: len(asked.image.isr) == 2, WITHIN_S)
         assert eligible(stage) == EligibleLeaders((away,), ())
-        world = stage.cluster.world
         stage.cluster.start(away)
 
         def is_taken_for_crashed() -> bool:
