@@ -35,6 +35,8 @@ from dohle.protocol.messages.metadata import (
 _CREATE_VERSION, _DELETE_VERSION, _OFFSETS_VERSION = 7, 6, 7
 _EARLIEST = -2
 _TIMEOUT_S = 60
+#: Ten thousand logs take a busy machine minutes.
+_SERVED_WITHIN_S = 300
 _RETRY_S = 0.02
 
 
@@ -92,7 +94,7 @@ def _offset_codes(answer: bytes) -> set[int]:
 
 
 def _persist(codes: Callable[[], set[int]]) -> None:
-    deadline = time.monotonic() + _TIMEOUT_S
+    deadline = time.monotonic() + _SERVED_WITHIN_S
     while failed := codes() - {ErrorCode.NONE}:
         if time.monotonic() > deadline:
             raise TimeoutError(f"a topic is not served: {', '.join(map(str, failed))}")
