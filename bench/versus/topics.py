@@ -37,6 +37,8 @@ from dohle.protocol.messages.metadata import (
 _CREATE_VERSION, _DELETE_VERSION, _OFFSETS_VERSION = 7, 6, 7
 _EARLIEST = -2
 _TIMEOUT_S = 60
+#: Ten thousand logs take a busy machine minutes.
+_SERVED_WITHIN_S = 300
 _RETRY_S = 0.02
 
 
@@ -125,7 +127,7 @@ def _offset_codes(answer: bytes) -> set[int]:
 
 def persist(codes: Callable[[], set[int]]) -> None:
     """Try until there are no other error codes than NONE."""
-    deadline = time.monotonic() + _TIMEOUT_S
+    deadline = time.monotonic() + _SERVED_WITHIN_S
     while failed := codes() - {ErrorCode.NONE}:
         if time.monotonic() > deadline:
             raise TimeoutError(f"a topic is not served: {', '.join(map(str, failed))}")
