@@ -18,6 +18,7 @@ def test_nothing_that_was_acknowledged_is_lost_while_partitions_move(seed: int) 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(200, 260, 20))
 def test_nothing_is_lost_in_many_runs(first: int) -> None:
     """The same, with more seeds."""
