@@ -41,7 +41,7 @@ from dohle.protocol.messages.records.cluster_metadata import (
     PartitionChangeRecord,
 )
 from tests.metadata.cluster import Cluster, registration, uuid
-from tests.metadata.test_replica_commands import JAYS, ids, partition, with_topic
+from tests.metadata.one_topic import JAYS, ids, partition, with_topic
 
 _TOPIC = 2
 

@@ -178,6 +178,8 @@ def _told_by_log(partition: Partition) -> Iterator[None]:
 
 def _check_leader(partition: Partition) -> None:
     if not partition.is_led:
+        # That its disk has failed goes first, as in every other look-up.
+        partition.log.disk.ensure_online()
         raise KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition"
         )

@@ -158,7 +158,7 @@ class FetchReader:
         response = FetchResponse(
             error_code=reply.error, session_id=reply.session_id, responses=topics
         )
-        if self._leaders:
+        if self._leaders and not self._is_follower:
             endpoints = node_endpoints(self._broker.image, self._leaders, self._listener)
             response = response.replace(node_endpoints=endpoints)
         return response
