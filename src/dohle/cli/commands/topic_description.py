@@ -48,7 +48,7 @@ _SELDOM = ("elr", "lastKnownElr", "offlineReplicas")
 
 
 async def describe(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, object]]:
-    """Return the details of each topic; all are requested at once.
+    """Return the details of each topic; those of all topics are requested together.
 
     What does not come soon is left out, with a note: this is what one looks at when nodes hang.
     """
@@ -63,11 +63,13 @@ async def describe(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, 
         for topic, resource in zip(topics, resources, strict=True)
         if _is_compacted(own[resource])
     ]
-    cleaning, ongoing, eligible = await asyncio.gather(
-        _cleaning(admin, compacted), _reassignments(admin), _eligible(admin, topics)
-    )
+    eligible = await _eligible(admin, topics)
+    cleaning = await _cleaning(admin, compacted)
+    latest = await _as_of_now(admin, topics)
+    # A broker answers in order, and passes this on: without a controller, nothing comes after it.
+    ongoing = await _reassignments(admin)
     found = []
-    for topic, resource in zip(await _as_of_now(admin, topics), resources, strict=True):
+    for topic, resource in zip(latest, resources, strict=True):
         set_here = {
             entry.name: entry.value
             for entry in own[resource]
