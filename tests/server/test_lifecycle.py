@@ -179,11 +179,6 @@ def test_a_controller_that_is_back_is_told_too(caplog: pytest.LogCaptureFixture)
     ("code", "text"),
     [
         (
-            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            "this broker is not registered: another broker with the id 1 is alive: stop it, or "
-            "give this one an id of its own (node.id); tried for 0 s",
-        ),
-        (
             ErrorCode.UNSUPPORTED_VERSION,
             "this broker is not registered: the cluster has finalized features that it does not "
             "support; tried for 0 s",
@@ -198,7 +193,7 @@ def test_a_controller_that_is_back_is_told_too(caplog: pytest.LogCaptureFixture)
 def test_a_registration_that_is_refused_is_told_at_once_and_tried_again(
     caplog: pytest.LogCaptureFixture, code: ErrorCode, text: str
 ) -> None:
-    """A36: the other broker may just be gone, and its session may still last."""
+    """It may be mended meanwhile."""
     controller = Controller(code, code, BrokerRegistrationResponse(broker_epoch=5), ALIVE)
 
     async def program(life: BrokerLifecycle) -> None:
@@ -208,6 +203,43 @@ def test_a_registration_that_is_refused_is_told_at_once_and_tried_again(
     simulate(program, controller)
     assert lines(caplog)[0] == text
     assert controller.intervals()[:2] == [2, 2]
+
+
+@pytest.mark.parametrize("refusals", [4, 7])
+def test_another_broker_is_suspected_only_when_the_former_process_must_be_forgotten(
+    caplog: pytest.LogCaptureFixture, refusals: int
+) -> None:
+    """A36: the session of a process that was killed lasts for 9 s."""
+    caplog.set_level(logging.INFO, "dohle.server")
+    refused = [ErrorCode.DUPLICATE_BROKER_REGISTRATION] * refusals
+    controller = Controller(*refused, BrokerRegistrationResponse(broker_epoch=5), ALIVE)
+
+    async def program(life: BrokerLifecycle) -> None:
+        await start(life)
+        life.abandon()
+
+    simulate(program, controller)
+    assert controller.intervals()[:3] == [2, 2, 2]
+    told = [
+        (record.levelname, record.getMessage())
+        for record in caplog.records
+        if record.levelno > logging.DEBUG
+    ]
+    waiting = (
+        "this broker is not registered yet: its former process is still taken for alive for up to "
+        "9 s; waiting"
+    )
+    suspecting = (
+        "this broker is not registered: another broker with the id 1 is alive: stop it, or give "
+        "this one an id of its own (node.id); tried for 10 s"
+    )
+    expected = [("INFO", waiting)]
+    if refusals > 5:
+        expected += [
+            ("WARNING", suspecting),
+            ("INFO", "the controller answers this broker again"),
+        ]
+    assert told == expected
 
 
 def test_a_broker_of_another_cluster_does_not_wait() -> None:

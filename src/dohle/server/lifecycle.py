@@ -260,6 +260,8 @@ class BrokerLifecycle:
             return
         if self._failing_since_s is None:
             self._failing_since_s = now_s
+        if code is ErrorCode.DUPLICATE_BROKER_REGISTRATION and self._may_be_itself(now_s):
+            return
         is_silent = code is ErrorCode.REQUEST_TIMED_OUT
         since_s = max(self._told_s, self._failing_since_s if is_silent else float("-inf"))
         if now_s - since_s < _TOLD_EACH_S:
@@ -275,6 +277,18 @@ class BrokerLifecycle:
             logger.warning(
                 "this broker is not %s: %s; tried for %.0f s", what, self._explain(code), tried_s
             )
+
+    def _may_be_itself(self, now_s: float) -> bool:
+        """Tell once that a former process counts as alive until its session ends (A36)."""
+        assert self._failing_since_s is not None, "it was just refused"
+        session_s = self._config.get_int("broker.session.timeout.ms") / 1000
+        if now_s == self._failing_since_s:
+            logger.info(
+                "this broker is not registered yet: its former process is still taken for alive "
+                "for up to %g s; waiting",
+                session_s,
+            )
+        return now_s - self._failing_since_s <= session_s
 
     def _explain(self, code: ErrorCode) -> str:
         node_id = self._config.node_id
