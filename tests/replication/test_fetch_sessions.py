@@ -497,15 +497,9 @@ def test_all_partitions_of_a_followers_session_are_looked_at_in_steps_now_and_th
     request = fetch(session_id=session_id, epoch=3, follower=2)
     assert node.cache.open_unchanged(request, BY_NAME, node.now_ms) is None
     opening = node.cache.open(request, BY_NAME, node.topics.get, node.now_ms)
-    steps = 0
-    while True:
-        try:
-            next(opening)
-        except StopIteration as ended:
-            assert names(ended.value) == partitions
-            break
-        steps += 1
-    assert steps >= 10
+    for _ in range(10):
+        next(opening)
+    assert names(finish(opening)) == partitions
 
 
 def test_who_asks_for_a_look_at_all_partitions_while_one_goes_on_gets_another() -> None:
