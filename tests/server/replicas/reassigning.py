@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 
 from dohle.client import Admin, Cluster
@@ -13,8 +14,8 @@ from dohle.testing.simulation.workload import CLIENT, TOPICS, Program
 from tests.server.replicas.failovers import KINDS, Failovers
 
 NODES = 4
-ROLES = ("produce", "produce", "consume", "join", "reassign")
-_OFFSETS = "__consumer_offsets"
+RECORDS = ("produce", "produce", "consume", "join")
+_INTERNAL = ("__consumer_offsets", "__transaction_state")
 _PARTITIONS = 2
 
 
@@ -22,9 +23,15 @@ class Reassigning(Failovers):
     """As failovers, with one more node, and somebody who reassigns partitions all the time."""
 
     def __init__(
-        self, seed: int, *, active_s: float = 40.0, kinds: tuple[str, ...] = KINDS
+        self,
+        seed: int,
+        *,
+        active_s: float = 40.0,
+        kinds: Sequence[str] = KINDS,
+        roles: Sequence[str] = RECORDS,
     ) -> None:
-        super().__init__(seed, active_s=active_s, kinds=kinds, roles=ROLES, nodes=NODES)
+        everybody = (*roles, "reassign")
+        super().__init__(seed, active_s=active_s, kinds=kinds, roles=everybody, nodes=NODES)
         self.begun = 0
 
     def roles(self) -> dict[str, Program]:
@@ -41,7 +48,7 @@ class Reassigning(Failovers):
                 await asyncio.sleep(host.rng.random() * 3)
 
     def _somewhere(self, host: SimulatedHost) -> TopicPartition:
-        name = host.rng.choice((*TOPICS, _OFFSETS))
+        name = host.rng.choice((*TOPICS, *_INTERNAL))
         return TopicPartition(TopicName(name), host.rng.randrange(_PARTITIONS))
 
     def _target(self, host: SimulatedHost) -> list[int] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.server.replicas.failovers import TRANSACTIONS
 from tests.server.replicas.reassigning import Reassigning
 
 
@@ -19,8 +20,18 @@ def test_nothing_that_was_acknowledged_is_lost_while_partitions_move(seed: int) 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("first", range(200, 260, 20))
+@pytest.mark.parametrize("first", range(200, 240, 20))
 def test_nothing_is_lost_in_many_runs(first: int) -> None:
     """The same, with more seeds."""
     outcomes = [Reassigning(seed).go() for seed in range(first, first + 20)]
+    assert [each for each in outcomes if each.problems] == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", range(1000, 1020, 10))
+def test_transactions_and_groups_go_on_while_all_partitions_move(first: int) -> None:
+    """Their coordinators move too, and all fail meanwhile."""
+    runs = range(first, first + 10)
+    outcomes = [Reassigning(seed, active_s=20, roles=TRANSACTIONS).go() for seed in runs]
     assert [each for each in outcomes if each.problems] == []
