@@ -518,3 +518,18 @@ def test_who_asks_for_a_look_at_all_partitions_while_one_goes_on_gets_another() 
     assert names(node.open(fetch(session_id=session_id, epoch=4, follower=2))) == partitions
     context = node.open(fetch(session_id=session_id, epoch=5, follower=2))
     assert names(context) == partitions, "nothing was settled"
+
+
+def test_what_is_forgotten_while_all_partitions_are_looked_at_is_left_out() -> None:
+    node = Node()
+    session_id, partitions = settled_session(node, 2 * PARTITIONS_PER_STEP)
+    node.now_ms = LOOK_AT_ALL_MS
+    opening = node.cache.open(
+        fetch(session_id=session_id, epoch=3, follower=2), BY_NAME, node.topics.get, node.now_ms
+    )
+    next(opening)
+    last = partitions.pop()
+    # The follower has given up waiting, and asks again.
+    node.open(fetch(session_id=session_id, epoch=4, follower=2, forget=(last,)))
+    finish(opening)
+    assert names(node.open(fetch(session_id=session_id, epoch=5, follower=2))) == partitions

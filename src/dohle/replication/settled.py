@@ -121,10 +121,11 @@ class Unsettled:
         There may be very many. What the session forgets meanwhile is left out.
         """
         asked = self._asked
-        for number, (key, part) in enumerate(list(partitions.items()), 1):
+        for number, key in enumerate(list(partitions), 1):
             if not number % PARTITIONS_PER_STEP:
                 yield None
-            if partitions.get(key) is part:
+            part = partitions.get(key)
+            if part is not None:
                 self.add(part)
         if asked == self._asked:
             self._looked_at_all_ms, self._broker_epoch = now_ms, broker_epoch
