@@ -306,9 +306,21 @@ class BrokerLifecycle:
             case ErrorCode.UNSUPPORTED_VERSION:
                 return "the cluster has finalized features that it does not support"
             case ErrorCode.STALE_BROKER_EPOCH:
-                return f"another broker has registered with the id {node_id} since"
+                return self._explain_stale(node_id)
             case _:
                 return f"the controller answered {code.name}"
+
+    def _explain_stale(self, node_id: int) -> str:
+        """Tell what has become of the registration, as far as is known here."""
+        registration = self._images.image.broker(node_id)
+        unregistered = "it was unregistered: restart it to join again"
+        another = f"another broker has registered with the id {node_id} since"
+        if registration is None:
+            return unregistered
+        if registration.incarnation_id != self._incarnation_id:
+            return another
+        # The change is not here yet.
+        return f"{unregistered}; or {another}"
 
     def _now_ms(self) -> float:
         return self._loop.time() * 1000
