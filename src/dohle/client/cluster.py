@@ -115,7 +115,7 @@ class Cluster:
         for address in dict.fromkeys((*known, *self._bootstrap)):
             try:
                 return await self._connect(address)
-            except ConnectionClosed as error:
+            except (ConnectionClosed, TimedOut) as error:
                 failures.append(str(error.args[0]))
         raise ConnectionClosed(f"no broker can be reached: {'; '.join(failures)}")
 

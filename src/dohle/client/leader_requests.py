@@ -2,6 +2,10 @@
 
 An unknown topic or partition is retried only a few times: right after its creation a broker may not
 know it yet, but more often the name is wrong.
+
+No leader is waited for longer than half of the time for the whole call: by then its partitions may
+have others, and these have to be asked in what is left. With Kafka's defaults (30 s of 60 s) that
+is the request timeout, after which Kafka's admin client looks up leaders anew, too.
 """
 
 from __future__ import annotations
@@ -29,7 +33,12 @@ _UNKNOWN_PARTITION = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TO
 
 
 async def ask_leaders(
-    cluster: Cluster, what: str, partitions: Iterable[TopicPartition], ask: Ask[_Value]
+    cluster: Cluster,
+    what: str,
+    partitions: Iterable[TopicPartition],
+    ask: Ask[_Value],
+    *,
+    timeout_ms: int | None = None,
 ) -> Results[TopicPartition, _Value]:
     """Ask the leaders of the partitions until each has a value or a final error."""
     wanted = list(partitions)
@@ -53,7 +62,16 @@ async def ask_leaders(
     def is_settled(error: KafkaError, tries: int) -> bool:
         return error.code in _UNKNOWN_PARTITION and tries >= _UNKNOWN_PARTITION_TRIES
 
+    timeout_ms = timeout_ms or cluster.config.api_timeout_ms
     topics = {partition.topic for partition in wanted}
     return await ask_nodes(
-        cluster, what, wanted, locate, ask_leader, topics=topics, is_settled=is_settled
+        cluster,
+        what,
+        wanted,
+        locate,
+        ask_leader,
+        topics=topics,
+        is_settled=is_settled,
+        timeout_ms=timeout_ms,
+        patience_ms=min(cluster.config.request_timeout_ms, timeout_ms // 2),
     )

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from dohle.client.admin.results import Results
-from dohle.client.errors import is_retriable
+from dohle.client.errors import ConnectionClosed, is_retriable
 from dohle.client.net.connection import Connection
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName
@@ -37,10 +37,13 @@ async def ask_nodes(
     *,
     topics: Iterable[TopicName] = (),
     is_settled: Callable[[KafkaError, int], bool] = lambda error, tries: False,
+    timeout_ms: int | None = None,
+    patience_ms: int | None = None,
 ) -> Results[_Key, _Value]:
     """Ask until each key has a value or a final error.
 
-    ``is_settled`` may decide, after a number of attempts, that a retriable error is final.
+    ``is_settled`` may decide, after a number of attempts, that a retriable error is final. A broker
+    that does not answer within ``patience_ms`` counts as disconnected.
     """
     pending = dict.fromkeys(keys)
     done: dict[_Key, _Value] = {}
@@ -50,7 +53,9 @@ async def ask_nodes(
     async def attempt() -> None:
         nonlocal tries
         tries += 1
-        for key, found in (await _ask_once(cluster, list(pending), locate, ask)).items():
+        for key, found in (
+            await _ask_once(cluster, list(pending), locate, ask, patience_ms)
+        ).items():
             if not isinstance(found, KafkaError):
                 done[key] = found
                 errors.pop(key, None)
@@ -59,11 +64,13 @@ async def ask_nodes(
             errors[key] = found
             if is_settled(found, tries) or not is_retriable(found):
                 del pending[key]
-        for key in pending:
-            raise errors[key]
+        left = [errors[key] for key in pending]
+        if left:
+            # One that tells of wrong metadata has it asked for again.
+            raise next((each for each in left if each.code.refreshes_metadata), left[0])
 
     try:
-        await cluster.retry(what, attempt, topics=topics)
+        await cluster.retry(what, attempt, topics=topics, timeout_ms=timeout_ms)
     except KafkaError as error:
         for key in pending:
             errors[key] = error
@@ -71,8 +78,13 @@ async def ask_nodes(
 
 
 async def _ask_once(
-    cluster: Cluster, keys: list[_Key], locate: Locate[_Key], ask: AskNode[_Key, _Value]
+    cluster: Cluster,
+    keys: list[_Key],
+    locate: Locate[_Key],
+    ask: AskNode[_Key, _Value],
+    patience_ms: int | None,
 ) -> dict[_Key, _Value | KafkaError]:
+    patience_s = None if patience_ms is None else patience_ms / 1000
     found: dict[_Key, _Value | KafkaError] = {}
     groups: dict[BrokerId, list[_Key]] = {}
     for key, node_id in (await locate(keys)).items():
@@ -83,7 +95,11 @@ async def _ask_once(
 
     async def ask_one(node_id: BrokerId, some: list[_Key]) -> Mapping[_Key, _Value | KafkaError]:
         try:
-            answers = await ask(await cluster.connection(node_id), some)
+            async with asyncio.timeout(patience_s):
+                answers = await ask(await cluster.connection(node_id), some)
+        except TimeoutError:
+            text = f"broker {node_id} did not answer within {patience_s:g} s"
+            return dict.fromkeys(some, ConnectionClosed(text))
         except KafkaError as error:
             return dict.fromkeys(some, error)
         missing = KafkaError(

@@ -150,7 +150,7 @@ class Node:
         if loss is not None:
             with shared.metadata_directory.disk.guarding("reading the metadata log"):
                 loss.after_loading(member.images.image)
-        shared.sources.images = member.images
+        shared.sources.images, shared.sources.quorum = member.images, member.quorum
         if placement.is_controller:
             self._controller_role = ControllerRole(shared, member)
             await self._controller_role.start()

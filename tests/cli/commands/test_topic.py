@@ -4,10 +4,28 @@ from dataclasses import replace
 
 import pytest
 
-from dohle.cli.commands.topic_description import partition_state
-from dohle.client import PartitionInfo, PartitionReassignment
+from dohle.cli.commands import topic_description
+from dohle.cli.commands.topic_description import describe, partition_state
+from dohle.client import (
+    Admin,
+    ClientConfig,
+    Cluster,
+    PartitionInfo,
+    PartitionReassignment,
+    ResourceType,
+)
 from dohle.core.ids import BrokerId
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from dohle.protocol.messages.list_offsets import ListOffsetsRequest
+from dohle.protocol.schema import Request
 from tests.cli.running import Command, lines
+from tests.client.offset_answers import offsets_answer
+from tests.client.scripted_broker import SILENCE, Reply, ScriptedCluster, within
 
 
 def names(command: Command) -> set[str]:
@@ -45,6 +63,48 @@ def test_partitions_are_told_apart_by_what_is_missing() -> None:
     added = PartitionReassignment(growing.replicas, adding=(three,), removing=())
     assert partition_state(growing, added) == "ok"
     assert partition_state(replace(growing, isr=(one,)), added) == "under-replicated"
+
+
+def test_nodes_that_hang_cost_what_only_they_know(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One leader is silent, and so is the controller; the leaders shown are those of the end."""
+
+    def configs(request: DescribeConfigsRequest, version: int) -> DescribeConfigsResponse:
+        result = DescribeConfigsResult(resource_type=ResourceType.TOPIC, resource_name="t")
+        return DescribeConfigsResponse(results=(result,))
+
+    async def body() -> list[dict[str, object]]:
+        async with (
+            ScriptedCluster(2, topics={"t": 2}) as scripted,
+            Cluster(scripted.bootstrap, ClientConfig(retry_backoff_ms=1)) as cluster,
+        ):
+
+            def hang(request: ListOffsetsRequest, version: int) -> Reply:
+                scripted.topics["t"].leaders[1] = (-1, 6)
+                return SILENCE
+
+            def silent(request: Request, version: int) -> Reply:
+                return SILENCE
+
+            scripted.serve(ApiKey.DESCRIBE_CONFIGS, configs)
+            scripted.serve(ApiKey.LIST_PARTITION_REASSIGNMENTS, silent)
+            scripted.serve(ApiKey.DESCRIBE_TOPIC_PARTITIONS, silent)
+            scripted[1].serve(ApiKey.LIST_OFFSETS, offsets_answer)
+            scripted[2].serve(ApiKey.LIST_OFFSETS, hang)
+            admin = Admin(cluster)
+            return await describe(admin, [(await admin.describe_topics(["t"])).one()])
+
+    monkeypatch.setattr(topic_description, "SOON_S", 1.0)
+    (described,) = within(30, body())
+    partitions = described["partitions"]
+    assert isinstance(partitions, list)
+    shown = [(one["leader"], one["startOffset"], one["endOffset"]) for one in partitions]
+    assert shown == [(1, 998, 999), (-1, None, None)]
+    told = capsys.readouterr().err
+    assert "offsets of 1 partitions are not shown, t-1 among them" in told
+    assert "reassignments are not shown" in told
+    assert "eligible leaders are not shown: no answer within 1 s" in told
 
 
 def test_what_was_created_is_told_to_programs_too(command: Command) -> None:

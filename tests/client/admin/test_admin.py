@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -26,6 +27,7 @@ from dohle.client.admin.values import (
 from dohle.client.cluster import Cluster
 from dohle.client.config import ClientConfig
 from dohle.client.consumer.starts import Beginning, End, EndStart, MaxTimestamp, Since
+from dohle.client.errors import TimedOut
 from dohle.core.config.definition import ConfigType
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.host import SystemHost
@@ -55,7 +57,8 @@ from dohle.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from tests.client.scripted_broker import HANG_UP, Reply, ScriptedCluster, within
+from tests.client.offset_answers import offsets_answer
+from tests.client.scripted_broker import HANG_UP, SILENCE, Reply, ScriptedCluster, within
 
 CONFIG = ClientConfig(retry_backoff_ms=1, retry_backoff_max_ms=4, api_timeout_ms=10_000)
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
@@ -64,11 +67,11 @@ T0, T1 = (TopicPartition(TopicName("t"), number) for number in range(2))
 
 @asynccontextmanager
 async def scene(
-    *, brokers: int = 2, partitions: int = 2
+    *, brokers: int = 2, partitions: int = 2, config: ClientConfig = CONFIG
 ) -> AsyncIterator[tuple[ScriptedCluster, Admin]]:
     async with (
         ScriptedCluster(brokers, topics={"t": partitions}) as scripted,
-        Cluster(scripted.bootstrap, CONFIG, host=SystemHost(rng=random.Random(4))) as cluster,
+        Cluster(scripted.bootstrap, config, host=SystemHost(rng=random.Random(4))) as cluster,
     ):
         yield scripted, Admin(cluster)
 
@@ -240,26 +243,7 @@ def test_partitions_are_added() -> None:
 def test_offsets_are_asked_of_each_leader() -> None:
     async def body() -> None:
         async with scene(partitions=4) as (scripted, admin):
-
-            def answer(request: list_offsets.ListOffsetsRequest, version: int) -> Reply:
-                return list_offsets.ListOffsetsResponse(
-                    topics=tuple(
-                        list_offsets.ListOffsetsTopicResponse(
-                            name=topic.name,
-                            partitions=tuple(
-                                list_offsets.ListOffsetsPartitionResponse(
-                                    partition_index=each.partition_index,
-                                    offset=1000 + each.timestamp,
-                                    leader_epoch=each.current_leader_epoch,
-                                )
-                                for each in topic.partitions
-                            ),
-                        )
-                        for topic in request.topics
-                    )
-                )
-
-            scripted.serve(ApiKey.LIST_OFFSETS, answer)
+            scripted.serve(ApiKey.LIST_OFFSETS, offsets_answer)
             starts: list[EndStart] = [Beginning(), End(), MaxTimestamp(), Since(77)]
             results = await admin.list_offsets(
                 {TopicPartition(TopicName("t"), n): start for n, start in enumerate(starts)}
@@ -272,6 +256,54 @@ def test_offsets_are_asked_of_each_leader() -> None:
                 assert [each.partition_index for each in request.topics[0].partitions] == partitions
 
     within(10, body())
+
+
+def test_a_leader_that_hangs_is_not_waited_for_when_its_partitions_have_moved() -> None:
+    async def body() -> None:
+        config = replace(CONFIG, request_timeout_ms=60_000, api_timeout_ms=4_000)
+        async with scene(partitions=2, config=config) as (scripted, admin):
+
+            def hang(request: list_offsets.ListOffsetsRequest, version: int) -> Reply:
+                scripted.topics["t"].leaders[1] = (1, 6)
+                return SILENCE
+
+            scripted.serve(ApiKey.LIST_OFFSETS, offsets_answer)
+            scripted[2].serve(ApiKey.LIST_OFFSETS, hang)
+            keys = [TopicPartition(TopicName("t"), number) for number in range(2)]
+            found = (await admin.list_offsets(dict.fromkeys(keys, End()))).ok()
+            assert {key: info.leader_epoch for key, info in found.items()} == {
+                keys[0]: 5,
+                keys[1]: 6,
+            }
+
+    within(20, body())
+
+
+def test_what_leaders_have_answered_is_kept_if_another_one_hangs() -> None:
+    async def body() -> None:
+        async with scene(partitions=2) as (scripted, admin):
+            scripted.serve(ApiKey.LIST_OFFSETS, offsets_answer)
+            scripted[2].serve(ApiKey.LIST_OFFSETS, lambda request, version: SILENCE)
+            keys = [TopicPartition(TopicName("t"), number) for number in range(2)]
+            results = await admin.list_offsets(dict.fromkeys(keys, End()), timeout_ms=3_000)
+            assert results.done.keys() == {keys[0]}
+            assert "broker 2 did not answer within 1.5 s" in str(results.errors[keys[1]])
+
+    within(20, body())
+
+
+def test_without_an_active_controller_it_is_told_who_was_reached() -> None:
+    async def body() -> None:
+        config = replace(CONFIG, api_timeout_ms=500)
+        async with scene(brokers=1, config=config) as (scripted, admin):
+            for key in (ApiKey.CREATE_TOPICS, ApiKey.DESCRIBE_QUORUM):
+                scripted.serve(key, lambda request, version: SILENCE)
+            for asking in (admin.create_topics([NewTopic("new")]), admin.describe_quorum()):
+                with pytest.raises(TimedOut, match="active controller") as caught:
+                    await asking
+                assert f"reached {scripted.bootstrap}" in str(caught.value)
+
+    within(20, body())
 
 
 def test_only_partitions_with_a_passing_error_are_asked_for_again() -> None:

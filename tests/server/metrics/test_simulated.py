@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from dohle.core.config.static import SINGLE_NODE, BrokerConfig
+from dohle.core.ids import BrokerId
 from dohle.server.node import Node
 from dohle.testing.simulation.machine import SimulatedHost
 from dohle.testing.simulation.world import World
 from tests.server.metrics.scraping import parse, unchunked, value
+from tests.server.replicas.simulated_cluster import SimulatedCluster
 
 PORT = 9644
 
@@ -74,3 +77,40 @@ def test_a_simulated_node_is_scraped() -> None:
     assert value(series, "kafka_server_kafkaserver_brokerstate") == 3
     assert value(series, "dohle_event_loop_delay_seconds_count") > 500
     assert "process_cpu_seconds_total" not in series
+
+
+def _same(reader: Reader) -> Reader:
+    return reader
+
+
+def test_a_broker_is_not_ready_while_no_controller_is_active() -> None:
+    """Clients that are sent to it could change nothing; it is ready again when there is one."""
+    world = World(3)
+    cluster = SimulatedCluster(world, properties={"metrics.listener": f"n{{id}}:{PORT}"})
+    first, *others = cluster.machines
+    client = world.machine("client")
+    answers: list[bytes] = []
+
+    async def ask(host: SimulatedHost) -> None:
+        while True:
+            reader = Reader("/readyz")
+            await host.connect(partial(_same, reader), cluster.machines[first].address, PORT)
+            await reader.ended.wait()
+            answers.append(reader.received)
+            await asyncio.sleep(1)
+
+    def last() -> bytes:
+        return answers[-1] if answers else b""
+
+    cluster.start_all()
+    world.run_until(lambda: cluster.is_up, 120)
+    client.start(ask)
+    world.run_until(lambda: last().endswith(b"ok\n"), 60)
+    for node_id in others:
+        cluster.kill(node_id)
+    world.run_until(lambda: b"no active controller for 2" in last(), 60)
+    assert last().startswith(b"HTTP/1.1 503 ")
+    cluster.start(BrokerId(2))
+    world.run_until(lambda: last().endswith(b"ok\n"), 120)
+    assert world.errors == []
+    world.close()

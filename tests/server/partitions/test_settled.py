@@ -15,6 +15,7 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, TopicName
 from dohle.protocol.messages.fetch import (
     FetchPartition,
@@ -52,6 +53,7 @@ class Copy:
     def __init__(self) -> None:
         self.end = self.high_watermark = self.log_start = 0
         self.is_asked_anew = True
+        self.claimed_epoch: int | None = None
 
 
 class Place:
@@ -107,6 +109,11 @@ class Place:
         """Close the session with the next request."""
         self._epoch = 0
 
+    def claim_epoch(self, index: int, epoch: int) -> None:
+        """Let the follower say that its last record is of this epoch."""
+        self._copies[index].claimed_epoch = epoch
+        self._copies[index].is_asked_anew = True
+
     # Fetches
 
     def fetch(self, wait_ms: int = 0) -> FetchResponse | Future[FetchResponse]:
@@ -114,7 +121,7 @@ class Place:
         for index, (partition, copy) in enumerate(zip(self.partitions, self._copies, strict=True)):
             if copy.is_asked_anew or not self._epoch:
                 copy.is_asked_anew = False
-                last = partition.log.leader_epochs.latest_epoch
+                last = copy.claimed_epoch or partition.log.leader_epochs.latest_epoch
                 asked.append(
                     FetchPartition(
                         partition=index,
@@ -260,3 +267,28 @@ def test_nothing_is_left_of_sessions_that_end(tmp_path: Path) -> None:
                 assert node.broker.fetch_sessions.watches.count <= 3 * PARTITIONS, number
 
         runner.run(scenario())
+
+
+def test_a_follower_with_an_epoch_that_nobody_knows_is_told_so_for_that_partition(
+    tmp_path: Path,
+) -> None:
+    """It has as much as the leader, but of another history: the rest of its fetch is answered."""
+    with on_node(tmp_path) as (runner, node, wire):
+        runner.run(create_topic(wire, "odd", PARTITIONS))
+        place = Place(node, "odd")
+
+        async def fetches() -> FetchResponse:
+            for _ in range(3):
+                answer = place.fetch()
+                assert isinstance(answer, FetchResponse)
+                place.take(answer)
+            place.claim_epoch(1, 99)
+            answer = place.fetch()
+            assert isinstance(answer, FetchResponse)
+            return answer
+
+        answer = runner.run(fetches())
+        assert answer.error_code == 0
+        (topic,) = answer.responses
+        codes = {each.partition_index: each.error_code for each in topic.partitions}
+        assert codes == {1: ErrorCode.OFFSET_OUT_OF_RANGE}

@@ -6,8 +6,10 @@ import logging
 
 import pytest
 
+from dohle.core.errors import ErrorCode
+from dohle.protocol.messages.fetch import FetchRequest
 from dohle.server.quorum.leader_watch import TOLD_EACH_MS, LeaderWatch
-from tests.raft.scripted import Scripted
+from tests.raft.scripted import Scripted, fetch_answer
 
 
 def test_a_controller_says_once_in_a_while_whom_it_tried(caplog: pytest.LogCaptureFixture) -> None:
@@ -26,3 +28,27 @@ def test_a_controller_says_once_in_a_while_whom_it_tried(caplog: pytest.LogCaptu
     watch.look(3 * TOLD_EACH_MS)
     watch.look(9 * TOLD_EACH_MS)
     assert caplog.messages[2:] == ["the quorum has a leader again: 1"]
+
+
+def test_a_broker_that_hears_of_no_leader_knows_for_how_long_and_is_quiet(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = Scripted(9, is_controller=False)
+    watch = LeaderWatch(node.raft, tells=False)
+    watch.look(node.now_ms)
+    node.wait(10_000)
+    assert watch.leaderless_ms(node.now_ms) == 10_000
+    elsewhere = fetch_answer(1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    node.answer(node.take(FetchRequest), elsewhere)
+    watch.look(node.now_ms)
+    assert watch.leaderless_ms(node.now_ms) == 10_000, "the leader has not answered yet"
+    node.answer(node.take(FetchRequest, 2), fetch_answer(1))
+    watch.look(node.now_ms)
+    assert watch.leaderless_ms(node.now_ms) == 0
+    silent_from_ms = node.now_ms + node.config.fetch_timeout_ms
+    node.wait(60_000)
+    assert watch.leaderless_ms(node.now_ms) == node.now_ms - silent_from_ms
+    watch.look(silent_from_ms)
+    watch.look(node.now_ms)
+    assert watch.leaderless_ms(node.now_ms) == node.now_ms - silent_from_ms
+    assert caplog.messages == []

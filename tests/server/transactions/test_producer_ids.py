@@ -70,6 +70,31 @@ def test_a_refusal_is_told_and_the_next_producer_asks_again() -> None:
     within(DEADLINE_S, body())
 
 
+@pytest.mark.parametrize("code", [None, 9_999])
+def test_an_answer_that_was_not_expected_does_not_end_producer_ids(code: int | None) -> None:
+    """Neither a fault of ours nor an error of a newer controller lasts until a restart."""
+
+    async def body() -> None:
+        asked = 0
+
+        def decide(request: Request) -> Response:
+            nonlocal asked
+            asked += 1
+            if asked > 1:
+                return block(7)
+            if code is None:
+                raise RuntimeError("not expected")
+            return AllocateProducerIdsResponse(error_code=code)
+
+        ids = ids_of(decide)
+        with pytest.raises(KafkaError) as refused:
+            await ids.next()
+        assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await ids.next() == 7
+
+    within(DEADLINE_S, body())
+
+
 def test_ids_that_are_not_above_those_before_are_refused() -> None:
     """H5: two brokers must never hand out the same id."""
 

@@ -7,18 +7,22 @@ Kafka's tells that.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from dohle.cli.errors import report_note
 from dohle.cli.output import print_json, print_table
+from dohle.cli.session import describe_kafka_error
 from dohle.client import (
     Beginning,
     ConfigResource,
     ConfigSource,
     End,
     ResourceType,
+    Results,
 )
 from dohle.client.metadata import NO_LEADER
 from dohle.core.errors import ErrorCode, KafkaError
@@ -26,63 +30,100 @@ from dohle.core.ids import BrokerId, TopicPartition
 from dohle.core.uuid import uuid_to_text
 
 if TYPE_CHECKING:
-    from dohle.client import Admin, PartitionInfo, PartitionReassignment, TopicInfo
-    from dohle.client.admin.values import ConfigEntry, EligibleLeaders, ReplicaCleaning
+    from dohle.client import Admin, OffsetInfo, PartitionInfo, PartitionReassignment, TopicInfo
+    from dohle.client.admin.values import (
+        ConfigEntry,
+        EligibleLeaders,
+        LogDirDescription,
+        ReplicaCleaning,
+    )
+
+#: How long to wait for what is shown only if it can be had.
+SOON_S = 3.0
+
+_Value = TypeVar("_Value")
 
 #: Columns that are shown only if there is something in them.
 _SELDOM = ("elr", "lastKnownElr", "offlineReplicas")
 
 
 async def describe(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, object]]:
-    """Return the details of each topic; all are requested at once."""
+    """Return the details of each topic; all are requested at once.
+
+    What does not come soon is left out, with a note: this is what one looks at when nodes hang.
+    """
     if not topics:
         return []
-    led = [
-        TopicPartition(topic.name, one.partition)
-        for topic in topics
-        for one in topic.partitions.values()
-        if one.leader_id != NO_LEADER
-    ]
-    starts = await _offsets(admin, dict.fromkeys(led, Beginning()))
-    ends = await _offsets(admin, dict.fromkeys(led, End()))
     resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics]
-    configs = (await admin.describe_configs(resources)).ok()
+    # A leader that hangs is known by what it owes: the rest is asked of others.
+    starts, ends = await _start_and_end_offsets(admin, topics)
+    own = (await admin.describe_configs(resources)).ok()
     compacted = [
         topic
         for topic, resource in zip(topics, resources, strict=True)
-        if _is_compacted(configs[resource])
+        if _is_compacted(own[resource])
     ]
-    cleaning = await _cleaning(admin, compacted)
-    ongoing = await _reassignments(admin)
-    eligible = await _eligible(admin, topics)
+    cleaning, ongoing, eligible = await asyncio.gather(
+        _cleaning(admin, compacted), _reassignments(admin), _eligible(admin, topics)
+    )
     found = []
-    for topic, resource in zip(topics, resources, strict=True):
-        own = {
+    for topic, resource in zip(await _as_of_now(admin, topics), resources, strict=True):
+        set_here = {
             entry.name: entry.value
-            for entry in configs[resource]
+            for entry in own[resource]
             if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
         }
-        found.append(_description(topic, own, starts, ends, eligible, cleaning, ongoing))
+        found.append(_description(topic, set_here, starts, ends, eligible, cleaning, ongoing))
     return found
+
+
+async def _soon(
+    what: str,
+    answer: Awaitable[_Value],
+    otherwise: _Value,
+    *,
+    expected: Container[ErrorCode] = (),
+) -> _Value:
+    """Wait for an answer for a moment; without one, say so, unless that was to be expected."""
+    try:
+        async with asyncio.timeout(SOON_S):
+            return await answer
+    except TimeoutError:
+        report_note(f"{what}: no answer within {SOON_S:g} s")
+    except KafkaError as error:
+        if error.code not in expected:
+            report_note(f"{what}: {describe_kafka_error(error)}")
+    return otherwise
+
+
+async def _as_of_now(admin: Admin, topics: Sequence[TopicInfo]) -> list[TopicInfo]:
+    """Return topics with the leaders that they have after all else was asked."""
+    asked = admin.describe_topics(topic.name for topic in topics)
+    found = await _soon("the leaders shown may have changed", asked, Results({}))
+    return [found.done.get(topic.name, topic) for topic in topics]
 
 
 async def _eligible(
     admin: Admin, topics: Sequence[TopicInfo]
 ) -> Mapping[TopicPartition, EligibleLeaders]:
-    try:
-        return await admin.describe_eligible_leaders(topic.name for topic in topics)
-    except KafkaError as error:
-        if error.code is ErrorCode.UNSUPPORTED_VERSION:
-            return {}
-        raise
+    nobody: Mapping[TopicPartition, EligibleLeaders] = {}
+    return await _soon(
+        "eligible leaders are not shown",
+        admin.describe_eligible_leaders(topic.name for topic in topics),
+        nobody,
+        expected=(ErrorCode.UNSUPPORTED_VERSION,),
+    )
 
 
 async def _reassignments(admin: Admin) -> Mapping[TopicPartition, PartitionReassignment]:
     """Return what is going on; one who may see topics may not see that."""
-    try:
-        return await admin.list_partition_reassignments()
-    except KafkaError:
-        return {}
+    nothing: Mapping[TopicPartition, PartitionReassignment] = {}
+    return await _soon(
+        "reassignments are not shown, since the controller tells of them",
+        admin.list_partition_reassignments(),
+        nothing,
+        expected=(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION),
+    )
 
 
 def _is_compacted(entries: Iterable[ConfigEntry]) -> bool:
@@ -102,13 +143,19 @@ async def _cleaning(
             if one.leader_id != NO_LEADER:
                 led[one.leader_id][topic.name].append(one.partition)
     found = {}
-    for leader, partitions in led.items():
-        try:
-            described = await admin.describe_log_dirs(
-                [leader], topics=partitions, with_cleaning=True
+    nothing: Results[BrokerId, tuple[LogDirDescription, ...]] = Results({})
+    everything = await asyncio.gather(
+        *(
+            _soon(
+                f"what broker {leader} has cleaned is not shown",
+                admin.describe_log_dirs([leader], topics=partitions, with_cleaning=True),
+                nothing,
+                expected=(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION),
             )
-        except KafkaError:
-            continue  # It is not allowed, for example.
+            for leader, partitions in led.items()
+        )
+    )
+    for described in everything:
         for directories in described.done.values():
             for directory in directories:
                 for replica in directory.replicas:
@@ -117,13 +164,37 @@ async def _cleaning(
     return found
 
 
-async def _offsets(
-    admin: Admin, places: Mapping[TopicPartition, Beginning | End]
-) -> dict[TopicPartition, int]:
-    """Look up offsets; a partition that cannot be reached has none to show."""
-    if not places:
-        return {}
-    results = await admin.list_offsets(places)
+async def _start_and_end_offsets(
+    admin: Admin, topics: Sequence[TopicInfo]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Look up offsets; a partition whose leader does not answer soon has none to show."""
+    led = [
+        TopicPartition(topic.name, one.partition)
+        for topic in topics
+        for one in topic.partitions.values()
+        if one.leader_id != NO_LEADER
+    ]
+    if not led:
+        return {}, {}
+    # Each leader is asked twice, if need be.
+    timeout_ms = round(2_000 * SOON_S)
+    starts, ends = await asyncio.gather(
+        *(
+            admin.list_offsets(dict.fromkeys(led, place), timeout_ms=timeout_ms)
+            for place in (Beginning(), End())
+        )
+    )
+    missing = {**starts.errors, **ends.errors}
+    if missing:
+        first, error = next(iter(missing.items()))
+        report_note(
+            f"offsets of {len(missing)} partitions are not shown, {first} among them: "
+            f"{describe_kafka_error(error)}"
+        )
+    return _offsets_of(starts), _offsets_of(ends)
+
+
+def _offsets_of(results: Results[TopicPartition, OffsetInfo]) -> dict[TopicPartition, int]:
     return {partition: found.offset for partition, found in results.done.items()}
 
 

@@ -216,9 +216,13 @@ class Admin(ClusterAdmin, ReassignmentAdmin, ConfigAdmin, GroupAdmin, Transactio
         starts: Mapping[TopicPartition, EndStart],
         *,
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        timeout_ms: int | None = None,
     ) -> Results[TopicPartition, OffsetInfo]:
-        """Look up offsets; -1 if no record matches, such as none after a time."""
-        return await list_offsets(self._cluster, starts, isolation_level)
+        """Look up offsets; -1 if no record matches, such as none after a time.
+
+        ``timeout_ms`` is the time for all of it, by default that of the client's settings.
+        """
+        return await list_offsets(self._cluster, starts, isolation_level, timeout_ms=timeout_ms)
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]

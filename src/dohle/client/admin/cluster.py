@@ -131,7 +131,7 @@ class ClusterAdmin(AdminRequests):
                 )
             return _quorum(answer)
 
-        return await self._ask_any("describe quorum", ask)
+        return await self._ask_quorum("describe quorum", self._cluster.any_connection, ask)
 
     async def add_voter(self, voter: VoterKey, endpoints: Mapping[str, Address]) -> None:
         """Let a controller vote that reads the quorum's log already, and has caught up (KIP-853).

@@ -9,8 +9,9 @@ from typing import TypeVar
 from dohle.client.admin.results import Results
 from dohle.client.cluster import Cluster
 from dohle.client.coordinators import CoordinatorKind
-from dohle.client.errors import answered_error
+from dohle.client.errors import TimedOut, answered_error
 from dohle.client.metadata import NO_LEADER
+from dohle.client.net.addresses import Address
 from dohle.client.net.connection import Connection
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
@@ -53,6 +54,28 @@ class AdminRequests:
 
         return await self._cluster.retry(what, attempt)
 
+    async def _ask_quorum(
+        self, what: str, connect: Callable[[], Awaitable[Connection]], ask: Ask[_Result]
+    ) -> _Result:
+        """Ask what brokers pass on to the active controller: they may be there, and that not."""
+        asked: dict[Address, None] = {}
+
+        async def attempt() -> _Result:
+            connection = await connect()
+            asked[connection.address] = None
+            return await ask(connection)
+
+        try:
+            return await self._cluster.retry(what, attempt)
+        except TimedOut as error:
+            if not asked:
+                raise
+            reached = ", ".join(map(str, asked))
+            raise TimedOut(
+                f"{error.args[0]}; reached {reached}, but the active controller has to answer "
+                "this: perhaps there is none, since most controllers are down"
+            ) from error
+
     async def _ask_broker(self, node_id: BrokerId, what: str, ask: Ask[_Result]) -> _Result:
         async def attempt() -> _Result:
             known = self._cluster.metadata.brokers
@@ -91,12 +114,12 @@ class AdminRequests:
         return NO_LEADER if known is None else known
 
     async def _ask_controller(self, what: str, ask: Ask[_Result]) -> _Result:
-        async def attempt() -> _Result:
+        async def ask_again(connection: Connection) -> _Result:
             try:
-                return await ask(await self._cluster.controller_connection())
+                return await ask(connection)
             except KafkaError as error:
                 if error.code is ErrorCode.NOT_CONTROLLER:
                     await self._cluster.refresh(())
                 raise
 
-        return await self._cluster.retry(what, attempt)
+        return await self._ask_quorum(what, self._cluster.controller_connection, ask_again)

@@ -61,6 +61,8 @@ async def list_offsets(
     cluster: Cluster,
     starts: Mapping[TopicPartition, EndStart],
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    *,
+    timeout_ms: int | None = None,
 ) -> Results[TopicPartition, OffsetInfo]:
     """Ask the leaders for offsets, and return them even if nothing was found."""
 
@@ -97,7 +99,7 @@ async def list_offsets(
                     found[partition] = OffsetInfo(each.offset, each.timestamp, each.leader_epoch)
         return found
 
-    return await ask_leaders(cluster, "list offsets", starts, ask)
+    return await ask_leaders(cluster, "list offsets", starts, ask, timeout_ms=timeout_ms)
 
 
 async def resolve_starts(

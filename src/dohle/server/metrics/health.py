@@ -8,6 +8,9 @@ from dohle.metadata.broker_life import BrokerState
 from dohle.server.broker import BrokerServer
 from dohle.server.metrics.sources import Sources
 
+#: Elections may take this long before clients are sent elsewhere.
+LEADERLESS_MS = 5_000
+
 _STATES = {
     BrokerState.NOT_RUNNING: "the node has stopped",
     BrokerState.STARTING: "the node is starting",
@@ -27,6 +30,9 @@ def problems(sources: Sources) -> list[str]:
     found = []
     if sources.controller is not None and sources.controller.is_closed:
         found.append("the metadata log cannot be written")
+    leaderless_ms = 0.0 if sources.quorum is None else sources.quorum.leaderless_ms
+    if leaderless_ms >= LEADERLESS_MS:
+        found.append(f"no active controller for {leaderless_ms / 1000:.0f} s")
     return found if sources.broker is None else [*found, *_problems_of(sources.broker)]
 
 

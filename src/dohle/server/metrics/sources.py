@@ -14,6 +14,7 @@ from dohle.server.host import NodeHost, ProcessUsage
 from dohle.server.metrics.loop_probe import LoopProbe
 from dohle.server.net.listener import ListeningSocket
 from dohle.server.quorum.controller import Controller
+from dohle.server.quorum.raft_quorum import RaftQuorum
 from dohle.storage.backup import CapturedLog
 from dohle.storage.cleaning.cleaner import LogCleaner
 
@@ -33,6 +34,8 @@ class Sources:
     state: BrokerState = BrokerState.STARTING
     broker: BrokerServer | None = None
     controller: Controller | None = None
+    #: As this node takes part in it, or follows it.
+    quorum: RaftQuorum | None = None
     #: The cluster as this node knows it.
     images: ImageSource | None = None
     #: What is asked of it, as a broker and as a controller.

@@ -351,9 +351,14 @@ class FetchReader:
         for number, part in enumerate(self._partitions, 1):
             if not number % PARTITIONS_PER_STEP:
                 yield None
-            unsettled, partition = self._context.unsettled, self._follows(part)
+            unsettled = self._context.unsettled
             if unsettled is None:
                 return
+            try:
+                partition = self._follows(part)
+            except KafkaError:
+                # It was told so when this was read.
+                continue
             if partition is None or follower not in partition.replication.isr:
                 # Out of the ISR, each fetch is an attempt to come into it.
                 continue

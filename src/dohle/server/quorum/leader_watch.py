@@ -1,4 +1,4 @@
-"""Tells the operator of a controller that finds no leader for its quorum, and whom it tried."""
+"""How long a node finds no leader for its quorum; controllers tell whom they tried."""
 
 from __future__ import annotations
 
@@ -18,14 +18,23 @@ TOLD_EACH_MS = 5_000
 class LeaderWatch:
     """Looks at a raft machine, whenever something has happened to it."""
 
-    def __init__(self, raft: Raft) -> None:
+    def __init__(self, raft: Raft, *, tells: bool = True) -> None:
+        """Prepare to look, and to tell the operator if that is wanted."""
         self._raft = raft
+        self._tells = tells
         self._lost_ms: float | None = None
         self._told_ms: float | None = None
 
+    def leaderless_ms(self, now_ms: float) -> float:
+        """Return for how long nobody has led, as far as this node knows; 0 if somebody does."""
+        if self._lost_ms is not None:
+            return now_ms - self._lost_ms
+        state = self._raft.replica.state
+        return max(0.0, now_ms - state.fetch_deadline_ms) if isinstance(state, Follower) else 0.0
+
     def look(self, now_ms: float) -> None:
         """Tell if nobody leads for some time, and when somebody does again."""
-        if self._is_led:
+        if self._is_led(now_ms):
             if self._told_ms is not None:
                 logger.info("the quorum has a leader again: %s", self._raft.leader.leader_id)
             self._lost_ms = self._told_ms = None
@@ -34,7 +43,7 @@ class LeaderWatch:
             # Who has just led, and may be about to stop, looks for nobody.
             self._lost_ms = now_ms
         last_ms = self._lost_ms if self._told_ms is None else self._told_ms
-        if now_ms - last_ms >= TOLD_EACH_MS:
+        if self._tells and now_ms - last_ms >= TOLD_EACH_MS:
             self._told_ms = now_ms
             logger.warning(
                 "the quorum has no leader that this node can reach: tried %s for %.0f s",
@@ -42,10 +51,12 @@ class LeaderWatch:
                 (now_ms - self._lost_ms) / 1000,
             )
 
-    @property
-    def _is_led(self) -> bool:
+    def _is_led(self, now_ms: float) -> bool:
         state = self._raft.replica.state
-        return isinstance(state, Leader) or (isinstance(state, Follower) and state.has_fetched)
+        if isinstance(state, Follower):
+            # Who has no vote stays a follower when its leader is silent, and asks others.
+            return state.has_fetched and now_ms < state.fetch_deadline_ms
+        return isinstance(state, Leader)
 
     @property
     def _others(self) -> str:

@@ -72,7 +72,7 @@ class RaftDriver:
         self.requests = ReceivedRequests(loop, self.post)
         config = raft.replica.config
         # Brokers tell when they reach no controller.
-        self._watch = LeaderWatch(raft) if config.is_controller else None
+        self._watch = LeaderWatch(raft, tells=config.is_controller)
         self._peers = Peers(loop, host, config.key.id, config.request_timeout_ms, self.post)
         # Bounded by where they come from: peers, requests and syncs each have a limit of their own.
         self._events: deque[events.Event] = deque()
@@ -93,6 +93,11 @@ class RaftDriver:
     def start(self) -> None:
         """Begin to take part in the quorum."""
         self._task = self._loop.create_task(self._run())
+
+    @property
+    def leaderless_ms(self) -> float:
+        """For how long this node knows of nobody that leads."""
+        return self._watch.leaderless_ms(self._now_ms())
 
     def post(self, event: events.Event) -> None:
         """Pass an event to the machine when it is its turn."""
@@ -203,8 +208,7 @@ class RaftDriver:
         while self._is_log_changed:
             self._is_log_changed = False
             await self._execute(self.raft.step(events.LogChanged(), self._now_ms()))
-        if self._watch is not None:
-            self._watch.look(self._now_ms())
+        self._watch.look(self._now_ms())
         if self._events:
             # Others have their turn in between.
             await asyncio.sleep(0)

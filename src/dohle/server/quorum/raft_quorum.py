@@ -133,6 +133,11 @@ class RaftQuorum:
         return LeaderAndEpoch(*self._driver.raft.leader)
 
     @property
+    def leaderless_ms(self) -> float:
+        """For how long this node knows of nobody that leads; 0 if somebody does."""
+        return 0.0 if self._driver is None else self._driver.leaderless_ms
+
+    @property
     def leader_node(self) -> Node | None:
         """The leader and its address: that in the voter set, or what it said itself (R122)."""
         if self._driver is None:

@@ -12,7 +12,7 @@ import logging
 from contextlib import suppress
 from typing import NamedTuple
 
-from dohle.client.errors import ConnectionClosed
+from dohle.client.errors import ConnectionClosed, answered_error
 from dohle.client.net.connection import Connection
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
@@ -324,6 +324,9 @@ class Fetcher:
         key, asked, _ = answered
         try:
             start = await self._leader_offset(connection, key, _EARLIEST)
+            if not self._fetches.is_wanted(key, asked):
+                # It may not even be followed any more.
+                return
             end = await self._leader_offset(connection, key, _LATEST)
         except ConnectionClosed:
             raise
@@ -355,8 +358,8 @@ class Fetcher:
         )
         found = response.topics[0].partitions[0]
         if found.error_code:
-            code = ErrorCode(found.error_code)
-            raise KafkaError(code, f"{partition.key}: the leader does not tell its offsets")
+            text = f"{partition.key}: the leader does not tell its offsets"
+            raise answered_error(found.error_code, text)
         return found.offset
 
 

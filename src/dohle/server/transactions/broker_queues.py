@@ -98,7 +98,7 @@ class _Queue(Generic[T]):
 
     def put(self, item: T) -> None:
         self._waiting.append(item)
-        if self._task is None:
+        if self._task is None or self._task.done():
             # It begins after this turn of the loop: what comes together goes together.
             self._task = self._broker.loop.create_task(self._work())
 
@@ -137,7 +137,16 @@ class _Queue(Generic[T]):
             failed = list(self._waiting)
             self._waiting.clear()
         self._on_its_way = []
-        self._sender.failed(failed, error)
+        self._tell(failed, error)
+
+    def _tell(self, failed: Sequence[T], error: KafkaError) -> None:
+        """Tell that it is not known what became of some; what that leads to ends no queue."""
+        try:
+            self._sender.failed(failed, error)
+        except Exception:
+            logger.exception(
+                "a failure to ask broker %d was not taken in. Please report this.", self._broker_id
+            )
 
     def give_up(self, error: KafkaError) -> None:
         task, self._task = self._task, None
@@ -147,7 +156,7 @@ class _Queue(Generic[T]):
         self._on_its_way = []
         self._waiting.clear()
         self._link.cut()
-        self._sender.failed(failed, error)
+        self._tell(failed, error)
 
     async def stop(self) -> None:
         task = self._task

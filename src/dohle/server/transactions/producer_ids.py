@@ -8,8 +8,10 @@ is told to try again, and the answer is for whoever comes next.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import NamedTuple
 
+from dohle.client.errors import answered_error
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, ProducerId
 from dohle.protocol.messages.allocate_producer_ids import (
@@ -17,6 +19,8 @@ from dohle.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 from dohle.server.channel import ControllerChannel, ImageSource
+
+logger = logging.getLogger("dohle.server")
 
 #: The next block is asked for when no more than this part of the present one is left.
 _LEFT_PART = 10
@@ -80,6 +84,16 @@ class ProducerIds:
         return block
 
     async def _allocate(self) -> _Block | KafkaError:
+        """Ask the controller; whatever happens, somebody else may ask again."""
+        try:
+            return await self._ask()
+        except KafkaError as error:
+            return error
+        except Exception as error:
+            logger.exception("no producer ids could be allocated. Please report this.")
+            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+
+    async def _ask(self) -> _Block | KafkaError:
         registration = self._images.image.brokers.get(self._node_id)
         if registration is None:
             return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker is not registered yet")
@@ -88,7 +102,7 @@ class ProducerIds:
         )
         reply = await self._channel.send(request, AllocateProducerIdsResponse)
         if reply.error_code:
-            return KafkaError(ErrorCode(reply.error_code), "no producer ids could be allocated")
+            return answered_error(reply.error_code, "no producer ids could be allocated")
         start = reply.producer_id_start
         if start < self._block.end:
             # They may be those of others already.

@@ -1,0 +1,94 @@
+"""One fetcher, and a leader that does what a test tells it to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dohle.core.errors import ErrorCode
+from dohle.core.host import SystemHost
+from dohle.core.ids import BrokerId, TopicName
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from dohle.protocol.messages.list_offsets import ListOffsetsRequest
+from dohle.replication.follower_fetches import FetchLimits
+from dohle.replication.throttle import ReplicationQuota
+from dohle.server.node import Node
+from dohle.server.replicas.context import FetcherContext, FetcherSettings
+from dohle.server.replicas.fetcher import Fetcher
+from tests.client.offset_answers import offsets_answer
+from tests.client.scripted_broker import SILENCE, Reply, ScriptedBroker, until
+from tests.server.channels.controllers import Images
+from tests.server.wire import Wire, create_topic, on_node
+
+LEADER = BrokerId(9)
+
+
+def context_of(node: Node, leader: ScriptedBroker) -> FetcherContext:
+    """A fetcher's surroundings, where the leader is a broker of the cluster."""
+    broker = node.broker
+    known = broker.image.brokers
+    like = known[broker.node_id]
+    ((name, endpoint),) = like.endpoints.items()
+    there = endpoint._replace(host=leader.address.host, port=leader.address.port)
+    images = Images()
+    registered = replace(like, id=LEADER, endpoints={name: there})
+    images.image = replace(broker.image, brokers=known.changed({LEADER: registered}))
+    limits = FetchLimits(max_wait_ms=10, min_bytes=1, max_bytes=1 << 20)
+    return FetcherContext(
+        broker.loop,
+        SystemHost(),
+        broker.turns,
+        broker.node_id,
+        name,
+        images,
+        broker.commits,
+        FetcherSettings(limits, 1 << 20, 10, 30_000, 10_000),
+        ReplicationQuota(11, 1_000),
+    )
+
+
+def test_a_partition_may_be_let_go_while_its_leader_is_asked_for_offsets(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other partitions of that leader are copied as before, over the same connection."""
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, "t", 2)
+        found = node.broker.partitions.of_topic(TopicName("t"))
+        gone, kept = found[0], found[1]
+
+        def refuse(request: FetchRequest, version: int) -> Reply:
+            if len(leader.asked(ApiKey.FETCH)) > 1:
+                return SILENCE
+            codes = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            refused = tuple(
+                PartitionData(partition_index=index, error_code=code, high_watermark=-1)
+                for index, code in enumerate(codes)
+            )
+            topic = FetchableTopicResponse(topic_id=gone.topic_id, partitions=refused)
+            return FetchResponse(responses=(topic,))
+
+        def let_go(request: ListOffsetsRequest, version: int) -> Reply:
+            fetcher.forget(gone)
+            return offsets_answer(request, version)
+
+        async with ScriptedBroker(fetch=refuse, list_offsets=let_go) as leader:
+            fetcher = Fetcher(context_of(node, leader), LEADER, 0)
+            fetcher.follow(gone, 0)
+            fetcher.follow(kept, 0)
+            await until(lambda: len(leader.asked(ApiKey.FETCH)) == 2)
+            assert (len(leader.asked(ApiKey.LIST_OFFSETS)), leader.connections) == (1, 1)
+            (topic,) = leader.asked(ApiKey.FETCH)[1].topics
+            assert [each.partition for each in topic.partitions] == [1]
+            await fetcher.stop()
+
+    on_node(tmp_path, scenario)
+    assert not [text for text in caplog.messages if "report this" in text]
