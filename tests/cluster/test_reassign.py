@@ -151,6 +151,9 @@ def test_what_a_dead_broker_has_had_is_made_anew_elsewhere(
         return {each["state"] for each in described(cluster, topic, capsys)["partitions"]}
 
     wait_until(lambda: states() == {"under-replicated"}, 60.0)
+    many = ["cluster", "reassign", "plan", topic, "--replication-factor", "4"]
+    assert main(["-b", cluster.bootstrap, *many]) == 1
+    assert "too few brokers: 2 may be used (1, 2), and down are 3" in capsys.readouterr().err
     plan = str(tmp_path / "plan.json")
     # Nothing is taken from it that was not asked for: it may just be away for a while.
     (balanced,) = reassign("plan", topic)

@@ -20,6 +20,8 @@ from dohle.replication.fetch_sessions import (
     is_from_follower,
     next_epoch,
 )
+from dohle.replication.partition import Follower
+from dohle.replication.settled import LOOK_AT_ALL_MS, PARTITIONS_PER_STEP
 from tests.replication.fetches import (
     BY_ID,
     BY_NAME,
@@ -473,3 +475,61 @@ def test_a_partition_shows_itself_in_logs() -> None:
     (part,) = Node().open(fetch(("a", 0, 12))).partitions
     assert isinstance(part, SessionPartition)
     assert repr(part) == "SessionPartition(a-0, fetch_offset=12)"
+
+
+def settled_session(node: Node, count: int) -> tuple[int, list[tuple[str, int]]]:
+    """Make a follower's session of so many partitions, all of which are settled."""
+    partitions = [("a", index) for index in range(count)]
+    session_id = node.new_session(*partitions, follower=2)
+    context = node.open(fetch(session_id=session_id, epoch=1, follower=2))
+    assert names(context) == partitions
+    assert context.unsettled is not None
+    for part in list(context.partitions):
+        context.unsettled.settle(part, Follower())
+    assert not names(node.open(fetch(session_id=session_id, epoch=2, follower=2)))
+    return session_id, partitions
+
+
+def test_all_partitions_of_a_followers_session_are_looked_at_in_steps_now_and_then() -> None:
+    node = Node()
+    session_id, partitions = settled_session(node, 10 * PARTITIONS_PER_STEP)
+    node.now_ms = LOOK_AT_ALL_MS
+    request = fetch(session_id=session_id, epoch=3, follower=2)
+    assert node.cache.open_unchanged(request, BY_NAME, node.now_ms) is None
+    opening = node.cache.open(request, BY_NAME, node.topics.get, node.now_ms)
+    for _ in range(10):
+        next(opening)
+    assert names(finish(opening)) == partitions
+
+
+def test_who_asks_for_a_look_at_all_partitions_while_one_goes_on_gets_another() -> None:
+    node = Node()
+    session_id, partitions = settled_session(node, 2 * PARTITIONS_PER_STEP)
+    node.now_ms = LOOK_AT_ALL_MS
+    opening = node.cache.open(
+        fetch(session_id=session_id, epoch=3, follower=2), BY_NAME, node.topics.get, node.now_ms
+    )
+    next(opening)
+    node.cache.look_at_all()
+    context = finish(opening)
+    assert context.unsettled is not None
+    for part in list(context.partitions):
+        context.unsettled.settle(part, Follower())
+    assert names(node.open(fetch(session_id=session_id, epoch=4, follower=2))) == partitions
+    context = node.open(fetch(session_id=session_id, epoch=5, follower=2))
+    assert names(context) == partitions, "nothing was settled"
+
+
+def test_what_is_forgotten_while_all_partitions_are_looked_at_is_left_out() -> None:
+    node = Node()
+    session_id, partitions = settled_session(node, 2 * PARTITIONS_PER_STEP)
+    node.now_ms = LOOK_AT_ALL_MS
+    opening = node.cache.open(
+        fetch(session_id=session_id, epoch=3, follower=2), BY_NAME, node.topics.get, node.now_ms
+    )
+    next(opening)
+    last = partitions.pop()
+    # The follower has given up waiting, and asks again.
+    node.open(fetch(session_id=session_id, epoch=4, follower=2, forget=(last,)))
+    finish(opening)
+    assert names(node.open(fetch(session_id=session_id, epoch=5, follower=2))) == partitions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,10 +15,11 @@ import pytest
 from dohle.cli.main import main
 from dohle.core.config.static import SINGLE_NODE, BrokerConfig
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import BrokerId
+from dohle.core.ids import BrokerId, Uuid
+from dohle.core.seams import ManualClock
 from dohle.core.uuid import ZERO_UUID
 from dohle.metadata.broker_life import SHUTDOWN_TIMEOUT_MS
-from dohle.metadata.image import EMPTY_IMAGE, ClusterImage
+from dohle.metadata.image import EMPTY_IMAGE, BrokerRegistration, ClusterImage
 from dohle.metadata.metadata_version import LATEST_LEVEL, METADATA_VERSION
 from dohle.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
@@ -31,6 +33,7 @@ from dohle.protocol.messages.update_features import FeatureUpdateKey, UpdateFeat
 from dohle.protocol.schema import Request, Response
 from dohle.server.channel import ImageListener
 from dohle.server.lifecycle import BrokerLifecycle
+from dohle.server.quorum.refusals import Refusals
 from dohle.testing.simulation.machine import SimulatedHost
 from dohle.testing.simulation.world import World
 from tests.server.faults import until
@@ -41,6 +44,7 @@ Reply = BrokerRegistrationResponse | BrokerHeartbeatResponse
 #: A controller that does not answer is given up after so long.
 SILENCE_S = 2.0
 ALIVE = BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
+ANOTHER = Uuid(b"another".ljust(16))
 NAMES = "1@a:9093, 2@b:9093"
 QUORUM = {
     "controller.quorum.voters": "1@a:9093,2@b:9093",
@@ -52,8 +56,10 @@ QUORUM = {
 class Images:
     """An image that does not change."""
 
-    image: ClusterImage = EMPTY_IMAGE
     kraft_version = 1
+
+    def __init__(self, image: ClusterImage = EMPTY_IMAGE) -> None:
+        self.image = image
 
     def subscribe(self, listener: ImageListener) -> None:
         """Never call it."""
@@ -92,6 +98,7 @@ class Controller:
 def simulate(
     program: Callable[[BrokerLifecycle], Coroutine[Any, Any, None]],
     controller: Controller,
+    image: ClusterImage = EMPTY_IMAGE,
     **configs: str,
 ) -> None:
     world = World(1)
@@ -105,7 +112,7 @@ def simulate(
             config,
             "the-cluster",
             ZERO_UUID,
-            Images(),
+            Images(image),
             controller,
             on_fatal=pytest.fail,
         )
@@ -179,11 +186,6 @@ def test_a_controller_that_is_back_is_told_too(caplog: pytest.LogCaptureFixture)
     ("code", "text"),
     [
         (
-            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            "this broker is not registered: another broker with the id 1 is alive: stop it, or "
-            "give this one an id of its own (node.id); tried for 0 s",
-        ),
-        (
             ErrorCode.UNSUPPORTED_VERSION,
             "this broker is not registered: the cluster has finalized features that it does not "
             "support; tried for 0 s",
@@ -198,7 +200,7 @@ def test_a_controller_that_is_back_is_told_too(caplog: pytest.LogCaptureFixture)
 def test_a_registration_that_is_refused_is_told_at_once_and_tried_again(
     caplog: pytest.LogCaptureFixture, code: ErrorCode, text: str
 ) -> None:
-    """A36: the other broker may just be gone, and its session may still last."""
+    """It may be mended meanwhile."""
     controller = Controller(code, code, BrokerRegistrationResponse(broker_epoch=5), ALIVE)
 
     async def program(life: BrokerLifecycle) -> None:
@@ -208,6 +210,91 @@ def test_a_registration_that_is_refused_is_told_at_once_and_tried_again(
     simulate(program, controller)
     assert lines(caplog)[0] == text
     assert controller.intervals()[:2] == [2, 2]
+
+
+@pytest.mark.parametrize("refusals", [4, 7])
+def test_another_broker_is_suspected_only_when_the_former_process_must_be_forgotten(
+    caplog: pytest.LogCaptureFixture, refusals: int
+) -> None:
+    """A36: the session of a process that was killed lasts for 9 s."""
+    caplog.set_level(logging.INFO, "dohle.server")
+    refused = [ErrorCode.DUPLICATE_BROKER_REGISTRATION] * refusals
+    controller = Controller(*refused, BrokerRegistrationResponse(broker_epoch=5), ALIVE)
+
+    async def program(life: BrokerLifecycle) -> None:
+        await start(life)
+        life.abandon()
+
+    simulate(program, controller)
+    assert controller.intervals()[:3] == [2, 2, 2]
+    told = [
+        (record.levelname, record.getMessage())
+        for record in caplog.records
+        if record.levelno > logging.DEBUG
+    ]
+    waiting = (
+        "this broker is not registered yet: its former process is still taken for alive for up to "
+        "9 s; waiting"
+    )
+    suspecting = (
+        "this broker is not registered: another broker with the id 1 is alive: stop it, or give "
+        "this one an id of its own (node.id); tried for 10 s"
+    )
+    expected = [("INFO", waiting)]
+    if refusals > 5:
+        expected += [
+            ("WARNING", suspecting),
+            ("INFO", "the controller answers this broker again"),
+        ]
+    assert told == expected
+
+
+def registered(incarnation: Uuid) -> ClusterImage:
+    broker = BrokerRegistration(BrokerId(1), 9, incarnation, {})
+    return replace(EMPTY_IMAGE, brokers=EMPTY_IMAGE.brokers.changed({broker.id: broker}))
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        (EMPTY_IMAGE, "it was unregistered: restart it to join again"),
+        (registered(ANOTHER), "another broker has registered with the id 1 since"),
+        (
+            registered(ZERO_UUID),
+            "it was unregistered: restart it to join again; or another broker has registered with "
+            "the id 1 since",
+        ),
+    ],
+)
+def test_a_broker_that_is_not_heard_any_more_says_what_has_become_of_its_registration(
+    caplog: pytest.LogCaptureFixture, image: ClusterImage, reason: str
+) -> None:
+    stale = ErrorCode.STALE_BROKER_EPOCH
+    controller = Controller(BrokerRegistrationResponse(broker_epoch=5), ALIVE, ALIVE, stale)
+
+    async def program(life: BrokerLifecycle) -> None:
+        await start(life)
+        await asyncio.sleep(60)
+        life.abandon()
+
+    simulate(program, controller, image)
+    assert lines(caplog)[0] == f"this broker is not heard: {reason}; tried for 0 s"
+
+
+def test_the_controller_does_not_repeat_why_it_refuses_with_each_heartbeat(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    refusals = Refusals(clock)
+    for _ in range(300):
+        for broker in (2, 3):
+            refusals.tell(BrokerHeartbeatRequest(), f"Broker {broker} is not registered.")
+        clock.advance(2_000)
+    refused = "BrokerHeartbeatRequest was refused"
+    told = [f"{refused}: Broker {each} is not registered." for each in (2, 3)]
+    assert lines(caplog) == told
+    refusals.tell(BrokerHeartbeatRequest(), "Broker 2 is not registered.")
+    assert lines(caplog) == [*told, told[0]]
 
 
 def test_a_broker_of_another_cluster_does_not_wait() -> None:

@@ -9,12 +9,14 @@ from dohle.client.admin.values import NewTopic
 from dohle.client.config import ClientConfig
 from dohle.client.net.addresses import Address
 from dohle.client.net.connection import Connection
-from dohle.core.errors import KafkaError
+from dohle.core.config.static import SINGLE_NODE, BrokerConfig
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, Uuid
 from dohle.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from dohle.server.node import Node
 from dohle.testing.simulation.machine import SimulatedHost
 from tests.server.simulated_cluster import (
     ALL,
@@ -91,6 +93,51 @@ def test_a_broker_stops_in_a_controlled_way_and_comes_back() -> None:
         node = cluster.nodes[4]
         assert node.broker_role.previous_epoch == former.epoch
         assert not cluster.image(cluster.await_active()).brokers[BrokerId(4)].fenced
+
+
+def test_a_broker_that_was_stopped_cleanly_is_back_without_waiting_for_a_session() -> None:
+    """A36: the controller that let it go does not take its former process for alive."""
+    with SimulatedCluster(3, STATIC) as cluster:
+        cluster.await_started()
+        cluster.stop(4)
+        begun = cluster.world.now_s
+        cluster.start(4)
+        cluster.await_started()
+        assert cluster.world.now_s - begun < 5
+
+
+@pytest.mark.parametrize("node_id", [1, 4], ids=["voter", "observer"])
+@pytest.mark.parametrize("quorum", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+def test_no_node_of_a_cluster_begins_one_of_its_own_without_its_configuration(
+    quorum: dict[str, str], node_id: int
+) -> None:
+    """R2: what it commits alone would be lost when it meets the others again."""
+    with SimulatedCluster(5, quorum) as cluster:
+        cluster.await_started()
+        cluster.stop(node_id)
+        files = cluster.machine(node_id).files
+        path = "/data/__cluster_metadata-0/quorum-state"
+        before = files.read(path)
+        properties = {
+            **SINGLE_NODE,
+            "node.id": str(node_id),
+            "log.dirs": "/data",
+            "listeners": f"PLAINTEXT://n{node_id}:9092",
+        }
+
+        async def program(host: SimulatedHost) -> None:
+            node = Node(BrokerConfig.from_properties(properties)[0], host=host)
+            with pytest.raises(KafkaError, match="the voters of the quorum are") as refused:
+                await node.start()
+            assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+        machine = cluster.machine(node_id)
+        machine.start(program)
+        cluster.world.run_until(machine.main.done, 60)
+        machine.main.result()
+        assert files.read(path) == before
+        cluster.start(node_id)
+        cluster.await_started()
 
 
 def test_a_broker_that_dies_is_fenced() -> None:

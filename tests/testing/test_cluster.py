@@ -64,6 +64,12 @@ def test_a_node_that_ends_by_itself_is_told_with_its_log(cluster: Cluster) -> No
     cluster.wait_until_ready()
 
 
+def test_a_node_that_is_not_there_is_told(cluster: Cluster) -> None:
+    for act in (cluster.kill, cluster.pause, cluster.stop, cluster.restart, cluster.log):
+        with pytest.raises(ValueError, match="there is no node 9: the nodes are 1, 2, 3"):
+            act(9)
+
+
 def test_nodes_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     script = "from dohle.testing import Cluster; import time\n"
     script += "cluster = Cluster(nodes=1).start(); print(cluster._folder, flush=True)\n"

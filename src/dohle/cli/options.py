@@ -133,6 +133,23 @@ def offset(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
 
 
+_BYTES = re.compile(r"([0-9]{1,15})(?:([kmg])(i?)b?|b)?", re.IGNORECASE)
+
+
+def bytes_per_second(text: str) -> int:
+    """Parse a rate above 0, perhaps with a unit: 50000000, 50MB, 48MiB."""
+    parsed = _BYTES.fullmatch(text)
+    if parsed is not None:
+        number, unit, binary = parsed.groups()
+        power = " kmg".index(unit.lower()) if unit else 0
+        rate = int(number) * int((1024 if binary else 1000) ** power)
+        if 0 < rate < 1 << 63:
+            return rate
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not a number of bytes per second above 0, such as 50000000 or 50MB"
+    )
+
+
 def pair(text: str) -> tuple[str, str]:
     """Parse ``name=value``; the value may be empty."""
     name, equals, value = text.partition("=")

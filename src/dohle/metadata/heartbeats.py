@@ -70,6 +70,14 @@ class BrokerHeartbeats:
         contact_ms = None if life == self._unheard else self._contact_ms.get(life)
         return contact_ms is not None and now_ms - contact_ms <= self._session_ms
 
+    def ended(self, broker: BrokerRegistration) -> None:
+        """Forget a broker that may stop now, and is fenced: its next process need not wait.
+
+        (In Kafka it waits for the session to end, however it was stopped.)
+        """
+        for table in (self._contact_ms, self._read, self._leaving):
+            table.pop(_life(broker), None)
+
     def find_stale(self, image: ClusterImage, now_ms: int) -> BrokerRegistration | None:
         """Return the first broker that is to be fenced, and forget others that are no more.
 

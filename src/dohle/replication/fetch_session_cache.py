@@ -20,7 +20,6 @@ from dohle.protocol.messages.fetch import FetchRequest
 from dohle.replication.fetch_sessions import (
     INT32_MAX,
     NO_SESSION_ID,
-    PARTITIONS_PER_STEP,
     TOPIC_ID_VERSION_MIN,
     FetchContext,
     FetchSession,
@@ -37,7 +36,7 @@ from dohle.replication.fetch_sessions import (
     requested_partitions,
     session_key,
 )
-from dohle.replication.settled import Unsettled, Watches
+from dohle.replication.settled import PARTITIONS_PER_STEP, Unsettled, Watches
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -106,11 +105,12 @@ class FetchSessionCache:
             or session.unresolved
             or request.forgotten_topics_data
             or session.uses_topic_ids is not (version >= TOPIC_ID_VERSION_MIN)
+            or session.is_to_look_at_all(request, now_ms)
         ):
             return None
         session.epoch = next_epoch(session.epoch)
         self._touch(session, now_ms)
-        return IncrementalFetchContext(session, request, now_ms)
+        return IncrementalFetchContext(session, now_ms)
 
     def open(
         self, request: FetchRequest, version: int, topic_name: TopicNameOf, now_ms: int
@@ -165,6 +165,8 @@ class FetchSessionCache:
             yield from session.look_up_again(topic_name)
             yield from session.add(requested)
             yield from session.forget(request)
+            if session.is_to_look_at_all(request, now_ms):
+                yield from session.look_at_all(request, now_ms)
         finally:
             # Also if nobody waits for it any more: what it has got by now counts.
             self._growth -= growth
@@ -177,7 +179,7 @@ class FetchSessionCache:
             return refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             return FetchContext(requested)
-        return IncrementalFetchContext(session, request, now_ms)
+        return IncrementalFetchContext(session, now_ms)
 
     def try_create(
         self, results: list[Result], now_ms: int, *, is_follower: bool, uses_topic_ids: bool

@@ -34,15 +34,13 @@ from dohle.protocol.messages.fetch import (
     PartitionData,
 )
 from dohle.replication.partition import Follower
-from dohle.replication.settled import Unsettled
+from dohle.replication.settled import PARTITIONS_PER_STEP, Unsettled
 
 if TYPE_CHECKING:
     from dohle.replication.fetch_session_cache import FetchSessionCache
 
 NO_SESSION_ID = 0
 TOPIC_ID_VERSION_MIN = 13
-#: So many partitions are dealt with in one step.
-PARTITIONS_PER_STEP = 64
 INT32_MAX = 2**31 - 1
 
 _REPLICA_STATE_VERSION_MIN = 15
@@ -198,6 +196,17 @@ class FetchSession:
                     left = PARTITIONS_PER_STEP
                     yield None
 
+    def is_to_look_at_all(self, request: FetchRequest, now_ms: int) -> bool:
+        """Tell whether a follower's fetch is to look at what is settled as well."""
+        epoch = request.replica_state.replica_epoch
+        return self.unsettled is not None and self.unsettled.is_to_look_at_all(now_ms, epoch)
+
+    def look_at_all(self, request: FetchRequest, now_ms: int) -> Steps[None]:
+        """Have it do so."""
+        if self.unsettled is not None:
+            epoch = request.replica_state.replica_epoch
+            yield from self.unsettled.add_all(self.partitions, now_ms, epoch)
+
 
 class FetchContext:
     """One fetch request: what to read, and how to answer.
@@ -272,13 +281,12 @@ class IncrementalFetchContext(FetchContext):
 
     __slots__ = ("_epoch", "_session")
 
-    def __init__(self, session: FetchSession, request: FetchRequest, now_ms: int) -> None:
-        everything, unsettled = session.partitions.values(), session.unsettled
+    def __init__(self, session: FetchSession, now_ms: int) -> None:
+        unsettled = session.unsettled
         if unsettled is None:
-            super().__init__(list(everything))
+            super().__init__(list(session.partitions.values()))
         else:
-            epoch = request.replica_state.replica_epoch
-            super().__init__(unsettled.fetched(everything, now_ms, epoch))
+            super().__init__(unsettled.fetched(now_ms))
         self._session = session
         self._epoch = session.epoch
 

@@ -14,15 +14,18 @@ told stays unnoticed for longer.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dohle.core.ids import TopicPartition
+from dohle.core.steps import Steps
 from dohle.replication.partition import Follower, Pulse
 
 if TYPE_CHECKING:
     from dohle.replication.fetch_sessions import SessionPartition
 
+#: So many partitions are dealt with in one step.
+PARTITIONS_PER_STEP = 64
 #: So often all partitions of a session are looked at.
 LOOK_AT_ALL_MS = 5_000
 #: So many partitions of closed sessions are let go of with each that is added.
@@ -93,6 +96,8 @@ class Unsettled:
         self._parts: dict[SessionPartition, None] = {}
         self._looked_at_all_ms: int | None = None
         self._broker_epoch: int | None = None
+        #: How often somebody has asked to have all looked at.
+        self._asked = 0
         #: When the session fetched last.
         self.pulse = Pulse()
         self.is_closed = False
@@ -102,21 +107,38 @@ class Unsettled:
     def __iter__(self) -> Iterator[SessionPartition]:
         return iter(self._parts)
 
-    def fetched(
-        self, everything: Iterable[SessionPartition], now_ms: int, broker_epoch: int
-    ) -> list[SessionPartition]:
-        """Take in the next fetch of the session, and return what it looks at, in this order."""
+    def is_to_look_at_all(self, now_ms: int, broker_epoch: int) -> bool:
+        """Tell whether the next fetch of the session, if it comes now, looks at all partitions."""
         last = self._looked_at_all_ms
-        if last is None or now_ms - last >= LOOK_AT_ALL_MS or broker_epoch != self._broker_epoch:
-            self._looked_at_all_ms, self._broker_epoch = now_ms, broker_epoch
-            for part in everything:
+        is_due = last is None or now_ms - last >= LOOK_AT_ALL_MS
+        return is_due or broker_epoch != self._broker_epoch
+
+    def add_all(
+        self, partitions: Mapping[Any, SessionPartition], now_ms: int, broker_epoch: int
+    ) -> Steps[None]:
+        """Have the next fetch look at all partitions of the session, which has these.
+
+        There may be very many. What the session forgets meanwhile is left out.
+        """
+        asked = self._asked
+        for number, key in enumerate(list(partitions), 1):
+            if not number % PARTITIONS_PER_STEP:
+                yield None
+            part = partitions.get(key)
+            if part is not None:
                 self.add(part)
+        if asked == self._asked:
+            self._looked_at_all_ms, self._broker_epoch = now_ms, broker_epoch
+
+    def fetched(self, now_ms: int) -> list[SessionPartition]:
+        """Take in the next fetch of the session, and return what it looks at, in this order."""
         self.pulse.ms = now_ms
         return list(self._parts)
 
     def look_at_all(self) -> None:
         """Have the next fetch look at all partitions of the session."""
         self._looked_at_all_ms = None
+        self._asked += 1
 
     def watch(self, part: SessionPartition) -> None:
         """Take in a new partition, or one whose topic is known now."""

@@ -208,7 +208,7 @@ class BrokerServer:
         if delta.changed_brokers:
             self.replicas.brokers_changed((each.id, each.after) for each in delta.changed_brokers)
             self.fetch_sessions.look_at_all()
-        await self._take_in(image, delta.changed_partitions)
+        removed = await self._take_in(image, delta.changed_partitions)
         self._config_effects.changed(delta.changed_configs)
         for change in delta.changed_configs:
             resource = change.resource
@@ -223,8 +223,15 @@ class BrokerServer:
         self.coordinators.publish(delta)
         self.txn_markers.publish(delta)
         self.txn_coordinators.publish(delta)
+        if removed:
+            # The disk comes last: coordinators neither resign nor load late because of it. The next
+            # change waits for it, so that a replica that comes back finds no log of before.
+            await self._delete_replicas(removed, slices)
 
-    async def _take_in(self, image: ClusterImage, changes: Sequence[PartitionChange]) -> None:
+    async def _take_in(
+        self, image: ClusterImage, changes: Sequence[PartitionChange]
+    ) -> list[TopicPartition]:
+        """Follow changes of partitions; return the replicas whose logs are to be deleted."""
         settings: dict[TopicName, TopicSettings] = {}
         here = self.node_id
         new = [
@@ -251,11 +258,10 @@ class BrokerServer:
                 await slices.give_way()
         finally:
             being_made.difference_update(new)
-        if removed:
-            await self._delete_replicas(removed, slices)
         if len(new) >= _MANY_PARTITIONS:
             COLLECTOR.grown()
         self.moves.assign(untold)
+        return removed
 
     def _add_partition(
         self,

@@ -260,6 +260,8 @@ class BrokerLifecycle:
             return
         if self._failing_since_s is None:
             self._failing_since_s = now_s
+        if code is ErrorCode.DUPLICATE_BROKER_REGISTRATION and self._may_be_itself(now_s):
+            return
         is_silent = code is ErrorCode.REQUEST_TIMED_OUT
         since_s = max(self._told_s, self._failing_since_s if is_silent else float("-inf"))
         if now_s - since_s < _TOLD_EACH_S:
@@ -275,6 +277,18 @@ class BrokerLifecycle:
             logger.warning(
                 "this broker is not %s: %s; tried for %.0f s", what, self._explain(code), tried_s
             )
+
+    def _may_be_itself(self, now_s: float) -> bool:
+        """Tell once that a former process counts as alive until its session ends (A36)."""
+        assert self._failing_since_s is not None, "it was just refused"
+        session_s = self._config.get_int("broker.session.timeout.ms") / 1000
+        if now_s == self._failing_since_s:
+            logger.info(
+                "this broker is not registered yet: its former process is still taken for alive "
+                "for up to %g s; waiting",
+                session_s,
+            )
+        return now_s - self._failing_since_s <= session_s
 
     def _explain(self, code: ErrorCode) -> str:
         node_id = self._config.node_id
@@ -292,9 +306,21 @@ class BrokerLifecycle:
             case ErrorCode.UNSUPPORTED_VERSION:
                 return "the cluster has finalized features that it does not support"
             case ErrorCode.STALE_BROKER_EPOCH:
-                return f"another broker has registered with the id {node_id} since"
+                return self._explain_stale(node_id)
             case _:
                 return f"the controller answered {code.name}"
+
+    def _explain_stale(self, node_id: int) -> str:
+        """Tell what has become of the registration, as far as is known here."""
+        registration = self._images.image.broker(node_id)
+        unregistered = "it was unregistered: restart it to join again"
+        another = f"another broker has registered with the id {node_id} since"
+        if registration is None:
+            return unregistered
+        if registration.incarnation_id != self._incarnation_id:
+            return another
+        # The change is not here yet.
+        return f"{unregistered}; or {another}"
 
     def _now_ms(self) -> float:
         return self._loop.time() * 1000

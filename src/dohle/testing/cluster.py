@@ -191,40 +191,50 @@ class Cluster:
 
     def address(self, node: int) -> str:
         """Return where clients connect to a broker, or tools to a controller."""
-        return self._nodes[node].client or str(self._nodes[node].controller)
+        return self._node(node).client or str(self._node(node).controller)
 
     def data(self, node: int) -> Path:
         """Return the data directory of a node."""
-        return self._nodes[node].data
+        return self._node(node).data
 
     def config_file(self, node: int) -> Path:
         """Return the configuration of a node; it is read when the node starts."""
-        return self._folder / str(node) / "server.properties"
+        return self._folder / str(self._node(node).id) / "server.properties"
 
     def pid(self, node: int) -> int:
         """Return the process of a node that runs."""
-        return self._processes[node].pid
+        return self._process(node).pid
 
     def log(self, node: int) -> str:
         """Return all that a node has logged."""
-        return self._processes[node].log
+        return self._process(node).log
+
+    def _node(self, node: int) -> LocalNode:
+        try:
+            return self._nodes[node]
+        except KeyError:
+            known = ", ".join(map(str, self._nodes))
+            raise ValueError(f"there is no node {node}: the nodes are {known}") from None
+
+    def _process(self, node: int) -> NodeProcess:
+        return self._processes[self._node(node).id]
 
     # What happens to nodes
 
     def kill(self, *nodes: int) -> None:
         """End nodes with SIGKILL."""
         for node in nodes:
-            self._processes[node].kill()
+            self._process(node).kill()
 
     def pause(self, *nodes: int) -> None:
         """Stop nodes in the middle of whatever they do (SIGSTOP): others wait for them in vain."""
         for node in nodes:
-            self._processes[node].pause()
+            self._process(node).pause()
 
     def resume(self, *nodes: int) -> None:
         """Let nodes that are paused go on."""
         for node in nodes:
-            self._processes[node].resume()
+            self._process(node).resume()
 
     def stop(self, *nodes: int) -> None:
         """Ask nodes to stop in good order, and wait until they have: brokers, then the others.
@@ -234,22 +244,22 @@ class Cluster:
         brokers = set(self.brokers).intersection(nodes)
         for group in (sorted(brokers), sorted(set(nodes) - brokers)):
             for node in group:
-                self._processes[node].signal(signal.SIGTERM)
+                self._process(node).signal(signal.SIGTERM)
             deadline_s = monotonic() + self._timeout_s
             for node in group:
-                self._processes[node].await_clean_end(deadline_s)
+                self._process(node).await_clean_end(deadline_s)
 
     def restart(self, *nodes: int) -> None:
         """Stop those of the nodes that run, start all of them, and wait until they serve.
 
         That takes a majority of the controllers: start them together.
         """
-        self.stop(*(node for node in nodes if self._processes[node].is_running))
+        self.stop(*(node for node in nodes if self._process(node).is_running))
         for node in nodes:
-            self._processes[node].spawn()
+            self._process(node).spawn()
         deadline_s = monotonic() + self._timeout_s
         for node in nodes:
-            self._processes[node].await_start(deadline_s)
+            self._process(node).await_start(deadline_s)
 
     def add_controller(self) -> int:
         """Start one more controller, which does not vote before it is told to; return its id.

@@ -102,6 +102,15 @@ def test_a_broker_that_is_not_registered_is_not_unregistered(command: Command) -
     assert "(BROKER_ID_NOT_REGISTERED)" in err
 
 
+def test_a_broker_that_is_alive_and_has_replicas_is_not_unregistered(command: Command) -> None:
+    command.out("topic", "create", "counts-on-it", "--partitions", "2")
+    _, err = command.run("cluster", "unregister", "1", code=1)
+    assert err.startswith("dohle: error: broker 1 is alive and has replicas of ")
+    assert "`dohle cluster reassign plan --remove 1`" in err
+    assert "--force" in err
+    assert [row["id"] for row in command.json("cluster", "brokers")] == [1]
+
+
 def test_levels_of_features_are_shown_and_checked(command: Command) -> None:
     rows = {row["feature"]: row for row in command.json("cluster", "features")}
     level = rows["metadata.version"]["finalized"]

@@ -111,3 +111,58 @@ def test_data_of_other_nodes_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
         (several / number / "__cluster_metadata-0" / "quorum-state").touch()
     assert main(["start", "--nodes", "3", "--data", str(several)]) == 1
     assert "has a cluster of other nodes (1, 2)" in capsys.readouterr().err
+
+
+def test_a_folder_of_nodes_does_not_become_a_node_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in "123":
+        assert main(["storage", "format", "--data", f"data/{number}", "--node-id", number]) == 0
+    (tmp_path / "data" / "1" / "server.properties").touch()
+    capsys.readouterr()
+    assert main(["start"]) == 1
+    assert capsys.readouterr().err == (
+        "dohle: error: data has the nodes 1, 2, 3 of a cluster: start it with `dohle start --nodes "
+        "3`, one of them with --config data/1/server.properties, or choose another folder with "
+        "--data\n"
+    )
+    assert main(["start", "--data", str(tmp_path / "data")]) == 1
+    assert f"`dohle start --nodes 3 --data {tmp_path / 'data'}`" in capsys.readouterr().err
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["1", "2", "3"]
+
+
+def _became_voter_of_three(folder: Path) -> bytes:
+    assert main(["storage", "format", "--data", str(folder), "--node-id", folder.name]) == 0
+    (folder / "__cluster_metadata-0").mkdir()
+    voters = ",".join(f'{{"voterId":{each}}}' for each in (1, 2, 3))
+    state = (
+        '{"clusterId":"","leaderId":2,"leaderEpoch":5,"votedId":-1,"appliedOffset":0,'
+        f'"currentVoters":[{voters}],"data_version":0}}'
+    )
+    (folder / "__cluster_metadata-0" / "quorum-state").write_text(state)
+    return state.encode()
+
+
+def test_a_node_of_three_does_not_decide_alone_when_its_configuration_is_forgotten(
+    tmp_path: Path,
+) -> None:
+    """What it committed alone would be lost when it meets the others again."""
+    states = {n: _became_voter_of_three(tmp_path / n) for n in "123"}
+    (tmp_path / "1" / "server.properties").touch()
+    folder, file = tmp_path / "1", tmp_path / "1" / "__cluster_metadata-0" / "quorum-state"
+    alone = ("start", "--data", str(folder), "--listener", "127.0.0.1:0", "--log-level", "error")
+    done = dohle(*alone)
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines()[-1] == (
+        f"dohle: error: {file} says that the voters of the quorum are 1, 2, 3, but the "
+        "configuration has the voter 1, whose decisions the others would not know: start this "
+        f"node with --config {folder}/server.properties, or all with --nodes 3 --data {tmp_path}; "
+        "or, to change the voters for good, stop all nodes, give each the new "
+        "controller.quorum.voters, and remove this file from each"
+    )
+    assert file.read_bytes() == states["1"]
+    # Whoever wants that says so.
+    file.unlink()
+    with Started("--data", str(folder), cwd=tmp_path) as started:
+        assert started.stop() == 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,12 +38,21 @@ from dohle.server.node import Node
 from dohle.server.partitions.lookup import ANY_REPLICA, NEEDS_LEADER, Asker, find_partition
 from tests.server.faults import until
 from tests.server.handlers.offsets import find_coordinator
-from tests.server.wire import Wire, batch, create_topic, on_node, produce
+from tests.server.wire import (
+    UnsyncedFileSystem,
+    Wire,
+    batch,
+    create_topic,
+    on_node,
+    produce,
+    running_node,
+)
 
 TOPIC = TopicName("orders")
 OTHER = BrokerId(7)
 CONSUMER, DEBUGGER = BrokerId(-1), BrokerId(-2)
 NONE, NOT_LEADER = ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER
+ONE_SHARD = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}
 FENCED, UNKNOWN = ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
@@ -265,5 +275,56 @@ def test_a_coordinator_whose_partition_is_reassigned_away_resigns(tmp_path: Path
         with pytest.raises(KafkaError, match="does not lead"):
             node.broker.groups.shard(0)
 
-    properties = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}
-    on_node(tmp_path, scenario, properties)
+    on_node(tmp_path, scenario, ONE_SHARD)
+
+
+class RenamingFileSystem(UnsyncedFileSystem):
+    """Tells of every new name, before it is given, to whom a test has set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_rename: Callable[[str], None] = lambda target: None
+
+    def rename(self, source: str, target: str) -> None:
+        """Tell, and rename."""
+        self.on_rename(target)
+        super().rename(source, target)
+
+
+def test_a_coordinator_resigns_before_the_disk_deletes_its_replica(tmp_path: Path) -> None:
+    fs, active = RenamingFileSystem(), []
+
+    async def run() -> None:
+        async with (
+            running_node(tmp_path, ONE_SHARD, fs=fs) as node,
+            await Wire.connect(node) as wire,
+        ):
+            await find_coordinator(node, wire)
+            groups = node.broker.groups
+
+            def note(target: str) -> None:
+                if target.endswith("-delete"):
+                    active.append([index for index, _ in groups.active()])
+
+            assert [index for index, _ in groups.active()] == [0]
+            fs.on_rename = note
+            await reassign(node, "__consumer_offsets")
+
+    asyncio.run(run())
+    assert active == [[]]
+
+
+def test_a_coordinator_that_has_not_resigned_yet_answers_nothing_from_what_it_knew(
+    tmp_path: Path,
+) -> None:
+    async def scenario(node: Node, wire: Wire) -> None:
+        await find_coordinator(node, wire)
+        partition = node.broker.partitions.get("__consumer_offsets", 0)
+        assert partition is not None
+        partition.follow(replace(partition.image, leader=OTHER))
+        assert [index for index, _ in node.broker.groups.active()] == [0]
+        with pytest.raises(KafkaError, match="does not lead") as caught:
+            node.broker.groups.shard(0)
+        assert caught.value.code is ErrorCode.NOT_COORDINATOR
+
+    on_node(tmp_path, scenario, ONE_SHARD)

@@ -164,6 +164,28 @@ def test_a_second_broker_of_an_id_is_refused_and_told_of_while_the_first_is_aliv
     play(scenario, QUIET)
 
 
+def test_a_broker_that_was_let_go_registers_again_at_once() -> None:
+    """A36: it has no session any more; one that was merely killed has it for 9 s."""
+
+    async def scenario(scene: Scene) -> None:
+        await scene.lead()
+        epochs = {each: await scene.start_broker(each) for each in (2, 3)}
+        leave = await scene.send(
+            scene.beat(2, epochs[2]).replace(want_shut_down=True), BrokerHeartbeatResponse
+        )
+        assert leave.should_shut_down
+        assert broker(scene, 2).fenced
+        again, killed = [
+            await scene.send(registration(each, incarnation=2), BrokerRegistrationResponse)
+            for each in (2, 3)
+        ]
+        assert again.error_code == 0
+        assert again.broker_epoch > epochs[2]
+        assert killed.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+    play(scenario, QUIET)
+
+
 def test_a_registration_that_nobody_ever_heard_of_is_not_fenced_twice() -> None:
     """A fenced broker that stays away leads to nothing."""
 

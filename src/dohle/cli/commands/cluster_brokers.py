@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dohle.cli.errors import UsageError
+from dohle.cli.errors import CliError, UsageError
 from dohle.cli.options import (
     Commands,
     add_client_options,
@@ -29,11 +29,15 @@ examples:
   dohle cluster brokers --json | jq 'select(.isFenced).id'
 """
 _UNREGISTER = """\
-Have the cluster forget a broker that will not come back. Its replicas stay
-assigned to it: reassign them first.
+Have the cluster forget a broker that will not come back. One that is alive, or
+has replicas, is refused: stop it, and move its replicas away first. With --force
+it is forgotten all the same: its replicas stay assigned to it, and if it is alive
+it is of no use until it is restarted.
 """
 _UNREGISTER_EXAMPLES = """\
 examples:
+  dohle cluster reassign plan --remove 3 -o plan.json
+  dohle cluster reassign execute plan.json --wait
   dohle cluster unregister 3
 """
 _ELECT = """\
@@ -58,6 +62,9 @@ def add_parsers(family: Commands) -> None:
     help = "forget a broker that is gone"
     parser = add_command(family, "unregister", help, _UNREGISTER, _UNREGISTER_EXAMPLES)
     parser.add_argument("broker", type=node_id, metavar="ID", help="the broker's id")
+    parser.add_argument(
+        "--force", action="store_true", help="although it is alive, or has replicas"
+    )
     add_client_options(parser)
     parser.set_defaults(run=lambda args: with_admin(args, _unregister))
 
@@ -98,12 +105,39 @@ async def _list(args: argparse.Namespace, admin: Admin) -> int:
 async def _unregister(args: argparse.Namespace, admin: Admin) -> int:
     from dohle.cli.output import print_json
 
+    if not args.force:
+        await _check_is_gone(args.broker, admin)
     await admin.unregister_broker(args.broker)
     if args.json:
         print_json({"id": args.broker, "result": "unregistered"})
     else:
         print(f"broker {args.broker} is not a part of the cluster any more")
     return 0
+
+
+async def _check_is_gone(broker: int, admin: Admin) -> None:
+    """Refuse to forget a broker that is alive, or that partitions count on."""
+    described = await admin.describe_cluster(include_fenced=True)
+    known = [one for one in described.brokers if one.node_id == broker]
+    if not known:
+        return
+    count = sum(
+        broker in partition.replicas
+        for topic in (await admin.list_topics()).values()
+        for partition in topic.partitions.values()
+    )
+    reasons, advice = [], []
+    if not known[0].is_fenced:
+        reasons.append("is alive")
+        advice.append("stop it")
+    if count:
+        reasons.append(f"has replicas of {count} partitions")
+        advice.insert(0, f"move them (`dohle cluster reassign plan --remove {broker}`)")
+    if reasons:
+        raise CliError(
+            f"broker {broker} {' and '.join(reasons)}: {' and '.join(advice)} first, or pass"
+            " --force"
+        )
 
 
 def _run_elect(args: argparse.Namespace) -> int:

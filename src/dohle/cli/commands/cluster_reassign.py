@@ -7,7 +7,7 @@ the other may execute, verify or cancel.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from dohle.cli.errors import CliError, UsageError, report_note
@@ -16,8 +16,8 @@ from dohle.cli.options import (
     add_client_options,
     add_command,
     add_family,
+    bytes_per_second,
     node_id,
-    offset,
     positive,
 )
 from dohle.cli.session import exit_code, no_such_topic, report_failures, with_admin
@@ -57,7 +57,8 @@ examples:
 """
 _VERIFY = """\
 Tell how far a plan is executed. When nothing is reassigned any more, throttles
-are removed. The exit code is 0 if all partitions are as planned, otherwise 1.
+are removed. The exit code is 0 if all partitions are as planned, or are gone with
+their topics, otherwise 1.
 """
 _VERIFY_EXAMPLES = """\
 examples:
@@ -133,9 +134,9 @@ def _add_execute(commands: Commands) -> None:
     _add_file(parser)
     parser.add_argument(
         "--throttle",
-        type=offset,
+        type=bytes_per_second,
         metavar="BYTES",
-        help="copy no more than this in a second, to and from each broker",
+        help="copy no more than this in a second (50000000, 50MB), to and from each broker",
     )
     parser.add_argument("--wait", action="store_true", help="wait until all is done")
     parser.add_argument(
@@ -177,8 +178,8 @@ async def _plan(args: argparse.Namespace, admin: Admin) -> int:
     from dohle.client.admin.replica_plan import plan_replicas
 
     current = await _current(admin, args.topics or None)
-    up, down = await _brokers(args, admin)
     used = {broker for replicas in current.values() for broker in replicas}
+    up, down = await _brokers(args, admin, used)
     if used & down.keys():
         ids = ", ".join(map(str, sorted(used & down.keys())))
         report_note(f"brokers that are down keep their replicas, and get no others: {ids}")
@@ -191,7 +192,7 @@ async def _plan(args: argparse.Namespace, admin: Admin) -> int:
             balance=args.remove is None,
         )
     except ValueError as error:
-        raise CliError(str(error)) from None
+        raise CliError(f"{error}: {_who_may_have(up, down)}") from None
     changed = {key: replicas for key, replicas in planned.items() if replicas != current[key]}
     if args.output and changed:
         write_plan(args.output, changed)
@@ -209,17 +210,32 @@ async def _plan(args: argparse.Namespace, admin: Admin) -> int:
         }
         for key, replicas in sorted(changed.items())
     ]
-    _show(args, rows, if_empty="nothing is to be moved")
-    if not changed and args.output:
-        report_note(f"nothing is to be moved: {args.output} is not written")
+    _show(args, rows, if_empty=_nothing_to_move(args))
     return 0
 
 
+def _nothing_to_move(args: argparse.Namespace) -> str:
+    nothing = "nothing is to be moved"
+    return f"{nothing}: {args.output} is not written" if args.output else nothing
+
+
+def _who_may_have(up: Iterable[int], down: Iterable[int]) -> str:
+    """Tell the brokers that may have replicas, as the end of a sentence."""
+    ids = sorted(up)
+    text = f"{len(ids)} may be used ({', '.join(map(str, ids))})" if ids else "none may be used"
+    gone = ", ".join(map(str, sorted(down)))
+    return f"{text}, and down are {gone}" if gone else text
+
+
 async def _brokers(
-    args: argparse.Namespace, admin: Admin
+    args: argparse.Namespace, admin: Admin, used: Set[int]
 ) -> tuple[dict[int, str | None], dict[int, str | None]]:
     """Return the brokers that may have replicas, with their racks: those up, and those down."""
     described = await admin.describe_cluster(include_fenced=True)
+    known = used | {one.node_id for one in described.brokers}
+    for broker in args.remove or ():
+        if broker not in known:
+            raise CliError(f"broker {broker} is not in the cluster, and has no replicas")
     up: dict[int, str | None] = {}
     down: dict[int, str | None] = {}
     for one in described.brokers:
@@ -234,7 +250,7 @@ async def _brokers(
 
 
 async def _current(
-    admin: Admin, topics: Sequence[str] | None
+    admin: Admin, topics: Sequence[str] | None, *, may_be_gone: bool = False
 ) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     """Return where partitions are, or will be once their reassignments are complete."""
     from dohle.core.errors import ErrorCode
@@ -246,6 +262,8 @@ async def _current(
         results = await admin.describe_topics(topics)
         for name, error in results.errors.items():
             unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if unknown and may_be_gone:
+                continue
             raise CliError(no_such_topic(name)) if unknown else error
         described = results.done
     ongoing = await admin.list_partition_reassignments()
@@ -313,6 +331,14 @@ async def _current_of(
     return {key: found[key] for key in planned}
 
 
+async def _left_of(
+    admin: Admin, planned: Mapping[TopicPartition, object]
+) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    """Do the same, but leave out what was deleted since it was planned."""
+    found = await _current(admin, sorted({key.topic for key in planned}), may_be_gone=True)
+    return {key: found[key] for key in planned if key in found}
+
+
 async def _verify(args: argparse.Namespace, admin: Admin) -> int:
     from dohle.cli.commands.reassignment_files import read_plan
 
@@ -335,25 +361,27 @@ async def _verify_plan(
         await await_places(admin, plan.places)
     elsewhere = {replica.partition for replica in await misplaced(admin, plan.places)}
     ongoing = await admin.list_partition_reassignments(planned)
-    current = await _current_of(admin, planned)
+    current = await _left_of(admin, planned)
     if not ongoing and current != planned:
         # A broker hears of the end after the controller.
-        current = await look_again(lambda: _current_of(admin, planned), planned)
+        current = await look_again(lambda: _left_of(admin, planned), planned)
     progress = await copied(admin, ongoing)
     rows = []
     for key in sorted(planned):
         state, percent = "completed", None
-        if current[key] != planned[key]:
+        if key not in current:
+            state = "gone"
+        elif current[key] != planned[key]:
             state = "not as planned"
         elif key in elsewhere:
             state = "other directory"
-        if key in ongoing:
+        if key in ongoing and key in current:
             state, percent = "in progress", progress[key].percent
         rows.append(
             {
                 "topic": key.topic,
                 "partition": key.partition,
-                "replicas": current[key],
+                "replicas": current.get(key),
                 "planned": planned[key],
                 "state": state,
                 "percent": percent,
@@ -362,7 +390,7 @@ async def _verify_plan(
     _show(args, rows, if_empty="")
     if not args.preserve_throttles:
         await _clean_up(admin, [key.topic for key in planned])
-    return code if all(row["state"] == "completed" for row in rows) else 1
+    return code if all(row["state"] in ("completed", "gone") for row in rows) else 1
 
 
 async def _clean_up(admin: Admin, topics: Sequence[TopicName]) -> None:
@@ -422,9 +450,12 @@ def _without(brokers: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
 
 
 def _show(args: argparse.Namespace, rows: Sequence[Mapping[str, object]], *, if_empty: str) -> None:
-    """Print rows; lists of brokers are text for people."""
+    """Print rows; lists of brokers are text for people, who are told if there is nothing."""
     from dohle.cli.output import print_rows
 
+    if not rows and not args.json:
+        report_note(if_empty)
+        return
     if not args.json:
         rows = [
             {
@@ -433,4 +464,4 @@ def _show(args: argparse.Namespace, rows: Sequence[Mapping[str, object]], *, if_
             }
             for row in rows
         ]
-    print_rows(rows, as_json=args.json, if_empty=if_empty)
+    print_rows(rows, as_json=args.json, if_empty="")

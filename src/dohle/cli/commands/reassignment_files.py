@@ -49,6 +49,8 @@ def write_plan(path: str, assignment: Mapping[TopicPartition, Sequence[int]]) ->
     try:
         with Path(path).open("x") as file:
             file.write(text)
+    except FileExistsError:
+        raise CliError(f"{path} is there already: name another file, or delete it first") from None
     except OSError as error:
         raise CliError(describe_os_error(error)) from None
 

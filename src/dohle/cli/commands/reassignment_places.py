@@ -44,10 +44,14 @@ async def misplaced(admin: Admin, places: Mapping[PartitionReplica, str]) -> set
 
 
 async def await_places(admin: Admin, places: Mapping[PartitionReplica, str]) -> None:
-    """Return when all replicas are in their directories.
+    """Return when all replicas are in their directories, but for those of deleted topics.
 
     A move that is wanted of one that was just made is asked for again.
     """
     while left := await misplaced(admin, places):
+        there = (await admin.describe_topics({key.topic for key, _ in left})).done
+        left = {replica for replica in left if replica.partition.topic in there}
+        if not left:
+            return
         await place_replicas(admin, {replica: places[replica] for replica in left})
         await asyncio.sleep(_PERIOD_S)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dohle.client import AlterOp, ConfigChange, ConfigResource, ResourceType
+from dohle.core.errors import ErrorCode
 from dohle.core.ids import TopicName, TopicPartition
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ async def set_throttles(
 
 
 async def remove_throttles(admin: Admin, topics: Iterable[TopicName]) -> None:
-    """Remove the throttles of topics, and those of all brokers."""
+    """Remove the throttles of topics, as far as they are still there, and those of all brokers."""
     described = await admin.describe_cluster()
     changes = {
         ConfigResource(ResourceType.TOPIC, topic): [
@@ -60,7 +61,10 @@ async def remove_throttles(admin: Admin, topics: Iterable[TopicName]) -> None:
         changes[ConfigResource(ResourceType.BROKER, str(broker.node_id))] = [
             ConfigChange(f"{role}.rate", AlterOp.DELETE) for role in (_LEADERS, _FOLLOWERS)
         ]
-    (await admin.incremental_alter_configs(changes)).ok()
+    results = await admin.incremental_alter_configs(changes)
+    for error in results.errors.values():
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise error
 
 
 def _replicas(topic: TopicName, brokers: Mapping[TopicPartition, set[int]]) -> str:

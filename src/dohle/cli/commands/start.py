@@ -147,7 +147,11 @@ def _run_some(args: argparse.Namespace, data: list[str] | None) -> int:
 
 
 def _run(args: argparse.Namespace, data: list[str] | None) -> int:
+    from pathlib import Path
+
+    from dohle.cli.cluster_folders import refuse_folder_of_nodes
     from dohle.cli.commands.node_properties import (
+        DATA_DEFAULT,
         lay_over,
         load_and_report,
         read_properties,
@@ -171,6 +175,8 @@ def _run(args: argparse.Namespace, data: list[str] | None) -> int:
     properties = with_metrics(properties)
     config = load_and_report(properties, more, verbose=args.verbose)
     _check_directories(config.log_dirs)
+    for path in config.log_dirs:
+        refuse_folder_of_nodes(Path(path), Path(DATA_DEFAULT))
     log = start_logging(
         level=args.log_level, as_json=args.log_format == "json", requests=args.request_log
     )

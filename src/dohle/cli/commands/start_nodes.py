@@ -23,6 +23,7 @@ from time import monotonic
 from typing import IO, NamedTuple
 
 from dohle import __version__
+from dohle.cli.cluster_folders import nodes_in
 from dohle.cli.commands.node_properties import (
     DATA_DEFAULT,
     LISTENER_DEFAULT,
@@ -130,10 +131,7 @@ def _refuse_other_nodes(folder: Path, nodes: Sequence[LocalNode]) -> None:
             f"{folder} has the data of a single node: choose another folder with --data, or leave "
             "out --nodes"
         )
-    found = sorted(
-        (path.parent for path in folder.glob("[0-9]*/meta.properties")),
-        key=lambda path: (len(path.name), path.name),
-    )
+    found = nodes_in(folder)
     has_run = any((path / "__cluster_metadata-0" / "quorum-state").exists() for path in found)
     if has_run and {path.name for path in found} != {str(node.id) for node in nodes}:
         raise CliError(

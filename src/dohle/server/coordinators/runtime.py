@@ -226,7 +226,8 @@ class CoordinatorRuntime(Generic[M]):
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} has not been created yet"
             )
         shard = self._shards.get(index)
-        if shard is None:
+        # A partition has its new leader a little before the shard is closed.
+        if shard is None or not shard.is_leading:
             raise KafkaError(
                 ErrorCode.NOT_COORDINATOR, f"this broker does not lead {self.topic}-{index}"
             )

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from dohle.core.ids import TopicPartition
 from dohle.core.steps import Steps
 from dohle.protocol.messages.fetch import FetchResponse
-from dohle.replication.fetch_sessions import PARTITIONS_PER_STEP, SessionPartition
+from dohle.replication.fetch_sessions import SessionPartition
+from dohle.replication.settled import PARTITIONS_PER_STEP
 from dohle.server.net.slices import Slices, in_slices, result_of, work_for
 from dohle.server.partitions.fetch_pacing import Pace
 from dohle.server.partitions.fetch_reader import FetchReader

@@ -25,14 +25,13 @@ from dohle.protocol.messages.fetch import (
 from dohle.protocol.schema import CHUNK_BYTES_MIN, Records, default_struct
 from dohle.records.batch import Codec
 from dohle.replication.fetch_sessions import (
-    PARTITIONS_PER_STEP,
     FetchContext,
     IncrementalFetchContext,
     Result,
     SessionPartition,
     group_by_topic,
 )
-from dohle.replication.settled import Unsettled
+from dohle.replication.settled import PARTITIONS_PER_STEP, Unsettled
 from dohle.server.net.outcome import FileRecords
 from dohle.server.net.sending import SENDFILE_BYTES_MIN
 from dohle.server.partitions.fetch_counts import count_fetched

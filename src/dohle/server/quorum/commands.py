@@ -173,7 +173,10 @@ def _heartbeat_appended(turn: Turn, request: BrokerHeartbeatRequest, after: Clus
     broker = after.broker(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return
-    if broker.in_controlled_shutdown and not broker.fenced:
+    if broker.fenced and request.want_shut_down:
+        # It is told to stop now.
+        turn.heartbeats.ended(broker)
+    elif broker.in_controlled_shutdown and not broker.fenced:
         turn.heartbeats.began_shutdown(broker, after.offset)
 
 

@@ -9,7 +9,6 @@ the quorum does so; others read along, and refuse what would change something (N
 
 from __future__ import annotations
 
-import logging
 from asyncio import AbstractEventLoop, Lock, shield, timeout
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -35,10 +34,9 @@ from dohle.server.quorum.leadership import Leadership
 from dohle.server.quorum.metadata_log import MetadataBatch
 from dohle.server.quorum.periodic import PeriodicTask
 from dohle.server.quorum.quorum import LeaderAndEpoch, Quorum
+from dohle.server.quorum.refusals import Refusals
 from dohle.server.quorum.snapshots import SnapshotId
 from dohle.server.quorum.voter_changes import VoterChange, voter_change_failed
-
-logger = logging.getLogger("dohle.server")
 
 R = TypeVar("R", bound=Response)
 
@@ -68,6 +66,7 @@ class Controller:
         self._loop = loop
         self._images = images
         self._clock = clock
+        self._refusals = Refusals(clock)
         self._turns = turns
         self._on_fatal = on_fatal
         self._turn = Lock()
@@ -155,7 +154,7 @@ class Controller:
         except KafkaError as error:
             return command.failed(request, ApiError.of(error))
         if decision.reason is not None:
-            logger.warning("%s was refused: %s", type(request).__name__, decision.reason)
+            self._refusals.tell(request, decision.reason)
         response: Response = decision.reply
         return response
 

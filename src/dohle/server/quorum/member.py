@@ -7,11 +7,13 @@ far the log is committed (R14).
 
 from __future__ import annotations
 
+import os.path
 from asyncio import AbstractEventLoop
 from collections.abc import Sequence
 
 from dohle.core.config.static import BrokerConfig
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import BrokerId
 from dohle.core.uuid import uuid_to_text
 from dohle.metadata.delta import Delta
 from dohle.metadata.features import unsupported_features
@@ -28,6 +30,7 @@ from dohle.server.quorum.raft_log import RaftLog
 from dohle.server.quorum.raft_quorum import RaftQuorum
 from dohle.server.quorum.settings import raft_config
 from dohle.server.quorum.snapshotter import Snapshotter
+from dohle.server.quorum.voter_check import refuse_other_voters, what_to_do
 from dohle.storage.directory.directory import LogDirectory
 
 
@@ -47,6 +50,7 @@ class QuorumMember:
     ) -> None:
         """``is_new`` says that nobody has formatted the directory: the node did so itself."""
         self._config = config
+        self._files = host.files
         self._cluster_id = cluster_id
         self.key = ReplicaKey(config.node_id, directory.directory_id)
         self.log = RaftLog(host.files, open_metadata_log(directory, config))
@@ -85,6 +89,7 @@ class QuorumMember:
 
     async def load(self) -> None:
         """Load what is surely committed into the image; nothing is written before ``start``."""
+        self._ensure_voters_are_known()
         if self.is_only_voter:
             await self.images.load()
         else:
@@ -93,13 +98,33 @@ class QuorumMember:
         _ensure_supported(self.images.image)
         self.images.subscribe(_on_image)
 
+    def _ensure_voters_are_known(self) -> None:
+        """Refuse a controller whose static voters are not those of its last run."""
+        placement = self._config.placement
+        if self.log.memberships.latest.kraft_version or not placement.is_controller:
+            return
+        voters = [BrokerId(each.id) for each in placement.voters]
+        if self._founds:
+            voters = [self.key.id]
+        if voters:
+            refuse_other_voters(self._files, self.log.folder, self.key.id, voters)
+
     def _ensure_others_are_named(self) -> None:
         """Refuse to wait for controllers that nobody has told the node of."""
         placement = self._config.placement
         if placement.voters or placement.bootstrap_servers:
             return
-        voters = map(_named, map(key_of, self.log.memberships.latest.voters))
-        told = ", ".join(voters) or "nobody"
+        keys = [key_of(voter) for voter in self.log.memberships.latest.voters]
+        told = ", ".join(map(_named, keys)) or "nobody"
+        if self.key in keys:
+            folder = os.path.dirname(self.log.folder)
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"the metadata log says that the voters of the quorum are: {told}, but the "
+                f"configuration of this one, node {self.key.id}, names no others: "
+                f"{what_to_do(self._files, folder, (key.id for key in keys))}, or name the "
+                "controllers in controller.quorum.bootstrap.servers",
+            )
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"this is {_named(self.key)}, but the metadata log says that the voters of the quorum "
