@@ -21,13 +21,13 @@ def plan_file(path: Path, topic: str, *directories: str) -> str:
 def test_a_plan_that_is_carried_out_already_changes_nothing(
     command: Command, tmp_path: Path
 ) -> None:
-    command.out("topic", "create", "stays", "--partitions", "1")
-    plan = plan_file(tmp_path / "plan.json", "stays", "any")
+    command.out("topic", "create", "carried-out", "--partitions", "1")
+    plan = plan_file(tmp_path / "plan.json", "carried-out", "any")
     (row,) = command.json("cluster", "reassign", "execute", plan, "--wait")
     assert (row["state"], row["replicas"], row["planned"]) == ("completed", [1], [1])
     assert command.json("cluster", "reassign", "list") == []
     assert command.json("cluster", "reassign", "cancel", "--all") == []
-    (planned,) = command.json("cluster", "reassign", "plan", "stays")
+    (planned,) = command.json("cluster", "reassign", "plan", "carried-out")
     assert planned == {"version": 1, "partitions": []}
     shown = command.out("cluster", "reassign", "verify", plan)
     assert shown.splitlines()[0].split() == [
@@ -79,11 +79,11 @@ def test_when_there_is_nothing_to_do_that_is_said(command: Command) -> None:
 
 def test_what_is_gone_with_its_topic_is_done_with(command: Command, tmp_path: Path) -> None:
     """Of the topics of a plan one was deleted; the throttle of the other is removed."""
-    for topic in ("stays-on", "goes"):
+    for topic in ("stays-on", "gone-meanwhile"):
         command.out("topic", "create", topic, "--partitions", "1")
     entries = [
         {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": ["any"]}
-        for topic in ("goes", "stays-on")
+        for topic in ("gone-meanwhile", "stays-on")
     ]
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": entries}))
@@ -99,12 +99,12 @@ def test_what_is_gone_with_its_topic_is_done_with(command: Command, tmp_path: Pa
     for end in (("verify", str(plan)), ("cancel", str(plan))):
         command.run("cluster", "reassign", "execute", str(plan), "--throttle", "5MB")
         assert throttles()
-        command.out("topic", "delete", "goes")
+        command.out("topic", "delete", "gone-meanwhile")
         out, _ = command.run("cluster", "reassign", *end, "--json")
         states = [json.loads(line).get("state") for line in out.splitlines()]
         assert states == (["gone", "completed"] if end[0] == "verify" else [])
         assert throttles() == []
-        command.out("topic", "create", "goes", "--partitions", "1")
+        command.out("topic", "create", "gone-meanwhile", "--partitions", "1")
 
 
 def test_a_replica_is_moved_to_the_directory_that_a_plan_names(tmp_path: Path) -> None:
