@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from time import monotonic, sleep
 
-_STARTED = "Kafka Server started\n"
+#: Without the end of its line: the log goes to the same file, and may come in between.
+_STARTED = "Kafka Server started"
 _LOOK_AGAIN_S = 0.02
 #: How much of a log an error shows.
 _TAIL_LINES = 20
