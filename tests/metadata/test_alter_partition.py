@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from dohle.core.errors import ErrorCode
-from dohle.core.ids import BrokerId, TopicName
+from dohle.core.ids import BrokerId
 from dohle.core.steps import finish
 from dohle.metadata.alter_partition import alter_partition
 from dohle.metadata.brokers import begin_controlled_shutdown, fence_broker, unfence_broker
-from dohle.metadata.partition import LeaderRecoveryState, PartitionImage
+from dohle.metadata.partition import LeaderRecoveryState
 from dohle.metadata.reassignments import alter_partition_reassignments
-from dohle.metadata.topics import create_topics
 from dohle.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
@@ -27,33 +27,12 @@ from dohle.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from dohle.protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreateTopicsRequest,
-)
 from dohle.protocol.messages.records.cluster_metadata import PartitionChangeRecord
-from tests.metadata.cluster import Cluster, cluster, registration, uuid
+from tests.metadata import one_topic
+from tests.metadata.cluster import Cluster, registration, uuid
+from tests.metadata.one_topic import JAYS, ids, partition
 
-JAYS = TopicName("jays")
-
-
-def ids(*numbers: int) -> tuple[BrokerId, ...]:
-    return tuple(map(BrokerId, numbers))
-
-
-def with_topic(*replicas: int, brokers: int = 4) -> Cluster:
-    made = cluster(brokers)
-    assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=ids(*replicas))
-    topic = CreatableTopic(
-        name=JAYS, num_partitions=-1, replication_factor=-1, assignments=(assignment,)
-    )
-    made.commit(create_topics(made.image, CreateTopicsRequest(topics=(topic,)), made.context))
-    return made
-
-
-def partition(made: Cluster) -> PartitionImage:
-    return made.topic("jays").partitions[0]
+with_topic = partial(one_topic.with_topic, brokers=4)
 
 
 def members(made: Cluster, *broker_ids: int) -> tuple[BrokerState, ...]:
