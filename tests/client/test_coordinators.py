@@ -24,6 +24,7 @@ from dohle.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from dohle.protocol.messages.init_producer_id import InitProducerIdResponse
 from tests.client.scripted_broker import HANG_UP, Handler, Reply, ScriptedCluster, within
 
 CONFIG = ClientConfig(retry_backoff_ms=1, retry_backoff_max_ms=2, api_timeout_ms=5000)
@@ -124,6 +125,20 @@ def test_a_coordinator_that_hangs_up_is_looked_for_anew() -> None:
     within(10, body())
 
 
+def test_a_coordinator_that_is_gone_is_looked_for_anew() -> None:
+    async def body() -> None:
+        async with cluster() as (made, script, scripted):
+            script.coordinators = {"a": 2}
+            admin = Admin(made)
+            (await admin.delete_groups(["a"])).ok()
+            await scripted.brokers.pop(2).__aexit__()
+            script.coordinators = {"a": 1}
+            (await admin.delete_groups(["a"])).ok()
+            assert [node_id for node_id, _ in script.deleted] == [2, 1]
+
+    within(10, body())
+
+
 @pytest.mark.parametrize(
     "code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 )
@@ -194,3 +209,18 @@ def test_a_coordinator_that_never_comes_is_told_with_its_last_error() -> None:
                 await made.coordinators.ask(GROUP, "a", "work", ask, timeout_ms=50)
 
     within(10, body())
+
+
+def test_a_fencing_gives_the_replicas_of_its_coordinator_the_time_of_a_request() -> None:
+    """For Kafka's the timeout of a transaction is also how long they may take to have its state."""
+
+    async def body() -> None:
+        async with ScriptedCluster() as scripted:
+            Script(scripted).coordinators["id"] = 1
+            scripted.serve(ApiKey.INIT_PRODUCER_ID, lambda *_: InitProducerIdResponse())
+            async with Cluster(scripted.bootstrap, CONFIG) as cluster:
+                (await Admin(cluster).fence_producers(["id"])).ok()
+            (asked,) = scripted.asked(ApiKey.INIT_PRODUCER_ID)
+            assert asked.transaction_timeout_ms == CONFIG.request_timeout_ms == 30_000
+
+    within(30, body())

@@ -85,7 +85,7 @@ def test_features_are_finalized_from_the_metadata_version_on_for_which_kafka_doe
     assert records == [LEVEL_29.replace(feature_level=level), *features]
 
 
-def test_a_bootstrap_that_was_cut_short_is_aborted_and_begun_again() -> None:
+def test_h26_a_bootstrap_that_was_cut_short_is_aborted_and_begun_again() -> None:
     cluster = Cluster()
     cluster.replay(BeginTransactionRecord(name="Bootstrap records"), LEVEL_29)
     batch = cluster.write(activation_records(cluster.image, cluster.context))

@@ -93,6 +93,20 @@ def test_a_broker_comes_to_serve_without_waiting_if_nobody_makes_it_wait() -> No
     assert told.now == begun
 
 
+@pytest.mark.parametrize("is_registered", [False, True])
+def test_who_ends_before_its_image_has_caught_up_has_not_caught_up(is_registered: bool) -> None:
+    """Else it would open its logs by an image that does not know them, and set them aside."""
+    told = Told()
+    if is_registered:
+        told.register()
+        told.life.stop(told.now)
+    else:
+        assert told.life.deadline_ms is not None
+        told.life.tick(told.now + 1e9)
+    assert told.life.is_over
+    assert not told.life.is_caught_up
+
+
 def test_heartbeats_hurry_until_the_image_has_caught_up() -> None:
     """A50: every 10 ms while not caught up, and every interval from then on."""
     told = Told()

@@ -265,6 +265,14 @@ def end_request(leader: int, epoch: int, *candidates: int) -> end.EndQuorumEpoch
     return end.EndQuorumEpochRequest(cluster_id="cluster", topics=(topic,))
 
 
+def end_answer(leader: int, epoch: int) -> end.EndQuorumEpochResponse:
+    partition = end.EndQuorumEpochResponsePartitionData(
+        leader_id=BrokerId(leader), leader_epoch=epoch
+    )
+    topic = end.EndQuorumEpochResponseTopicData(topic_name=TOPIC, partitions=(partition,))
+    return end.EndQuorumEpochResponse(topics=(topic,))
+
+
 def fetch_request(
     replica: int,
     epoch: int,

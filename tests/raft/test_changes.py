@@ -178,7 +178,7 @@ class TestAdd:
 class TestRemove:
     """Rule R107."""
 
-    def test_a_leader_that_is_removed_leads_until_that_is_committed(self) -> None:
+    def test_h23_a_leader_that_is_removed_leads_until_that_is_committed(self) -> None:
         node = ready(1, 2, 3)
         token = node._token + 1
         node.receive(remove_request(1))

@@ -18,6 +18,7 @@ from dohle.raft.values import ElectionState
 from tests.raft.scripted import (
     Scripted,
     begin_request,
+    end_answer,
     end_request,
     fetch_answer,
     fetch_request,
@@ -133,11 +134,25 @@ class TestPreVote:
         """R23, R26: the leader is kept meanwhile."""
         node = Scripted()
         node.follow(2, epoch=3)
-        node.wait(2_001)
+        node.wait(2_201)
         assert (node.is_a, node.raft.leader) == ("Prospective 3", (2, 3))
         for id in (2, 3):
             node.answer(node.take(VoteRequest, id), vote_answer(3, False))
         assert (node.is_a, node.raft.leader) == ("Follower 3", (2, 3))
+
+    def test_followers_do_not_miss_their_leader_at_the_same_moment(self) -> None:
+        """Two that stand at once vote for themselves, and nobody wins."""
+        node = Scripted()
+        moments = set()
+        for epoch in range(1, 11):
+            node.follow(2, epoch)
+            begun, silent = node.now_ms, 0.0
+            while node.is_a.startswith("Follower"):
+                node.wait(10)
+                silent = node.now_ms - begun
+            assert 2_000 <= silent <= 2_210, "the fetch timeout, and up to a tenth more"
+            moments.add(silent)
+        assert len(moments) > 5
 
     def test_without_a_leader_it_looks_for_one_and_asks_again(self) -> None:
         """R26: by the election timer."""
@@ -337,6 +352,20 @@ class TestShutdown:
         node.elect()
         node.step(events.Shutdown())
         node.wait(5_000)
+        assert node.all_of(do.ShutdownDone) == [do.ShutdownDone(clean=False)]
+
+    def test_and_not_if_nobody_is_left_who_could_take_over(self) -> None:
+        """When all nodes are stopped at once, the others know that the epoch is over, and go."""
+        node = Scripted()
+        node.elect()
+        node.step(events.Shutdown())
+        for _ in range(2):
+            for to in (2, 3):
+                node.answer(node.take(EndQuorumEpochRequest, to), end_answer(1, 1))
+            node.wait(100)
+        node.fail(node.take(EndQuorumEpochRequest, 2))
+        assert node.all_of(do.ShutdownDone) == [], "the third and this one could elect a leader"
+        node.fail(node.take(EndQuorumEpochRequest, 3))
         assert node.all_of(do.ShutdownDone) == [do.ShutdownDone(clean=False)]
 
 

@@ -157,6 +157,9 @@ def test_brokers_serve_without_a_controller_and_all_come_back() -> None:
     with SimulatedCluster(5, DYNAMIC) as cluster:
         cluster.await_started()
         create(cluster, "t")
+        cluster.world.run_until(
+            lambda: all(TopicName("t") in cluster.image(id).topics for id in BROKERS), 5
+        )
         for node_id in CONTROLLERS:
             cluster.kill(node_id)
 

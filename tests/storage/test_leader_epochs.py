@@ -303,7 +303,7 @@ def test_any_history_equals_a_plain_list(history: list[tuple[str, int, int]]) ->
 
 
 @given(st.lists(changes, max_size=8), st.integers(0, 1 << 32))
-def test_a_crash_at_any_point_leaves_a_state_that_was(
+def test_h30_a_crash_at_any_point_leaves_a_state_that_was(
     history: list[tuple[str, int, int]], seed: int
 ) -> None:
     """After a crash the file has the entries before or after the change that was under way."""

@@ -11,20 +11,14 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import ProducerId
 from dohle.protocol.messages.records.transaction import TransactionLogValue
 from dohle.txn.state import TransactionState
-from dohle.txn.transaction import NO_PRODUCER, ProducerIdAndEpoch, Transaction
+from dohle.txn.transaction import NO_PRODUCER, Transaction
+from tests.txn.late_end import an_earlier_transaction_ends_late, begun
 from tests.txn.transactions import A0, A1, B0, ID, TIMEOUT_MS, Transactions
 
 REFUSED = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too few replicas are in sync")
 
 both_protocols = pytest.mark.parametrize("version", [0, 2])
 both_outcomes = pytest.mark.parametrize("is_commit", [True, False])
-
-
-def begun(version: int) -> tuple[Transactions, ProducerIdAndEpoch]:
-    transactions = Transactions()
-    producer = transactions.begin()
-    transactions.add(producer, A0, A1, version=version)
-    return transactions, producer
 
 
 def complete(*, is_commit: bool) -> TransactionState:
@@ -114,15 +108,8 @@ def test_with_tv2_each_transaction_has_its_own_epoch() -> None:
         assert transactions.end(ended) == producer
 
 
-def test_with_tv2_a_late_end_of_an_earlier_transaction_changes_nothing() -> None:
-    transactions, first = begun(2)
-    second = transactions.end(first)
-    transactions.write_markers()
-    transactions.add(second, A0)
-    for is_commit in (True, False):
-        assert transactions.end(first, is_commit=is_commit) == ErrorCode.PRODUCER_FENCED
-    assert transactions.state() is TransactionState.ONGOING
-    assert transactions.find().producer == second
+def test_h13_with_tv2_a_late_end_of_an_earlier_transaction_changes_nothing() -> None:
+    an_earlier_transaction_ends_late()
 
 
 @both_protocols

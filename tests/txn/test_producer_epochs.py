@@ -166,7 +166,7 @@ def test_the_highest_epoch_fences_and_is_given_to_nobody(transaction_version: in
     assert transactions.init() == NEW
 
 
-def test_a_producer_that_timed_out_at_its_last_epoch_gets_another_id() -> None:
+def test_h16_a_producer_that_timed_out_at_its_last_epoch_gets_another_id() -> None:
     transactions = exhausted(TransactionState.ONGOING)
     transactions.driver.advance(TIMEOUT_MS + 10_001)
     transactions.write_markers()
@@ -175,7 +175,7 @@ def test_a_producer_that_timed_out_at_its_last_epoch_gets_another_id() -> None:
     assert transactions.init(expected=LAST) == NEW
 
 
-def test_a_transaction_that_a_log_has_at_the_highest_epoch_can_be_aborted() -> None:
+def test_h16_a_transaction_that_a_log_has_at_the_highest_epoch_can_be_aborted() -> None:
     transactions = exhausted(TransactionState.ONGOING, EPOCH_MAX)
     assert transactions.init() == ErrorCode.CONCURRENT_TRANSACTIONS
     (markers,) = transactions.markers

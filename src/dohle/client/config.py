@@ -49,6 +49,8 @@ class ClientConfig:
     in_flight_requests_max: int = 100
     #: A larger response is treated as an error: usually the largest request that a broker accepts.
     response_bytes_max: int = 104_857_600
+    #: A connection keeps memory of up to this size for the next large response.
+    response_bytes_kept: int = 2_097_152
 
     def __post_init__(self) -> None:
         _positive(

@@ -112,23 +112,14 @@ class CoordinatorRouter:
     ) -> Results[str, _Value]:
         """Send requests to the coordinators of many keys until each key has its answer."""
 
-        async def ask_one(
-            connection: Connection, some: list[str]
-        ) -> Mapping[str, _Value | KafkaError]:
-            try:
-                answers = await ask(connection, some)
-            except KafkaError as error:
-                self._heed(kind, some, error)
-                raise
-            for key, answer in answers.items():
-                if isinstance(answer, KafkaError):
-                    self._heed(kind, (key,), answer)
-            return answers
-
         async def locate(some: Iterable[str]) -> Mapping[str, BrokerId | KafkaError]:
             return await self.find(kind, some)
 
-        return await ask_nodes(self._cluster, what, keys, locate, ask_one)
+        # It must be looked up anew also if it cannot be reached, or is no broker any more.
+        def heed(key: str, error: KafkaError) -> None:
+            self._heed(kind, (key,), error)
+
+        return await ask_nodes(self._cluster, what, keys, locate, ask, on_error=heed)
 
     def _heed(self, kind: CoordinatorKind, keys: Iterable[str], error: KafkaError) -> None:
         if error.code in _FORGET:

@@ -37,13 +37,15 @@ async def ask_nodes(
     *,
     topics: Iterable[TopicName] = (),
     is_settled: Callable[[KafkaError, int], bool] = lambda error, tries: False,
+    on_error: Callable[[_Key, KafkaError], None] = lambda key, error: None,
     timeout_ms: int | None = None,
     patience_ms: int | None = None,
 ) -> Results[_Key, _Value]:
     """Ask until each key has a value or a final error.
 
-    ``is_settled`` may decide, after a number of attempts, that a retriable error is final. A broker
-    that does not answer within ``patience_ms`` counts as disconnected.
+    ``is_settled`` may decide, after a number of attempts, that a retriable error is final.
+    ``on_error`` is told every error of a key, also that its broker cannot be reached. A broker that
+    does not answer within ``patience_ms`` counts as disconnected.
     """
     pending = dict.fromkeys(keys)
     done: dict[_Key, _Value] = {}
@@ -62,6 +64,7 @@ async def ask_nodes(
                 del pending[key]
                 continue
             errors[key] = found
+            on_error(key, found)
             if is_settled(found, tries) or not is_retriable(found):
                 del pending[key]
         left = [errors[key] for key in pending]

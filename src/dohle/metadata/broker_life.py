@@ -60,6 +60,11 @@ class BrokerState(IntEnum):
     SHUTTING_DOWN = 7
 
 
+_CAUGHT_UP = frozenset(
+    {BrokerState.RECOVERY, BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN}
+)
+
+
 class LifeTimes(NamedTuple):
     """How long things may take, in ms."""
 
@@ -106,8 +111,12 @@ class BrokerLife:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether its image was that of its registration, or a later one."""
-        return self.state not in (BrokerState.NOT_RUNNING, BrokerState.STARTING)
+        """Whether its image was that of its registration, or a later one.
+
+        One that has given up may never have got there: logs must not be opened by its image, which
+        may know of none of them.
+        """
+        return self.state in _CAUGHT_UP
 
     @property
     def is_over(self) -> bool:

@@ -187,9 +187,8 @@ def unregister_broker(
     if len(elections) >= RECORDS_PER_REQUEST_MAX:
         raise too_many_records()
     record = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
-    return Decision(
-        (*elections, VersionedRecord(record, 0)), UnregisterBrokerResponse(error_message=None)
-    )
+    # Kafka's message of a success is empty, not null.
+    return Decision((*elections, VersionedRecord(record, 0)), UnregisterBrokerResponse())
 
 
 def broker_heartbeat(

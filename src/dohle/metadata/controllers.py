@@ -54,6 +54,4 @@ def register_controller(
             for each in request.features
         ),
     )
-    return Decision(
-        (VersionedRecord(record, 0),), ControllerRegistrationResponse(error_message=None)
-    )
+    return Decision((VersionedRecord(record, 0),), ControllerRegistrationResponse())

@@ -22,6 +22,8 @@ from dohle.protocol.messages.alter_partition import AlterPartitionRequest, Alter
 from dohle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
 )
 from dohle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -186,8 +188,25 @@ def failed_assign_replicas_to_dirs(
 def failed_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, error: ApiError
 ) -> AlterPartitionReassignmentsResponse:
-    """Return the error of the request as a whole."""
-    return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+    """Return the error of the request as a whole, and of every partition."""
+    return AlterPartitionReassignmentsResponse(
+        error_code=error.code,
+        error_message=error.message,
+        responses=tuple(
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=tuple(
+                    ReassignablePartitionResponse(
+                        partition_index=partition.partition_index,
+                        error_code=error.code,
+                        error_message=error.message,
+                    )
+                    for partition in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
 
 
 def failed_list_partition_reassignments(

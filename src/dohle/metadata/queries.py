@@ -6,8 +6,8 @@ answer says which ones are missing, and the server decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, Uuid
@@ -21,7 +21,6 @@ from dohle.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from dohle.protocol.messages.describe_quorum import DescribeQuorumResponse
 from dohle.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -147,33 +146,24 @@ def describe_cluster(
     )
 
 
+class Endpoint(Protocol):
+    """Where a controller listens, whoever tells it."""
+
+    @property
+    def name(self) -> str:
+        """The listener."""
+
+    @property
+    def host(self) -> str:
+        """Its host."""
+
+    @property
+    def port(self) -> int:
+        """Its port."""
+
+
 def describe_controllers(
-    quorum: DescribeQuorumResponse,
-    request: DescribeClusterRequest,
-    *,
-    version: int,
-    listener: str,
-    cluster_id: str,
-) -> DescribeClusterResponse:
-    """Return the controllers that have the listener, of a description of their quorum."""
-    if request.endpoint_type != _CONTROLLER_ENDPOINTS:
-        return _other_endpoints(request, version, "controller")
-    controllers = tuple(
-        DescribeClusterBroker(broker_id=node.node_id, host=each.host, port=each.port, rack=None)
-        for node in quorum.nodes
-        for each in node.listeners
-        if each.name == listener
-    )
-    return DescribeClusterResponse(
-        cluster_id=cluster_id,
-        endpoint_type=_CONTROLLER_ENDPOINTS,
-        controller_id=quorum.topics[0].partitions[0].leader_id,
-        brokers=controllers,
-    )
-
-
-def describe_registered_controllers(
-    image: ClusterImage,
+    controllers: Iterable[tuple[BrokerId, Iterable[Endpoint]]],
     request: DescribeClusterRequest,
     *,
     version: int,
@@ -181,22 +171,20 @@ def describe_registered_controllers(
     cluster_id: str,
     leader_id: BrokerId,
 ) -> DescribeClusterResponse:
-    """Return the controllers that have registered with the listener (A14)."""
+    """Return those of the controllers that have the listener (A14)."""
     if request.endpoint_type != _CONTROLLER_ENDPOINTS:
         return _other_endpoints(request, version, "controller")
-    controllers = tuple(
-        DescribeClusterBroker(
-            broker_id=BrokerId(one.controller_id), host=each.host, port=each.port, rack=None
-        )
-        for _, one in sorted(image.controllers.items())
-        for each in one.end_points
+    described = tuple(
+        DescribeClusterBroker(broker_id=id, host=each.host, port=each.port, rack=None)
+        for id, endpoints in controllers
+        for each in endpoints
         if each.name == listener
     )
     return DescribeClusterResponse(
         cluster_id=cluster_id,
         endpoint_type=_CONTROLLER_ENDPOINTS,
         controller_id=leader_id,
-        brokers=controllers,
+        brokers=described,
     )
 
 

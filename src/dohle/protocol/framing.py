@@ -106,7 +106,7 @@ def parse_response_header(
     try:
         correlation_id: int = _SIZE.unpack_from(view, offset)[0]
         end = offset + 4
-        if find_api(api_key).response_header_version(version):
+        if _response_tags(api_key, version):
             end = _after_tags(view, end)
     except (struct.error, IndexError) as reason:
         raise MalformedMessage(f"response header: {reason}") from None

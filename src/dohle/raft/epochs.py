@@ -67,12 +67,16 @@ def _election_backoff_ms(replica: Replica, told: Any) -> int:
 
 
 def poll_resigned(replica: Replica, state: Resigned) -> None:
-    """Tell the voters that the epoch is over; then wait for another leader (rules R32, R45)."""
+    """Tell the voters that the epoch is over; then wait for another leader (rules R32, R45).
+
+    A node that stops tells them again and again, so as to notice when there is nobody left to lead.
+    """
     if state.election_deadline_ms <= replica.now_ms and replica.shutdown_deadline_ms is None:
         replica.become_unattached(state.epoch + 1)
         return
     voters, listener = replica.voters, replica.config.default_listener
-    for key in state.unaware:
+    is_stopping = replica.shutdown_deadline_ms is not None
+    for key in state.successors if is_stopping else state.unaware:
         node = node_at(key.id, voters.endpoints(key.id), listener)
         if node is not None:
             replica.send(node, end_request(replica, state.successors))
@@ -83,4 +87,7 @@ def end_answered(replica: Replica, node: Node, partition: Any) -> bool:
     if isinstance(replica.state, Resigned):
         unaware = replica.state.unaware
         replica.state.unaware = tuple(key for key in unaware if key.id != node.id)
+        replica.state.unreachable.discard(node.id)
+        if replica.shutdown_deadline_ms is not None:
+            replica.requests.back_off(node.id, replica.now_ms)
     return True

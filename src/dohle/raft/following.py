@@ -80,7 +80,7 @@ def fetch_answered(replica: Replica, node: Node, partition: Any) -> bool:
     state = replica.state
     if not isinstance(state, Follower) or partition.error_code:
         return False
-    state.heard(replica.now_ms + replica.config.fetch_timeout_ms)
+    state.heard(replica.now_ms)
     diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
     if diverging.epoch >= 0 and diverging.end_offset >= 0:
         return _truncate(replica, OffsetAndEpoch(diverging.end_offset, diverging.epoch))

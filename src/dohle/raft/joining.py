@@ -51,7 +51,7 @@ def update_answered(replica: Replica, node: Node, response: Any) -> bool:
     """Note that this leader knows; one that cannot know does not have to be told again."""
     is_told = response.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION)
     if isinstance(replica.state, Follower) and is_told:
-        replica.state.heard(replica.now_ms + replica.config.fetch_timeout_ms)
+        replica.state.heard(replica.now_ms)
         replica.state.has_told_listeners = True
     return is_told
 

@@ -271,6 +271,8 @@ class Raft:
         if isinstance(sent.request, ApiVersionsRequest):
             changes.versions_answered(replica, sent.node.id, None)
         replica.requests.back_off(sent.node.id, replica.now_ms)
+        if error == ErrorCode.BROKER_NOT_AVAILABLE and isinstance(replica.state, Resigned):
+            replica.state.unreachable.add(sent.node.id)
         if error != ErrorCode.UNSUPPORTED_VERSION:
             return
         match replica.state, sent.request:
@@ -288,12 +290,22 @@ class Raft:
             replica.become_resigned()
 
     def _poll_shutdown(self) -> None:
-        """Stop when nobody needs this node any more, or nobody takes over in time (rule R35)."""
+        """Stop when nobody needs this node any more, or nobody takes over in time (rule R35).
+
+        Kafka waits for its time even if nobody can take over, as when all are stopped at once.
+        """
         replica = self._replica
         if replica.shutdown_deadline_ms is None or replica.has_shut_down:
             return
         is_alone = not replica.is_voter or replica.voters.is_only(replica.key)
         is_clean = is_alone or replica.leader_id not in (None, replica.key.id)
-        if is_clean or replica.shutdown_deadline_ms <= replica.now_ms:
+        is_over = replica.shutdown_deadline_ms <= replica.now_ms or not self._may_be_succeeded()
+        if is_clean or is_over:
             replica.has_shut_down = True
             replica.effects.append(ShutdownDone(is_clean))
+
+    def _may_be_succeeded(self) -> bool:
+        """Tell whether enough voters for an election may be there, this one among them."""
+        state, voters = self._replica.state, self._replica.voters
+        gone = state.unreachable if isinstance(state, Resigned) else ()
+        return len(voters.voters) - len(gone) >= voters.majority

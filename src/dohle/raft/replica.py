@@ -52,6 +52,9 @@ State = Unattached | Prospective | Candidate | Leader | Follower | Resigned
 
 NEVER = float("inf")
 
+#: By how much followers may differ in patience: more than an election takes.
+_PATIENCE_SPREAD = 0.1
+
 
 class Replica:
     """A voter, a controller that is none, or a broker."""
@@ -328,8 +331,13 @@ class Replica:
         endpoints: tuple[VoterEndpoint, ...],
         voted: ReplicaKey | None,
     ) -> Follower:
-        deadline = self.now_ms + self.config.fetch_timeout_ms
-        return Follower(epoch, leader_id, endpoints, deadline, deadline, voted)
+        # A leader answers all followers at once when something is committed. If they missed it at
+        # the same moment, too, they would stand against each other, and nobody would win.
+        timeout = patience = float(self.config.fetch_timeout_ms)
+        if self.is_voter:
+            patience += timeout * _PATIENCE_SPREAD * self._rng.random()
+        deadline, update = self.now_ms + patience, self.now_ms + timeout
+        return Follower(epoch, leader_id, endpoints, patience, deadline, update, voted)
 
     def become_resigned(self) -> None:
         """Stop leading; the epoch is over as far as this node is concerned (rule R31)."""

@@ -115,12 +115,14 @@ def _serve(replica: Replica, received: Received) -> Reply | ReplyWithRecords:
     assert isinstance(received.request, FetchRequest)
     key = ReplicaKey(fetching_id(received.request), asked.replica_directory_id)
     error = replica.leader_error(asked.current_leader_epoch)
-    if error is ErrorCode.NONE and key.id == replica.key.id:
-        error = ErrorCode.UNKNOWN_SERVER_ERROR
     leader = replica.state
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):
         return Reply(received.token, fetch_response(replica, received, error))
     mismatch = find_mismatch(replica.log, asked.fetch_offset, asked.last_fetched_epoch)
+    if mismatch is None and key.id == replica.key.id:
+        # Nobody fetches from itself (R53).
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        return Reply(received.token, fetch_response(replica, received, error))
     if mismatch is None and key.id >= 0:
         _count(replica, leader, key, asked.fetch_offset)
     watermark = -1 if leader.high_watermark is None else leader.high_watermark

@@ -75,7 +75,7 @@ def snapshot_answered(replica: Replica, node: Node, partition: Any) -> bool:
         state.download = None
         replica.effects.append(DiscardSnapshot(download.snapshot_id))
         return False
-    state.heard(replica.now_ms + replica.config.fetch_timeout_ms)
+    state.heard(replica.now_ms)
     data = partition.unaligned_records or b""
     replica.effects.append(AppendSnapshot(id, data))
     download.position += len(data)

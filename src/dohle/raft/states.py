@@ -16,7 +16,7 @@ or Follower. Within an epoch a vote and a leader, once known, never change (rule
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dohle.core.ids import BrokerId
 from dohle.raft.effects import ReplyWithRecords
@@ -123,6 +123,8 @@ class Follower:
     epoch: int
     leader_id: BrokerId
     leader_endpoints: tuple[VoterEndpoint, ...]
+    #: How long the leader may be silent: the fetch timeout, and a little more by chance.
+    patience_ms: float
     fetch_deadline_ms: float
     #: When to tell the leader of changed listeners, or to ask it for membership.
     update_deadline_ms: float
@@ -140,9 +142,9 @@ class Follower:
         """What is on the disk; a vote that was cast in this epoch stays."""
         return ElectionState(self.epoch, self.leader_id, self.voted)
 
-    def heard(self, fetch_deadline_ms: float) -> None:
+    def heard(self, now_ms: float) -> None:
         """Restart the fetch timer: the leader answers (rule R55)."""
-        self.fetch_deadline_ms = fetch_deadline_ms
+        self.fetch_deadline_ms = now_ms + self.patience_ms
         self.has_fetched = True
 
 
@@ -156,6 +158,8 @@ class Resigned:
     successors: tuple[ReplicaKey, ...]
     #: The voters that have not confirmed that they know.
     unaware: tuple[ReplicaKey, ...]
+    #: Those that no connection could be made to when they were asked last.
+    unreachable: set[BrokerId] = field(default_factory=set)
 
     @property
     def election(self) -> ElectionState:

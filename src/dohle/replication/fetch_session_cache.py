@@ -11,12 +11,13 @@ is no session: the fetcher names all its partitions each time, and gets the same
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from dohle.core.errors import ErrorCode
 from dohle.core.seams import Rng
 from dohle.core.steps import Steps
-from dohle.protocol.messages.fetch import FetchRequest
+from dohle.protocol.messages.fetch import FetchPartition, FetchRequest
 from dohle.replication.fetch_sessions import (
     INT32_MAX,
     NO_SESSION_ID,
@@ -109,6 +110,44 @@ class FetchSessionCache:
         ):
             return None
         session.epoch = next_epoch(session.epoch)
+        self._touch(session, now_ms)
+        return IncrementalFetchContext(session, now_ms)
+
+    def followed(
+        self, session_id: int, epoch: int, broker_epoch: int, now_ms: int
+    ) -> FetchSession | None:
+        """Return a follower's session by topic ids, if a request of this epoch is its next one.
+
+        None also if the request has to look at all partitions, or up ids that were not known.
+        """
+        session = self._sessions.get(session_id)
+        if (
+            session is None
+            or session.epoch != epoch
+            or session.unsettled is None
+            or session.unresolved
+            or not session.uses_topic_ids
+            or session.unsettled.is_to_look_at_all(now_ms, broker_epoch)
+        ):
+            return None
+        return session
+
+    def go_on(
+        self,
+        session: FetchSession,
+        moved: Sequence[tuple[SessionPartition, FetchPartition]],
+        now_ms: int,
+    ) -> IncrementalFetchContext:
+        """Do as ``open`` does with the next request of a follower's session.
+
+        It asks for something else of some partitions that it has, in the same leader epochs.
+        """
+        unsettled = session.unsettled
+        assert unsettled is not None
+        session.epoch = next_epoch(session.epoch)
+        for part, asked in moved:
+            part.request = asked
+            unsettled.add(part)
         self._touch(session, now_ms)
         return IncrementalFetchContext(session, now_ms)
 

@@ -329,12 +329,37 @@ class IncrementalFetchContext(FetchContext):
             if note_told(partition, data) or has_records:
                 found.append(result)
         for partition in with_records:
-            key = session_key(partition, session.uses_topic_ids)
-            if session.partitions.pop(key, None) is not None:
-                session.partitions[key] = partition
-            if session.unsettled is not None:
-                session.unsettled.put_last(partition)
+            self._put_last(partition)
         return FetchReply(_NO_ERROR, session.id, found)
+
+    def tell(
+        self,
+        partition: SessionPartition,
+        high_watermark: int,
+        log_start_offset: int,
+        *,
+        has_records: bool,
+    ) -> bool:
+        """Take in what ``finish`` would of one partition without an error.
+
+        False if there is nothing to tell. The session must still be at this request.
+        """
+        if has_records:
+            self._put_last(partition)
+        elif self.may_omit(partition, high_watermark, log_start_offset):
+            return False
+        partition.high_watermark = high_watermark
+        partition.log_start_offset = log_start_offset
+        return True
+
+    def _put_last(self, partition: SessionPartition) -> None:
+        """Read a partition that was answered with records after the others."""
+        session = self._session
+        key = session_key(partition, session.uses_topic_ids)
+        if session.partitions.pop(key, None) is not None:
+            session.partitions[key] = partition
+        if session.unsettled is not None:
+            session.unsettled.put_last(partition)
 
 
 def is_from_follower(request: FetchRequest, version: int) -> bool:

@@ -11,7 +11,8 @@ another wish of it, and the same wish is the same object.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -26,7 +27,15 @@ from dohle.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from dohle.protocol.schema import Buffer
 from dohle.replication.fetch_sessions import NO_SESSION_ID, next_epoch
+from dohle.replication.follower_frames import (
+    COMMON_PARTITIONS_MAX,
+    COMMON_VERSIONS,
+    CommonRequests,
+    Told,
+    read_answer,
+)
 
 #: A partition, by the id of its topic.
 Key = tuple[Uuid, int]
@@ -67,6 +76,9 @@ class FollowerFetches:
         self._sent: dict[Key, FetchPartition] = {}
         #: Those of which the session has something else than what is wanted. (In order.)
         self._changed: dict[Key, None] = {}
+        #: What frames common requests, and of which kind these are.
+        self._common: CommonRequests | None = None
+        self._common_kind: tuple[object, ...] = ()
         self._delayed: dict[Key, int] = {}
         self._due: list[tuple[int, Key]] = []
 
@@ -116,6 +128,38 @@ class FollowerFetches:
 
     # Requests and answers
 
+    def common_request(
+        self,
+        client_id: str,
+        replica: BrokerId,
+        broker_epoch: int,
+        limits: FetchLimits,
+        version: int,
+    ) -> Callable[[int], bytes] | None:
+        """Return what frames the next request for a correlation id, if it only names a few.
+
+        None if it has to say more: ``request`` tells what.
+        """
+        if (
+            self._epoch == _FIRST_EPOCH
+            or version not in COMMON_VERSIONS
+            or len(self._changed) >= COMMON_PARTITIONS_MAX
+        ):
+            return None
+        wanted, named = self._wanted, {}
+        for key in self._changed:
+            asked = wanted.get(key)
+            if asked is None:
+                return None
+            named[key] = asked
+        kind = self._session_id, client_id, replica, broker_epoch, limits, version
+        if self._common is None or self._common_kind != kind:
+            like = self._bare_request(replica, broker_epoch, limits, version)
+            self._common, self._common_kind = CommonRequests(like, version, client_id), kind
+        self._changed.clear()
+        self._sent.update(named)
+        return partial(self._common.frame, self._epoch, named)
+
     def request(
         self, replica: BrokerId, broker_epoch: int, limits: FetchLimits, version: int
     ) -> FetchRequest:
@@ -133,17 +177,24 @@ class FollowerFetches:
                 elif self._sent.pop(key, None) is not None:
                     forgotten.append(key)
         self._changed.clear()
+        return self._bare_request(replica, broker_epoch, limits, version).replace(
+            topics=_by_topic(asked),
+            forgotten_topics_data=tuple(
+                ForgottenTopic(topic_id=topic_id, partitions=tuple(indexes))
+                for topic_id, indexes in _grouped(forgotten).items()
+            ),
+        )
+
+    def _bare_request(
+        self, replica: BrokerId, broker_epoch: int, limits: FetchLimits, version: int
+    ) -> FetchRequest:
+        """Return the next request without any topics."""
         request = FetchRequest(
             max_wait_ms=limits.max_wait_ms,
             min_bytes=limits.min_bytes,
             max_bytes=limits.max_bytes,
             session_id=self._session_id,
             session_epoch=self._epoch,
-            topics=_by_topic(asked),
-            forgotten_topics_data=tuple(
-                ForgottenTopic(topic_id=topic_id, partitions=tuple(indexes))
-                for topic_id, indexes in _grouped(forgotten).items()
-            ),
         )
         if version < _REPLICA_STATE_VERSION:
             return request.replace(replica_id=replica)
@@ -163,16 +214,34 @@ class FollowerFetches:
             return []
         if self._epoch == _FIRST_EPOCH:
             self._session_id = response.session_id
-        if self._session_id != NO_SESSION_ID:
-            self._epoch = next_epoch(self._epoch)
+        self._go_on()
         found = []
         for topic in response.responses:
             for data in topic.partitions:
                 key = topic.topic_id, data.partition_index
-                asked = self._sent.get(key)
-                if asked is not None and self._wanted.get(key) is asked:
+                asked = self.asked(key)
+                if asked is not None:
                     found.append(Answered(key, asked, data))
         return found
+
+    def answered_commonly(self, frame: Buffer, body: int) -> Sequence[Told] | None:
+        """Take in the answer to a common request, if that is a common one, whose body is here.
+
+        What it says of a partition counts if it is still ``asked`` for.
+        """
+        told = read_answer(frame, body, self._session_id)
+        if told is not None:
+            self._go_on()
+        return told
+
+    def asked(self, key: Key) -> FetchPartition | None:
+        """Return what the last request asked for of a partition, if that is still wanted."""
+        asked = self._sent.get(key)
+        return asked if asked is not None and self._wanted.get(key) is asked else None
+
+    def _go_on(self) -> None:
+        if self._session_id != NO_SESSION_ID:
+            self._epoch = next_epoch(self._epoch)
 
     def disconnected(self) -> None:
         """Take in that the leader was not reached, and may have forgotten the session."""

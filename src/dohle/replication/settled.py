@@ -5,7 +5,7 @@ time. A partition is settled when the follower has all of it, all of it is commi
 follower has been told so: then another fetch changes nothing but the time at which it was last
 caught up. That time is one for all settled partitions of a session, its pulse. Whatever happens to
 a partition unsettles it in the sessions that have it, and a fetch looks at the unsettled ones
-alone.
+alone. A session that has no fetch waiting is told of a partition once, until it has looked.
 
 Every few seconds a fetch looks at all of them, as Kafka's do each time: nothing of which nobody
 told stays unnoticed for longer.
@@ -48,6 +48,11 @@ class Watches:
                 unsettled.add(part)
                 if unsettled.waiting is not None:
                     unsettled.waiting(part)
+                else:
+                    # The next fetch looks at it in any case. If its follower has vanished, there
+                    # may never be one: such sessions stay for long, and are told once.
+                    self._remove(key, part)
+                    unsettled.is_told(part)
 
     def add(self, part: SessionPartition, unsettled: Unsettled) -> None:
         """Tell a session of what happens to one of its partitions."""
@@ -59,8 +64,12 @@ class Watches:
     def remove(self, part: SessionPartition) -> None:
         """Tell nobody any more."""
         key = _key(part)
-        watching = None if key is None else self._by_key.get(key)
-        if key is not None and watching is not None:
+        if key is not None:
+            self._remove(key, part)
+
+    def _remove(self, key: TopicPartition, part: SessionPartition) -> None:
+        watching = self._by_key.get(key)
+        if watching is not None:
             watching.pop(part, None)
             if not watching:
                 del self._by_key[key]
@@ -94,6 +103,8 @@ class Unsettled:
     def __init__(self, watches: Watches) -> None:
         self._watches = watches
         self._parts: dict[SessionPartition, None] = {}
+        #: Those among them that nobody tells of what else happens.
+        self._told: dict[SessionPartition, None] = {}
         self._looked_at_all_ms: int | None = None
         self._broker_epoch: int | None = None
         #: How often somebody has asked to have all looked at.
@@ -101,7 +112,7 @@ class Unsettled:
         #: When the session fetched last.
         self.pulse = Pulse()
         self.is_closed = False
-        #: Called with what happens to a partition while a fetch of the session waits.
+        #: Called with what happens to a partition while a fetch of the session waits: see ``wait``.
         self.waiting: Callable[[SessionPartition], None] | None = None
 
     def __iter__(self) -> Iterator[SessionPartition]:
@@ -140,15 +151,30 @@ class Unsettled:
         self._looked_at_all_ms = None
         self._asked += 1
 
-    def watch(self, part: SessionPartition) -> None:
-        """Take in a new partition, or one whose topic is known now."""
+    def wait(self, look: Callable[[SessionPartition], None]) -> None:
+        """Have ``look`` called with what happens to any partition from now on."""
+        self.waiting = look
+        told, self._told = self._told, {}
+        for part in told:
+            self._watch_again(part)
+
+    def is_told(self, part: SessionPartition) -> None:
+        """Take in that one to look at is not watched until it is settled, or a fetch waits."""
+        self._told[part] = None
+
+    def _watch_again(self, part: SessionPartition) -> None:
         if not self.is_closed:
             self._watches.add(part, self)
+
+    def watch(self, part: SessionPartition) -> None:
+        """Take in a new partition, or one whose topic is known now."""
+        self._watch_again(part)
         self.add(part)
 
     def forget(self, part: SessionPartition) -> None:
         """Take in that the session does not have a partition any more."""
         self._watches.remove(part)
+        self._told.pop(part, None)
         self.add(part)
         del self._parts[part]
 
@@ -169,6 +195,9 @@ class Unsettled:
         """Leave a partition out until something happens to it."""
         if part in self._parts:
             del self._parts[part]
+            if part in self._told:
+                del self._told[part]
+                self._watch_again(part)
             part.follower = follower
             follower.settle(self.pulse)
 

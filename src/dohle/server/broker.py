@@ -35,7 +35,7 @@ from dohle.server.net.handler import RequestContext
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
 from dohle.server.partitions.commits import Commits
-from dohle.server.partitions.delayed_fetch import DelayedFetch
+from dohle.server.partitions.delayed_fetch import WaitingFetch
 from dohle.server.partitions.fetch_pacing import FetchPacing
 from dohle.server.partitions.partitions import Partition, Partitions
 from dohle.server.partitions.read_replicas import selects_by_rack
@@ -123,7 +123,7 @@ class BrokerServer:
         self.metadata_answers = EncodedAnswers()
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.selects_by_rack = selects_by_rack(config)
-        self.purgatory: Purgatory[TopicPartition, DelayedFetch] = Purgatory()
+        self.purgatory: Purgatory[TopicPartition, WaitingFetch] = Purgatory()
         #: Set by the node, which drives it.
         self.cleaner: LogCleaner | None = None
         self.txn_markers = TxnMarkers(self)

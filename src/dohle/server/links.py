@@ -27,6 +27,7 @@ from dohle.metadata.image import ClusterImage
 RECONNECT_BACKOFF_MS = 50
 _RECONNECT_BACKOFF_MAX_MS = 500
 _RESPONSE_BYTES_MAX = 100 * 1024 * 1024
+_RESPONSE_BYTES_KEPT = 2 * 1024 * 1024
 
 
 class LinkSettings(NamedTuple):
@@ -38,6 +39,8 @@ class LinkSettings(NamedTuple):
     connection_setup_timeout_ms: int
     #: The most that an answer may have.
     response_bytes_max: int = _RESPONSE_BYTES_MAX
+    #: For how large an answer memory is kept.
+    response_bytes_kept: int = _RESPONSE_BYTES_KEPT
     reconnect_backoff_max_ms: int = _RECONNECT_BACKOFF_MAX_MS
 
 
@@ -62,6 +65,7 @@ class NodeLink:
             socket_connection_setup_timeout_ms=settings.connection_setup_timeout_ms,
             in_flight_requests_max=1,
             response_bytes_max=settings.response_bytes_max,
+            response_bytes_kept=settings.response_bytes_kept,
         )
         self._backoff = Backoff(RECONNECT_BACKOFF_MS, settings.reconnect_backoff_max_ms, host.rng)
         self._closing: set[asyncio.Task[None]] = set()

@@ -6,17 +6,15 @@ is started again has the ports and the data that it had.
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self
 
 from dohle.cli.commands.storage_quorum import QuorumPlan
 from dohle.cli.free_ports import free_ports
@@ -28,12 +26,9 @@ from dohle.cli.local_cluster import (
     properties_of,
     write_properties,
 )
-from dohle.client import Admin, ClientConfig
-from dohle.client import Cluster as Client
 from dohle.core.errors import KafkaError
-from dohle.testing.node_process import NodeFailed, NodeProcess
-
-T = TypeVar("T")
+from dohle.testing.asking import active_controller, run_apart, unfenced
+from dohle.testing.node_process import NodeFailed, NodeProcess, dohle_command
 
 #: For whatever a test waits for: a machine may be busy.
 TIMEOUT_S = 60.0
@@ -41,7 +36,6 @@ TIMEOUT_S = 60.0
 _HOST = "127.0.0.1"
 _FIRST_CONTROLLER = 101
 _LOOK_AGAIN_S = 0.05
-_ASK_TIMEOUT_MS = 2_000
 
 
 class Cluster:
@@ -49,8 +43,9 @@ class Cluster:
 
     ``Cluster(nodes=3)`` has three nodes, 1 to 3, that are brokers and controllers at once;
     ``Cluster(brokers=3, controllers=3)`` has brokers 1 to 3 and controllers 101 to 103. ``config``
-    holds Kafka's configs for all of them. With ``dynamic_voters`` the quorum's voters are in the
-    metadata log, where they can be changed, and not in the configuration of the nodes. ::
+    holds Kafka's configs for all of them, and ``racks`` the ``broker.rack`` of each broker. With
+    ``dynamic_voters`` the quorum's voters are in the metadata log, where they can be changed, and
+    not in the configuration of the nodes. ::
 
         from dohle.client import Admin, Cluster as Client, NewTopic, run
         from dohle.testing import Cluster
@@ -77,6 +72,7 @@ class Cluster:
         brokers: int = 0,
         controllers: int = 0,
         config: Mapping[str, str] | None = None,
+        racks: Sequence[str] | None = None,
         dynamic_voters: bool = False,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
@@ -86,6 +82,8 @@ class Cluster:
             raise ValueError("say nodes, or brokers and controllers: not both")
         if not (nodes or (brokers and controllers)):
             raise ValueError("a cluster needs at least one broker and one controller")
+        if racks is not None and len(racks) != (nodes or brokers):
+            raise ValueError(f"{len(racks)} racks for {nodes or brokers} brokers: say one for each")
         self._config = dict(config or {})
         self._voters = VoterConfig.DYNAMIC if dynamic_voters else VoterConfig.STATIC
         self._timeout_s = timeout_s
@@ -97,6 +95,7 @@ class Cluster:
         for number in range(_FIRST_CONTROLLER, _FIRST_CONTROLLER + controllers):
             self._add(number, is_broker=False, is_controller=True)
         self._first_nodes = tuple(self._nodes.values())
+        self._racks = dict(zip(self.brokers, racks or (), strict=False))
         self.cluster_id = ""
 
     def _add(self, node_id: int, *, is_broker: bool, is_controller: bool) -> None:
@@ -111,7 +110,7 @@ class Cluster:
             metrics,
         )
         self._processes[node_id] = NodeProcess(
-            node_id, self.config_file(node_id), folder / "node.log"
+            node_id, dohle_command(self.config_file(node_id)), folder / "node.log"
         )
 
     # Its life
@@ -127,6 +126,8 @@ class Cluster:
 
     def _write_config(self, node: LocalNode) -> None:
         properties = properties_of(node, self._first_nodes, self._voters, self._config)
+        if node.id in self._racks:
+            properties["broker.rack"] = self._racks[node.id]
         write_properties(self.config_file(node.id), properties)
 
     def close(self) -> None:
@@ -200,6 +201,10 @@ class Cluster:
     def config_file(self, node: int) -> Path:
         """Return the configuration of a node; it is read when the node starts."""
         return self._folder / str(self._node(node).id) / "server.properties"
+
+    def metrics(self, node: int) -> str:
+        """Return where a node serves its metrics, as ``host:port``."""
+        return self._node(node).metrics
 
     def pid(self, node: int) -> int:
         """Return the process of a node that runs."""
@@ -307,7 +312,7 @@ class Cluster:
         for broker in self.brokers:
             if broker in serving:
                 with suppress(KafkaError):
-                    leader: int = _run(_leader(self.address(broker)))
+                    leader: int = run_apart(active_controller(self.address(broker)))
                     if leader in serving:
                         return leader
         return None
@@ -318,30 +323,10 @@ class Cluster:
         leaders = set()
         for broker in brokers:
             try:
-                unfenced = _run(_unfenced(self.address(broker)))
-                leaders.add(_run(_leader(self.address(broker))))
+                seen = run_apart(unfenced(self.address(broker)))
+                leaders.add(run_apart(active_controller(self.address(broker))))
             except KafkaError:
                 return None
-            if not unfenced.issuperset(brokers):
+            if not seen.issuperset(brokers):
                 return None
         return leaders.pop() if len(leaders) == 1 and leaders <= serving else None
-
-
-_CLIENT = ClientConfig(request_timeout_ms=_ASK_TIMEOUT_MS, api_timeout_ms=_ASK_TIMEOUT_MS)
-
-
-async def _leader(address: str) -> int:
-    async with Client(address, _CLIENT) as client:
-        return (await Admin(client).describe_quorum()).leader_id
-
-
-async def _unfenced(address: str) -> set[int]:
-    async with Client(address, _CLIENT) as client:
-        described = await Admin(client).describe_cluster(include_fenced=True)
-        return {each.node_id for each in described.brokers if not each.is_fenced}
-
-
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run it on a loop of its own, although the test may be inside of one."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()

@@ -1,4 +1,4 @@
-"""One node of a test's cluster: ``dohle start --config FILE`` as a process of its own."""
+"""One node of a test's cluster, as a process of its own: dohle's, or one that is run likewise."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -20,12 +21,23 @@ class NodeFailed(Exception):
     """A node ended by itself, or did not do something in time; the text ends with its log."""
 
 
-class NodeProcess:
-    """A process that may be started again after its end; it ends with this one at the latest."""
+def dohle_command(config: Path) -> list[str]:
+    """Return how a node of dohle is started that ends with whoever has started it."""
+    return [
+        *(sys.executable, "-m", "dohle", "start"),
+        *("--config", str(config), "--stop-at-eof"),
+    ]
 
-    def __init__(self, node_id: int, config: Path, log: Path) -> None:
+
+class NodeProcess:
+    """A process that may be started again after its end.
+
+    One of dohle ends with this one at the latest: its standard input ends then.
+    """
+
+    def __init__(self, node_id: int, command: Sequence[str], log: Path) -> None:
         self.id = node_id
-        self._config = config
+        self._command = command
         self._log = log
         self._log_begin = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -59,10 +71,7 @@ class NodeProcess:
             with self._log.open("ab") as log:
                 self._log_begin = log.tell()
                 self._process = subprocess.Popen(
-                    [
-                        *(sys.executable, "-m", "dohle", "start"),
-                        *("--config", str(self._config), "--stop-at-eof"),
-                    ],
+                    self._command,
                     stdin=reading,
                     stdout=log,
                     stderr=log,
@@ -107,14 +116,18 @@ class NodeProcess:
             self._process.wait()
         self.is_paused = False
 
-    def await_clean_end(self, deadline_s: float) -> None:
-        """Wait until it has ended as one that was asked to stop."""
+    def await_end(self, deadline_s: float) -> int:
+        """Wait until it has ended, and return its exit code."""
         if self._process is None:
             raise RuntimeError(f"node {self.id} has not been started")
         try:
-            code = self._process.wait(max(deadline_s - monotonic(), 0))
+            return self._process.wait(max(deadline_s - monotonic(), 0))
         except subprocess.TimeoutExpired:
             raise self._failure("did not stop in time") from None
+
+    def await_clean_end(self, deadline_s: float) -> None:
+        """Wait until it has ended as one that was asked to stop."""
+        code = self.await_end(deadline_s)
         if code:
             raise self._failure(f"ended with exit code {code}")
 

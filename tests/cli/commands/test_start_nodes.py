@@ -12,6 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from dohle.cli.commands.node_properties import read_properties
 from dohle.cli.main import main
 from dohle.storage.directory.meta_properties import read_meta_properties
 from dohle.storage.files import OsFileSystem
@@ -43,14 +44,27 @@ def test_three_nodes_are_one_cluster_that_stops_and_starts_again(tmp_path: Path)
     found = [read_meta_properties(OsFileSystem(), str(tmp_path / "data" / n)) for n in "123"]
     assert [one.node_id for one in found] == [1, 2, 3]
     assert len({one.cluster_id for one in found}) == 1
-    with Started("--nodes", "3", "--log-format", "json", cwd=tmp_path) as started:
+    _edit(tmp_path / "data" / "2" / "server.properties", "broker.rack=attic\nnum.partitions=5\n")
+    options = ("--log-format", "json", "-X", "num.partitions=7")
+    with Started("--nodes", "3", *options, cwd=tmp_path) as started:
+        listed = dohle("-b", started.bootstrap, "cluster", "brokers", "--json")
+        racks = [json.loads(line)["rack"] for line in listed.stdout.splitlines()]
+        assert racks == [None, "attic", None]
         assert b'"name": "t"' in dohle("-b", started.bootstrap, "topic", "list", "--json").stdout
         os.kill(_pid_of_node(started, 2), signal.SIGKILL)
         wait_until(lambda: "node 2 was ended by SIGKILL" in started.log)
         assert dohle("-b", started.bootstrap, "topic", "create", "u").returncode == 0
         assert started.stop() == 1, "one of the nodes did not stop on request"
-        nodes = {json.loads(line)["node"] for line in started.log.splitlines()}
-        assert nodes == {1, 2, 3}
+        lines = [json.loads(line) for line in started.log.splitlines()]
+        assert {line["node"] for line in lines} == {1, 2, 3}
+        command = "dohle start --config data/2/server.properties " + " ".join(options)
+        assert any(f"`{command}` starts it again" in line["message"] for line in lines)
+    kept = read_properties(str(tmp_path / "data" / "2" / "server.properties"))
+    assert (kept["broker.rack"], kept["num.partitions"]) == ("attic", "5")
+
+
+def _edit(file: Path, more: str) -> None:
+    file.write_text(file.read_text() + more)
 
 
 def _pid_of_node(started: Started, number: int) -> int:
@@ -88,6 +102,7 @@ def test_a_node_that_cannot_start_ends_all(tmp_path: Path) -> None:
         (["-X", "log.dirs=/x"], "-X log.dirs: each of the nodes has its own"),
         (["--listener", "0.0.0.0:9092"], "that clients can be told"),
         (["--nodes", "10"], "no more than 9"),
+        (["--listener", "127.0.0.1:65000"], "ports up to 65554 are needed"),
         (["-X", "num.partitions=none"], "num.partitions"),
     ],
 )

@@ -5,8 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from dohle.cli.commands import topic_description
-from dohle.cli.commands.topic_description import describe, partition_state
+from dohle.cli import soon
+from dohle.cli.commands.topic_description import (
+    describe,
+    partition_state,
+    under_replicated,
+)
 from dohle.client import (
     Admin,
     ClientConfig,
@@ -14,8 +18,9 @@ from dohle.client import (
     PartitionInfo,
     PartitionReassignment,
     ResourceType,
+    TopicInfo,
 )
-from dohle.core.ids import BrokerId, TopicName
+from dohle.core.ids import BrokerId, TopicName, Uuid
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -31,6 +36,9 @@ from dohle.protocol.messages.describe_topic_partitions import (
 from dohle.protocol.messages.list_offsets import ListOffsetsRequest
 from dohle.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 from tests.cli.running import Command, lines
 from tests.client.offset_answers import offsets_answer
@@ -115,7 +123,7 @@ def test_nodes_that_hang_cost_what_only_they_know(
             admin = Admin(cluster)
             return await describe(admin, [(await admin.describe_topics(["t"])).one()])
 
-    monkeypatch.setattr(topic_description, "SOON_S", 1.0)
+    monkeypatch.setattr(soon, "SOON_S", 1.0)
     (described,) = within(30, body())
     partitions = described["partitions"]
     assert isinstance(partitions, list)
@@ -125,6 +133,42 @@ def test_nodes_that_hang_cost_what_only_they_know(
     offsets, reassignments = capsys.readouterr().err.splitlines()
     assert "offsets of 1 partitions are not shown, t-1 among them" in offsets
     assert "reassignments are not shown" in reassignments
+
+
+def test_partitions_with_replicas_out_of_sync_are_listed() -> None:
+    """As kafka-topics does: a replica that is being added is not missed yet."""
+    isrs = {0: (1, 2), 1: (2,), 2: (1,)}
+    partitions = {
+        number: PartitionInfo(number, BrokerId(isr[0]), 5, brokers(1, 2), brokers(*isr))
+        for number, isr in isrs.items()
+    }
+    topic = TopicInfo(TopicName("t"), Uuid(bytes(16)), False, partitions)
+
+    def moving(
+        request: ListPartitionReassignmentsRequest, version: int
+    ) -> ListPartitionReassignmentsResponse:
+        partition = OngoingPartitionReassignment(
+            partition_index=2, replicas=brokers(1, 2), adding_replicas=brokers(2)
+        )
+        ongoing = OngoingTopicReassignment(name=TopicName("t"), partitions=(partition,))
+        return ListPartitionReassignmentsResponse(topics=(ongoing,))
+
+    async def body() -> list[dict[str, object]]:
+        async with ScriptedCluster(1) as scripted, Cluster(scripted.bootstrap) as cluster:
+            scripted.serve(ApiKey.LIST_PARTITION_REASSIGNMENTS, moving)
+            return await under_replicated(Admin(cluster), [topic])
+
+    (row,) = within(30, body())
+    assert row == {"topic": "t", "partition": 1, "leader": 2, "replicas": (1, 2), "isr": (2,)}
+
+
+def brokers(*ids: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, ids))
+
+
+def test_nothing_is_listed_when_all_replicas_are_in_sync(command: Command) -> None:
+    command.out("topic", "create", "in-sync", "--partitions", "2")
+    assert command.out("topic", "describe", "--under-replicated-partitions") == ""
 
 
 def test_what_was_created_is_told_to_programs_too(command: Command) -> None:

@@ -125,7 +125,7 @@ def test_partitions_move_by_being_given_up_first_and_no_more_than_must(
     assert sum(after[name].count(each) for each, name in owners.items()) == most_kept
 
 
-def test_of_two_who_claim_a_partition_the_one_of_the_later_generation_has_it() -> None:
+def test_h21_of_two_who_claim_a_partition_the_one_of_the_later_generation_has_it() -> None:
     claimed = TopicPartition(A, 0)
     members = {
         "m1": Subscription((A,), (claimed,), 4),

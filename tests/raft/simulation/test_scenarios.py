@@ -92,7 +92,7 @@ def test_a_voter_that_was_cut_off_disturbs_nobody_when_it_comes_back(seed: int) 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_leader_that_was_cut_off_resigns_and_loses_what_nobody_else_has(seed: int) -> None:
+def test_h22_a_leader_that_was_cut_off_resigns_and_loses_what_nobody_else_has(seed: int) -> None:
     """R74, R131: after 3 s; R54: its tail is cut when it comes back."""
     world = quorum(seed)
     old = leader_of(world)
@@ -112,6 +112,31 @@ def test_a_leader_that_was_cut_off_resigns_and_loses_what_nobody_else_has(seed: 
     assert world.run_until(world.now_ms + 10_000, lambda: has_leader(world))
     append(world)
     assert lost not in old.log.entries
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_h24_voters_that_reach_a_part_of_the_others_leave_a_good_leader_alone(seed: int) -> None:
+    """KIP-996: two of five hear one other voter each; who has a majority leads, and goes on."""
+    world = quorum(seed, 5)
+    links = {(1, 3), (2, 4), (3, 4), (3, 5), (4, 5)}
+    world.cut = {
+        (one, other)
+        for one in world.nodes
+        for other in world.nodes
+        if one != other and (min(one, other), max(one, other)) not in links
+    }
+    world.run_until(world.now_ms + 30_000)
+    leader = leader_of(world)
+    assert leader.id in (3, 4, 5), "nobody else reaches a majority"
+    assert leader.raft is not None
+    epoch = leader.raft.leader.epoch
+    for _ in range(5):
+        leader.log.append(epoch, world.next_payload())
+        leader.handle(events.LogChanged())
+        world.run_until(world.now_ms + 6_000)
+        assert leader.raft.is_leader
+        assert leader.raft.leader.epoch == epoch
+        assert leader.applied_offset == leader.log.end_offset
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dohle.records.batch import HEADER_SIZE
-from dohle.records.builder import BatchBuilder
 from dohle.records.checking.mixed_run import scan_mixed_run
 from dohle.records.checking.one_by_one import follow_singly
 from dohle.records.errors import InvalidRecord
 from dohle.records.varint import encode_varint
+from tests.records.checking.mixed_records import mixed_records
 from tests.records.checking.scanned import NOW_MS, assert_is_scanned_as_decoded, scan_records
-
-
-def some_bytes(rng: random.Random, sizes: tuple[int, int]) -> bytes | None:
-    """Return some bytes of one of these sizes; below 0 it is null."""
-    size = rng.randint(*sizes)
-    return None if size < 0 else rng.randbytes(size)
-
-
-def mixed_records(
-    seed: int,
-    count: int,
-    key_sizes: tuple[int, int],
-    step: int,
-    value_sizes: tuple[int, int] = (0, 12),
-) -> bytes:
-    rng = random.Random(seed)
-    builder = BatchBuilder()
-    for number in range(count):
-        builder.append(
-            NOW_MS + (number * step if step > 0 else rng.randint(0, -step)),
-            some_bytes(rng, key_sizes),
-            some_bytes(rng, value_sizes),
-        )
-    return bytes(builder.build()[HEADER_SIZE:])
 
 
 @settings(max_examples=150)

@@ -19,6 +19,7 @@ from tests.server.faults import until
 from tests.server.handlers.offsets import commit, find_coordinator
 from tests.server.net.connected import turns
 from tests.server.wire import Wire, create_topic, running_node
+from tests.storage.logs import data
 
 FOLLOWER = BrokerId(2)
 ONE_SHARD = {"offsets.topic.num.partitions": "1"}
@@ -94,6 +95,40 @@ def test_who_waits_for_a_coordinator_that_loses_its_partition_is_sent_away(tmp_p
             end_offset = partition.log.log_end_offset
             answered = asyncio.create_task(commit(node, wire, {AT: 9}))
             await until(lambda: partition.log.log_end_offset > end_offset)
+            await turns(10)
+            node.broker.groups.resign(0)
+            assert await answered == {AT: ErrorCode.NOT_COORDINATOR}
+
+    asyncio.run(run())
+
+
+def test_h19_foreign_records_do_not_commit_what_was_cut_off(tmp_path: Path) -> None:
+    """KAFKA-20634: the log is another leader's, and has grown, before the coordinator hears of it.
+
+    Its high watermark passes the offset of a commit that is gone, and nobody is told that it is
+    committed.
+    """
+
+    async def run() -> None:
+        async with running_node(tmp_path, ONE_SHARD) as node, await Wire.connect(node) as wire:
+            await create_topic(wire, "t")
+            await find_coordinator(node, wire, "g")
+            partition = follow(node)
+            end_offset = partition.log.log_end_offset
+            answered = asyncio.create_task(commit(node, wire, {AT: 9}))
+            await until(lambda: partition.log.log_end_offset > end_offset)
+            await turns(10)
+            image = partition.image
+            epoch = image.leader_epoch + 1
+            changed = replace(image, leader=FOLLOWER, leader_epoch=epoch, partition_epoch=1_001)
+            partition.follow(changed)
+            partition.log.truncate_to(end_offset)
+            for number in range(3):
+                foreign = data(base_offset=end_offset + number, leader_epoch=epoch)
+                partition.log.append_as_follower(foreign, epoch)
+            node.broker.commits.replicated(partition, end_offset + 3, 0)
+            # What was appended in the same turn of the loop is written now.
+            node.broker.commits.write([partition])
             await turns(10)
             node.broker.groups.resign(0)
             assert await answered == {AT: ErrorCode.NOT_COORDINATOR}

@@ -11,15 +11,15 @@ from dohle.server.partitions.partitions import Partition
 FOLLOWER = BrokerId(2)
 
 
-def partition_of(node: Node, topic: str = "t") -> Partition:
-    found = node.broker.partitions.get(topic, 0)
+def partition_of(node: Node, topic: str = "t", index: int = 0) -> Partition:
+    found = node.broker.partitions.get(topic, index)
     assert found is not None
     return found
 
 
-def give_follower(node: Node, topic: str = "t") -> Partition:
+def give_follower(node: Node, topic: str = "t", index: int = 0) -> Partition:
     """Have broker 2 be a replica of a partition, and in sync."""
-    partition = partition_of(node, topic)
+    partition = partition_of(node, topic, index)
     image = partition.image
     partition.follow(
         replace(

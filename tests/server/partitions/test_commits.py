@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -33,9 +33,11 @@ from dohle.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from dohle.protocol.messages.produce import (
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
 )
 from dohle.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -44,11 +46,11 @@ from dohle.protocol.messages.write_txn_markers import (
 )
 from dohle.records.batch import batches
 from dohle.server.handlers.produce import handle_produce
-from dohle.server.net.connection import Connection
 from dohle.server.net.handler import RequestContext
 from dohle.server.node import Node
 from dohle.server.partitions.commits import gathered
 from dohle.server.partitions.fetch_reader import FetchReader
+from dohle.server.partitions.partitions import Partition
 from tests.server.faults import FaultyFileSystem, until
 from tests.server.net.connected import turns
 from tests.server.partitions.fetching import fetch, two_directories
@@ -133,6 +135,78 @@ def test_records_are_answered_when_the_follower_has_them_and_not_before(tmp_path
             assert (await follow(follower, 4)).high_watermark == 3
             last = await produced(producer)
             assert (last.base_offset, last.error_code) == (3, ErrorCode.NONE)
+
+    asyncio.run(run())
+
+
+async def post_to_both(wire: Wire, value: bytes, timeout_ms: int = LONG_MS) -> None:
+    """Append to both partitions of topic two by one request."""
+    data = tuple(PartitionProduceData(index=n, records=batch(value)) for n in range(2))
+    topic = TopicProduceData(name=TopicName("two"), partition_data=data)
+    request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=(topic,))
+    await wire.post(request, PRODUCE_VERSION)
+
+
+async def produced_to_both(wire: Wire) -> list[tuple[int, int]]:
+    (topic,) = (await wire.answer(ApiKey.PRODUCE, PRODUCE_VERSION)).responses
+    return [(each.error_code, each.base_offset) for each in topic.partition_responses]
+
+
+async def appended_to_both(both: list[Partition], count: int) -> None:
+    await until(lambda: both[1].log.log_end_offset == count)
+    await turns(5)
+
+
+@asynccontextmanager
+async def two_partitions(path: Path) -> AsyncIterator[tuple[Node, Wire, list[Partition]]]:
+    """Run a node with a topic of two partitions of two replicas, and a producer."""
+    async with running_node(path) as node, await Wire.connect(node) as producer:
+        await create_topic(producer, "two", 2)
+        yield node, producer, [give_follower(node, "two", index) for index in range(2)]
+
+
+def test_several_partitions_are_answered_when_the_follower_has_the_last(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with two_partitions(tmp_path) as (node, producer, both):
+            # The first takes the slow path, the others the shortcut.
+            for number in range(5):
+                await post_to_both(producer, b"%d" % number)
+                await appended_to_both(both, number + 1)
+            waiting = max(each.replies.waiting_count for each in node.listeners[0].connections)
+            assert waiting == 5
+            node.broker.commits.fetched(both[1], FOLLOWER, 5, 0)
+            node.broker.commits.fetched(both[0], FOLLOWER, 3, 0)
+            none = ErrorCode.NONE
+            for number in range(3):
+                assert await produced_to_both(producer) == [(none, number)] * 2
+            waiting = max(each.replies.waiting_count for each in node.listeners[0].connections)
+            assert waiting == 2
+            node.broker.commits.fetched(both[0], FOLLOWER, 5, 0)
+            for number in (3, 4):
+                assert await produced_to_both(producer) == [(none, number)] * 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_of_several_partitions_only_those_that_take_too_long_are_told_so(
+    tmp_path: Path, before: int
+) -> None:
+    """By the slow path for the first request, by the shortcut for a second."""
+
+    async def run() -> None:
+        async with two_partitions(tmp_path) as (node, producer, both):
+
+            def fetched_soon() -> None:
+                node.broker.loop.call_soon(
+                    node.broker.commits.fetched, both[1], FOLLOWER, both[1].log.log_end_offset, 0
+                )
+
+            both[1].on_progress = fetched_soon
+            for number in range(before + 1):
+                await post_to_both(producer, b"late", timeout_ms=1)
+                late = (ErrorCode.REQUEST_TIMED_OUT, number)
+                assert await produced_to_both(producer) == [late, (ErrorCode.NONE, number)]
 
     asyncio.run(run())
 
@@ -389,7 +463,8 @@ def test_records_are_deleted_when_the_follower_has_deleted_them_too(
 
 def produced_late(node: Node) -> Coroutine[Any, Any, ProduceResponse]:
     """Produce to the topic, write that, and return who is to wait for the commit."""
-    context = RequestContext(cast("Connection", None), PRODUCE_VERSION, "c")
+    connection = next(iter(node.listeners[0].connections))
+    context = RequestContext(connection, PRODUCE_VERSION, "c")
     sent = produce_request("t", batch(b"0")).replace(timeout_ms=LONG_MS, acks=-1)
     received = memoryview(bytearray(sent.encode(PRODUCE_VERSION)))
     request, _ = ProduceRequest.decode(PRODUCE_VERSION, received, 0)

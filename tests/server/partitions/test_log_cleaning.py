@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,17 @@ from dohle.core.ids import TopicName
 from dohle.protocol.extensions import CLEANING_TAG, CleaningDescription, extension
 from dohle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from dohle.server.node import Node
+from dohle.storage.files import OsFileSystem
 from dohle.storage.log import Log
 from tests.server.metrics.scraping import scrape, value
-from tests.server.wire import Wire, batch, create_topic, on_node, produce_request
+from tests.server.wire import (
+    Wire,
+    batch,
+    create_topic,
+    on_node,
+    produce_request,
+    running_node,
+)
 
 TOPIC = TopicName("changes")
 PRODUCE = 12
@@ -26,6 +35,7 @@ CONFIGS = {
     "min.cleanable.dirty.ratio": "0",
 }
 DEADLINE_S = 20.0
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for its processes")
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -135,6 +145,65 @@ def test_a_stop_in_the_middle_of_a_round_leaves_nothing_of_it(tmp_path: Path) ->
     on_node(tmp_path, scenario, slow)
     left = [path.name for path in (tmp_path / "data" / f"{TOPIC}-0").iterdir()]
     assert not [name for name in left if name.endswith((".cleaned", ".swap"))]
+
+
+def children() -> set[str]:
+    """The processes that this one has started, and not seen the end of."""
+    found = set[str]()
+    for listed in Path("/proc/self/task").glob("*/children"):
+        with suppress(FileNotFoundError):
+            found.update(listed.read_text().split())
+    return found
+
+
+def on_real_files(
+    path: Path,
+    scenario: Callable[[Node, Wire], Awaitable[None]],
+    properties: Mapping[str, str],
+) -> None:
+    """Run a scenario against a node that may have other processes use its files."""
+
+    async def run() -> None:
+        async with (
+            running_node(path, properties, fs=OsFileSystem()) as node,
+            await Wire.connect(node) as wire,
+        ):
+            await scenario(node, wire)
+
+    asyncio.run(run())
+
+
+@ON_LINUX
+def test_a_stop_in_the_middle_of_a_round_leaves_no_process(tmp_path: Path) -> None:
+    before = children()
+    slow = {**QUICK, "log.cleaner.io.max.bytes.per.second": "1000"}
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        await filled(node, wire)
+        await until(lambda: children() > before)
+
+    on_real_files(tmp_path, scenario, slow)
+    assert children() == before
+    left = [path.name for path in (tmp_path / "data" / f"{TOPIC}-0").iterdir()]
+    assert not [name for name in left if name.endswith((".cleaned", ".swap"))]
+
+
+@ON_LINUX
+def test_a_process_cleans_and_ends_when_it_is_not_needed_for_long(tmp_path: Path) -> None:
+    before = children()
+
+    async def fill(node: Node, wire: Wire) -> None:
+        await filled(node, wire)
+
+    async def clean(node: Node, wire: Wire) -> None:
+        log = node.broker.partitions.of_topic(TOPIC)[0].log
+        await until(lambda: children() > before or is_clean(log))
+        await until(lambda: is_clean(log))
+        await until(lambda: children() == before)
+
+    on_node(tmp_path, fill, {**QUICK, "log.cleaner.enable": "false"})
+    # The next look is so late that it is not worth while to keep the process.
+    on_real_files(tmp_path, clean, {**QUICK, "log.cleaner.backoff.ms": "60000"})
 
 
 def test_the_loop_gets_its_turn_sooner_while_a_log_is_cleaned(tmp_path: Path) -> None:

@@ -269,6 +269,34 @@ def test_nothing_is_left_of_sessions_that_end(tmp_path: Path) -> None:
         runner.run(scenario())
 
 
+def test_sessions_of_followers_that_have_vanished_are_told_of_a_partition_once(
+    tmp_path: Path,
+) -> None:
+    """They stay for minutes, and there may be many: appends must not go through all of them."""
+    with on_node(tmp_path) as (runner, node, wire):
+
+        async def scenario() -> None:
+            await create_topic(wire, "t", PARTITIONS)
+            place = Place(node, "t")
+            watches = node.broker.fetch_sessions.watches
+            for _ in range(20):
+                place.check()
+                place.lose_session(0)
+            place.check()
+            assert watches.count == 21 * PARTITIONS
+            for index in range(PARTITIONS):
+                place.append(index)
+            assert watches.count == 0
+            # The one that is in use hears of them again.
+            place.check()
+            assert watches.count == PARTITIONS
+            for index in range(PARTITIONS):
+                place.wait_for(index)
+                place.check()
+
+        runner.run(scenario())
+
+
 def test_a_follower_with_an_epoch_that_nobody_knows_is_told_so_for_that_partition(
     tmp_path: Path,
 ) -> None:

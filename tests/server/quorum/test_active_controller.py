@@ -24,7 +24,12 @@ from dohle.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from dohle.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from dohle.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse,
+)
 from dohle.protocol.messages.records.cluster_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -70,8 +75,15 @@ def test_a_standby_refuses_changes_and_reads_on() -> None:
         reply = await scene.controller.send(create("t"), CreateTopicsResponse)
         assert reply.topics[0].error_code == ErrorCode.NOT_CONTROLLER
         assert "node 2" in (reply.topics[0].error_message or "")
-        described = await scene.controller.send(DescribeQuorumRequest(), DescribeQuorumResponse)
-        assert described.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        partition = DescribeQuorumRequestPartitionData(partition_index=0)
+        topic = DescribeQuorumRequestTopicData(
+            topic_name=TopicName("__cluster_metadata"), partitions=(partition,)
+        )
+        asked = DescribeQuorumRequest(topics=(topic,))
+        described = await scene.controller.send(asked, DescribeQuorumResponse)
+        assert described.error_code == 0
+        told = described.topics[0].partitions[0]
+        assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     play(scenario)
 

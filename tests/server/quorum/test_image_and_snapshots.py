@@ -50,7 +50,7 @@ def test_a_node_starts_from_its_newest_snapshot_and_what_is_behind_it(tmp_path: 
     asyncio.run(run())
 
 
-def test_what_a_newer_snapshot_covers_is_removed_when_there_is_too_much(tmp_path: Path) -> None:
+def test_h25_what_a_newer_snapshot_covers_is_removed_when_there_is_too_much(tmp_path: Path) -> None:
     few = {**OFTEN, "metadata.max.retention.bytes": "1"}
 
     async def run() -> None:

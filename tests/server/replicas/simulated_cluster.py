@@ -12,6 +12,7 @@ from dohle.server.node import Node
 from dohle.server.partitions.partitions import Partition
 from dohle.storage import log_read
 from dohle.storage.directory.manager import Identity, LogManager
+from dohle.storage.files import parent
 from dohle.storage.log_values import Isolation
 from dohle.storage.open_files import OpenFiles
 from dohle.testing.simulation.machine import Machine, SimulatedHost
@@ -34,6 +35,8 @@ class SimulatedCluster:
         self.world = world
         self.machines = {BrokerId(id): world.machine(f"n{id}") for id in range(1, count + 1)}
         self.nodes: dict[BrokerId, Node] = {}
+        #: With those that are about to stop: until then they lead and copy.
+        self.working: dict[BrokerId, Node] = {}
         self.fatal: list[str] = []
         self._properties = dict(properties or {})
         for node_id, machine in self.machines.items():
@@ -48,6 +51,7 @@ class SimulatedCluster:
         config = self.config(node_id)
         for directory in config.log_dirs:
             machine.files.make_dirs(directory)
+            machine.files.sync_dir(parent(directory))
         rng = self.world.stream(f"format {node_id}")
         logs = LogManager(
             machine.files, clock=machine.clock, rng=rng, open_files=OpenFiles.within(64)
@@ -83,7 +87,12 @@ class SimulatedCluster:
 
     def kill(self, node_id: BrokerId) -> None:
         self.machines[node_id].kill()
+        self.gone(node_id)
+
+    def gone(self, node_id: BrokerId) -> None:
+        """Take note that a node's process has ended."""
         self.nodes.pop(node_id, None)
+        self.working.pop(node_id, None)
 
     async def _serve(self, node_id: BrokerId, host: SimulatedHost) -> None:
         def fatal(reason: str) -> None:
@@ -92,12 +101,18 @@ class SimulatedCluster:
 
         node = Node(self.config(node_id), host=host, on_fatal=fatal)
         await node.start()
-        self.nodes[node_id] = node
+        self.nodes[node_id] = self.working[node_id] = node
         await host.stopping.wait()
         self.nodes.pop(node_id, None)
         await node.stop()
+        self.working.pop(node_id, None)
 
     # What there is to see
+
+    @property
+    def min_isr(self) -> int:
+        """How many replicas must be in sync, unless a topic says otherwise."""
+        return next(iter(map(self.config, self.machines))).get_int("min.insync.replicas")
 
     @property
     def is_up(self) -> bool:

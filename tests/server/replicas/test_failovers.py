@@ -1,13 +1,46 @@
-"""Three nodes in the simulator: they are killed, paused and cut off, and nothing is lost (T5)."""
+"""Three nodes in the simulator: they are killed, paused and cut off, and nothing is lost (T5).
+
+``python -m tests.server.replicas --seeds 100-2099`` runs as many of the short ones as wanted.
+"""
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
+from tests.seeds import chunks
 from tests.server.replicas.failovers import TRANSACTIONS, Failovers
 
+_CHUNK, _SEEDS = 5, 100
+_LONG_CHUNK, _LONG_SEEDS = 25, 2_000
 
-@pytest.mark.parametrize("seed", range(4))
+
+def judge(seeds: range) -> None:
+    """Run seeds whose clients and faults are drawn, and fail with what they have found."""
+    found = []
+    for seed in seeds:
+        outcome = Failovers.drawn(seed).go()
+        found += [f"seed {seed}: {problem}" for problem in outcome.problems]
+    gc.collect()
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("first", range(0, _SEEDS, _CHUNK))
+def test_a_cluster_keeps_what_it_has_promised(first: int) -> None:
+    """P1-P17, G1-G8, T1-T7, L1-L8 and the J-checks: see ``failovers``."""
+    judge(range(first, first + _CHUNK))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", chunks(_SEEDS, _LONG_SEEDS, _LONG_CHUNK))
+def test_a_cluster_keeps_what_it_has_promised_in_many_more_runs(first: int) -> None:
+    judge(range(first, first + _LONG_CHUNK))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2))
 def test_nothing_that_was_acknowledged_is_lost(seed: int) -> None:
     """J-checks on the clients' history; P6: replicas are the same below the high watermark."""
     outcome = Failovers(seed, active_s=25).go()
@@ -24,7 +57,8 @@ def test_nothing_that_was_acknowledged_is_lost_in_many_runs(first: int) -> None:
     assert [each for each in outcomes if each.problems] == []
 
 
-@pytest.mark.parametrize("seed", range(20, 23))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20, 22))
 def test_transactions_and_groups_go_on_through_failovers(seed: int) -> None:
     """H1-H3, H6, H7: coordinators, leaders of partitions and producers on different brokers.
 

@@ -21,6 +21,7 @@ from dohle.protocol.messages.list_offsets import ListOffsetsRequest
 from dohle.replication.follower_fetches import FetchLimits
 from dohle.replication.throttle import ReplicationQuota
 from dohle.server.node import Node
+from dohle.server.replicas import fetcher as fetcher_module
 from dohle.server.replicas.context import FetcherContext, FetcherSettings
 from dohle.server.replicas.fetcher import Fetcher
 from tests.client.offset_answers import offsets_answer
@@ -92,3 +93,32 @@ def test_a_partition_may_be_let_go_while_its_leader_is_asked_for_offsets(
 
     on_node(tmp_path, scenario)
     assert not [text for text in caplog.messages if "report this" in text]
+
+
+def test_a_leader_that_refuses_is_told_of_only_if_that_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new leader mostly hears of that a moment later than its followers."""
+    monkeypatch.setattr(fetcher_module, "_REFUSAL_TOLD_MS", 100)
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, "t")
+        (followed,) = node.broker.partitions.of_topic(TopicName("t")).values()
+
+        def refuse(request: FetchRequest, version: int) -> Reply:
+            refused = PartitionData(
+                partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1
+            )
+            topic = FetchableTopicResponse(topic_id=followed.topic_id, partitions=(refused,))
+            return FetchResponse(responses=(topic,))
+
+        async with ScriptedBroker(fetch=refuse) as leader:
+            fetcher = Fetcher(context_of(node, leader), LEADER, 0)
+            fetcher.follow(followed, 0)
+            await until(lambda: any("is not copied" in text for text in caplog.messages))
+            assert len(leader.asked(ApiKey.FETCH)) > 1
+            await fetcher.stop()
+
+    on_node(tmp_path, scenario)
+    told = [text for text in caplog.messages if "the leader" in text]
+    assert told[0].startswith("t-0 is not copied: for 0 s the leader, broker 9, has answered NOT_L")

@@ -13,16 +13,17 @@ from dohle.client import (
     ProducerConfig,
     ResourceType,
 )
-from dohle.core.errors import ErrorCode
-from dohle.core.ids import BrokerId
-from dohle.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 from dohle.testing.simulation.machine import SimulatedHost
-from tests.server.replicas.stage import CLIENT, TOPIC, WHERE, WITHIN_S, Stage, on_stage
+from tests.server.replicas.history_scenarios import (
+    all_are_asked_where_an_epoch_ends,
+    the_last_replica_loses_its_power,
+)
+from tests.server.replicas.stage import CLIENT, TOPIC, WITHIN_S, on_stage
+
+
+def test_h7_a_last_replica_that_lost_its_power_does_not_lead_while_another_may() -> None:
+    """KIP-966: who had everything when it left leads, not who was in the ISR last and crashed."""
+    the_last_replica_loses_its_power()
 
 
 def test_h28_a_topic_that_was_made_anew_has_nothing_of_the_one_before() -> None:
@@ -80,47 +81,9 @@ def test_h29_what_a_dead_leader_had_appended_is_not_appended_again_by_the_next()
         assert stage.read() == [b"first", *(b"%d" % number for number in range(5))]
 
 
-def _epoch_end(
-    stage: Stage, node_id: BrokerId, epoch: int, current: int
-) -> tuple[ErrorCode, int, int]:
-    asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)
-    topic = OffsetForLeaderTopic(topic=WHERE.topic, partitions=(asked,))
-
-    async def work(cluster: Cluster) -> OffsetForLeaderEpochResponse:
-        await cluster.topic(WHERE.topic)
-        connection = await cluster.connection(node_id)
-        request = OffsetForLeaderEpochRequest(topics=(topic,))
-        return await connection.request(request, OffsetForLeaderEpochResponse)
-
-    found = stage.run(work).topics[0].partitions[0]
-    return ErrorCode(found.error_code), found.leader_epoch, found.end_offset
-
-
 def test_the_leader_alone_tells_where_an_epoch_ends() -> None:
     """KIP-320: consumers look after an election whether the log was cut below their position."""
-    with on_stage() as stage:
-        cluster, world = stage.cluster, stage.cluster.world
-        stage.produce(b"a", b"b")
-        stage.await_in_sync()
-        old = stage.leader
-        cluster.kill(old)
-        world.run_until(lambda: cluster.leader(TOPIC, 0) not in (None, old), WITHIN_S)
-        stage.produce(b"c")
-        leader = stage.leader
-        current = stage.replica(leader).leader_epoch
-        other = next(id for id in cluster.nodes if id != leader)
-        world.run_until(lambda: stage.replica(other).leader_epoch == current, WITHIN_S)
-        assert _epoch_end(stage, leader, 0, current) == (ErrorCode.NONE, 0, 2)
-        assert _epoch_end(stage, leader, current, current) == (ErrorCode.NONE, current, 3)
-        assert _epoch_end(stage, leader, 0, -1) == (ErrorCode.NONE, 0, 2), "it need not say"
-        assert _epoch_end(stage, leader, current + 1, current) == (ErrorCode.NONE, -1, -1)
-        for node_id, said, error in (
-            (leader, current - 1, ErrorCode.FENCED_LEADER_EPOCH),
-            (leader, current + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
-            (other, current, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-            (other, current - 1, ErrorCode.FENCED_LEADER_EPOCH),
-        ):
-            assert _epoch_end(stage, node_id, 0, said) == (error, -1, -1)
+    all_are_asked_where_an_epoch_ends()
 
 
 def test_the_number_of_fetchers_can_be_changed_while_records_are_copied() -> None:

@@ -238,3 +238,20 @@ def test_who_leaves_below_the_minimum_stays_eligible_until_it_comes_back_from_a_
         world.run_until(lambda: stage.cluster.is_up, WITHIN_S)
         stage.await_in_sync()
         assert eligible(stage) == EligibleLeaders((), ())
+
+
+def test_a_node_that_finds_no_quorum_gives_up_and_leaves_its_logs_alone() -> None:
+    """All of them, one after the other: what is set aside nobody would have any more."""
+    with on_stage({"initial.broker.registration.timeout.ms": "20000"}) as stage:
+        cluster, world = stage.cluster, stage.cluster.world
+        stage.produce(b"a", b"b")
+        stage.await_in_sync()
+        for node_id in cluster.machines:
+            cluster.kill(node_id)
+        for node_id, machine in cluster.machines.items():
+            cluster.start(node_id)
+            world.run_until(lambda machine=machine: not machine.is_running, WITHIN_S)  # type: ignore[misc]
+            assert "could not be registered" in str(world.errors.pop())
+        cluster.start_all()
+        world.run_until(lambda: cluster.is_up, WITHIN_S)
+        assert stage.read() == [b"a", b"b"]

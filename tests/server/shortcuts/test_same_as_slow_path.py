@@ -6,13 +6,16 @@ whose bytes are changed somewhere: so what is nearly like the first is tried mos
 
 from __future__ import annotations
 
-from itertools import count
+from collections.abc import Callable
+from itertools import chain, count, product
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, GroupId, ProducerId, TopicName, TransactionalId, Uuid
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.framing import encode_request
@@ -27,7 +30,9 @@ from dohle.protocol.schema import Request
 from dohle.records.builder import BatchBuilder
 from dohle.server.internal_topics import CONSUMER_OFFSETS
 from dohle.server.net.sending import SENDFILE_BYTES_MIN
+from dohle.server.node import Node
 from tests.server.handlers.offsets import find_coordinator, id_of
+from tests.server.partitions.second_replica import FOLLOWER, give_follower
 from tests.server.shortcuts.serving import written_since
 from tests.server.shortcuts.twins import MUTATIONS, Mutation, on_twins
 from tests.server.transactions.txn_producer import log_of
@@ -60,16 +65,19 @@ def with_mutants(frames: list[bytes], mutations: list[Mutation]) -> list[bytes]:
 # Produce
 
 
-def records(step: Any) -> bytes:
-    """Build a batch: sequence number, size and whether it is a producer's with an id."""
-    sequence, size, is_idempotent, timestamp = step
+def records(step: Any) -> bytes | None:
+    """Build a batch of a sequence number, a size, a producer, a timestamp, and of some kind."""
+    sequence, size, is_idempotent, timestamp, kind = step
+    is_idempotent = is_idempotent or kind == "transactional"
     builder = BatchBuilder(
         producer_id=ProducerId(7 if is_idempotent else -1),
         producer_epoch=0 if is_idempotent else -1,
         base_sequence=sequence if is_idempotent else -1,
+        is_transactional=kind == "transactional",
     )
     builder.append(NOW_MS + timestamp, None, b"v" * size)
-    return bytes(builder.build())
+    built = bytes(builder.build())
+    return {"two": built * 2, "empty": b"", "null": None}.get(kind, built)
 
 
 _STEPS = st.tuples(
@@ -77,75 +85,149 @@ _STEPS = st.tuples(
     st.sampled_from([0, 20, 127, 200, 16_400]),
     st.booleans(),
     st.sampled_from([0, 0, 0, -5, 10**9]),
+    st.sampled_from([*[""] * 16, "transactional", "two", "empty", "null"]),
 )
 
 
 _INDEXES = st.sampled_from([0, 1, 0, 1, 2, -1])
+#: Partitions of topics, each with its records: mostly of one topic; some twice.
+_PARTS = st.lists(st.tuples(_INDEXES, _STEPS), min_size=1, max_size=4)
+_TOPICS = st.one_of(
+    st.tuples(st.tuples(st.just(0), st.lists(st.tuples(_INDEXES, _STEPS), min_size=1, max_size=1))),
+    st.tuples(st.tuples(st.just(0), _PARTS)),
+    # So many are appended in several steps.
+    st.tuples(
+        st.tuples(st.just(0), st.lists(st.tuples(_INDEXES, _STEPS), min_size=9, max_size=10))
+    ),
+    st.lists(st.tuples(st.sampled_from([0, 1]), _PARTS), min_size=1, max_size=3),
+)
+#: What becomes of records that wait for their commit: the follower has them, or it is known that
+#: they may be lost.
+_FATES = st.sampled_from(["fetched", "fetched", "moved", "too few", "committed by too few"])
 
 
-def test_a_produce_request_comes_to_the_same(tmp_path: Path) -> None:
+class ProducedTopics:
+    """Two topics for what is sent by one way, and two of the same kind for the other."""
+
+    def __init__(self, node: Node, number: int) -> None:
+        self.names = [[f"{way}-{number:04}-{one}" for one in "ab"] for way in ("kept", "many")]
+        self._node = node
+
+    async def create(self, *, is_followed: bool) -> None:
+        async with await Wire.connect(self._node) as wire:
+            for name in chain(*self.names):
+                await create_topic(wire, name, 2)
+                if is_followed:
+                    for index in range(2):
+                        give_follower(self._node, name, index)
+
+    def request(self, topics: Any, tags: Any, **more: Any) -> ProduceRequest:
+        """Make a request to the first two topics."""
+        return ProduceRequest(
+            timeout_ms=60_000,
+            topic_data=tuple(
+                TopicProduceData(
+                    name=TopicName(self.names[0][which]),
+                    topic_id=id_of(self._node, self.names[0][which]),
+                    partition_data=tuple(
+                        PartitionProduceData(index=index, records=records(step), unknown_tags=tags)
+                        for index, step in parts
+                    ),
+                    unknown_tags=tags,
+                )
+                for which, parts in topics
+            ),
+            unknown_tags=tags,
+            **more,
+        )
+
+    def twin(self, said: bytes) -> bytes:
+        """Return the same of the other two topics."""
+        for kept, other in zip(*self.names, strict=True):
+            said = said.replace(kept.encode(), other.encode())
+            said = said.replace(id_of(self._node, kept), id_of(self._node, other))
+        return said
+
+    def decide(self, way: int, fates: list[str]) -> Callable[[], None]:
+        """Return what ends all waits for commits in the topics of one way."""
+        commits = self._node.broker.commits
+
+        def decide() -> None:
+            for fate, (name, index) in zip(fates, product(self.names[way], range(2)), strict=False):
+                partition = self._node.broker.partitions.get(name, index)
+                assert partition is not None
+                end_offset = partition.log.log_end_offset
+                if fate == "fetched":
+                    commits.fetched(partition, FOLLOWER, end_offset, 0)
+                elif fate == "moved":
+                    commits.fail(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                else:
+                    if fate == "committed by too few":
+                        partition.log.update_high_watermark(end_offset)
+                    commits.fail(partition, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+        return decide
+
+    def check_logs(self) -> None:
+        """Check that what was written is the same."""
+        for kept, other in zip(*self.names, strict=True):
+            for index in range(2):
+                one, two = (
+                    written_since(log_of(self._node, name, index), 0) for name in (kept, other)
+                )
+                assert one == two
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_produce_request_comes_to_the_same(tmp_path: Path, *, is_followed: bool) -> None:
+    """On a node alone, and on a leader whose follower decides what is committed."""
     numbers = count()
 
     with on_twins(tmp_path) as (runner, twins):
-        node = twins.node
 
-        async def create(*names: str) -> None:
-            async with await Wire.connect(node) as wire:
-                for name in names:
-                    await create_topic(wire, name, 2)
-
-        @settings(max_examples=150)
+        @settings(max_examples=100)
         @given(
             version=st.integers(3, 13),
-            steps=st.lists(st.tuples(_STEPS, _INDEXES), min_size=2, max_size=4),
-            acks=st.sampled_from([-1, -1, 1, 1, 0, 2]),
+            sent=st.lists(_TOPICS, min_size=2, max_size=4),
+            acks=st.just(-1) if is_followed else st.sampled_from([-1, -1, 1, 1, 0, 2]),
             client=_CLIENTS,
-            transactional_id=st.sampled_from([None, None, TransactionalId("t")]),
-            tags=st.tuples(_TAGS, _TAGS, _TAGS),
+            transactional_id=st.sampled_from([None, None, None, TransactionalId("t")]),
+            tags=st.sampled_from([(), (), (), ((7, b"?"),)]),
+            fates=st.lists(_FATES, min_size=4, max_size=4),
+            is_long=st.sampled_from([False, False, True]),
             mutations=_MUTATIONS,
         )
         def check(
             version: int,
-            steps: list[tuple[Any, int]],
+            sent: list[Any],
             acks: int,
             client: str | None,
             transactional_id: TransactionalId | None,
-            tags: tuple[Any, Any, Any],
+            tags: Any,
+            fates: list[str],
+            is_long: bool,
             mutations: list[Mutation],
         ) -> None:
-            number = next(numbers)
-            names = f"kept-{number:04}", f"many-{number:04}"
-            runner.run(create(*names))
-            ids = [id_of(node, name) for name in names]
+            # Of a transaction, the coordinator would have to be asked.
+            assume(transactional_id is None or "transactional" not in str(sent))
+            topics = ProducedTopics(twins.node, next(numbers))
+            runner.run(topics.create(is_followed=is_followed))
             if not ProduceRequest.FLEXIBLE.covers(version):
-                tags = (), (), ()
-            frames = []
-            for correlation_id, (step, index) in enumerate(steps):
-                data = PartitionProduceData(
-                    index=index, records=records(step), unknown_tags=tags[2]
+                tags = ()
+            frames = [
+                frame_of(
+                    topics.request(asked, tags, acks=acks, transactional_id=transactional_id),
+                    version,
+                    correlation_id,
+                    client,
                 )
-                topic = TopicProduceData(
-                    name=TopicName(names[0]),
-                    topic_id=ids[0],
-                    partition_data=(data,),
-                    unknown_tags=tags[1],
-                )
-                request = ProduceRequest(
-                    acks=acks,
-                    timeout_ms=1_000,
-                    transactional_id=transactional_id,
-                    topic_data=(topic,),
-                    unknown_tags=tags[0],
-                )
-                frames.append(frame_of(request, version, correlation_id, client))
-
-            def twin(data: bytes) -> bytes:
-                return data.replace(names[0].encode(), names[1].encode()).replace(ids[0], ids[1])
-
-            runner.run(twins.compare(ApiKey.PRODUCE, with_mutants(frames, mutations), twin))
-            for index in range(2):
-                kept, many = (written_since(log_of(node, name, index), 0) for name in names)
-                assert kept == many
+                for correlation_id, asked in enumerate(sent)
+            ]
+            twins.let_work_take(is_long=is_long)
+            wakes = [topics.decide(way, fates if is_followed else []) for way in range(2)]
+            sent_frames = with_mutants(frames, mutations)
+            runner.run(twins.compare(ApiKey.PRODUCE, sent_frames, topics.twin, wakes=wakes))
+            topics.check_logs()
 
         check()
         assert twins.served >= SERVED_MIN

@@ -8,8 +8,9 @@ or put in anywhere. Requests go to a dispatcher of a node directly, as a connect
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,15 +20,18 @@ from dohle.core.seams import ManualClock
 from dohle.protocol.errors import MalformedMessage
 from dohle.server.net.connection import Connection
 from dohle.server.net.dispatch import Dispatcher
-from dohle.server.net.outcome import CloseConnection, FileRecords, Frame, PendingFrame
+from dohle.server.net.outcome import CloseConnection, FileRecords, Frame, Gate, PendingFrame
 from dohle.server.net.shortcut import Shortcut
 from dohle.server.node import Node
 from dohle.server.registry import all_handlers
 from tests.server.faults import until, watched_node
+from tests.server.net.connected import turns
 from tests.server.wire import Wire
 
 #: What comes of a request that is not answered now.
 CLOSED, WAITS = b"closed", b"waits"
+#: How long a task is given that may wait for a commit.
+_WAITS_S = 0.01
 # The API key stays: another one is another request, of which nothing has been learnt.
 _KEY_BYTES = 2
 
@@ -72,8 +76,11 @@ class Way:
         """Return what it has learnt."""
         return self._connection.shortcuts.get(api_key)
 
-    async def send(self, frame: bytes) -> bytes:
-        """Return what comes of a request, the frame of its answer if there is one."""
+    async def send(self, frame: bytes, wake: Callable[[], None]) -> bytes:
+        """Return what comes of a request, the frame of its answer if there is one.
+
+        If the answer waits for a commit, ``wake`` ends that.
+        """
         if not self._learns:
             self.forget()
         # Whatever came before, it may be learnt from.
@@ -83,20 +90,32 @@ class Way:
             reply = dispatcher.handle(memoryview(bytearray(frame)), self._connection)
             dispatcher.settle()
             if isinstance(reply, asyncio.Task):
-                await asyncio.wait([reply])
-                reply = dispatcher.complete(reply)
+                task = reply
+                while not task.done():
+                    await asyncio.wait([task], timeout=_WAITS_S)
+                    wake()
+                reply = dispatcher.complete(task)
             elif isinstance(reply, asyncio.Future):
                 dispatcher.forget(reply)
                 return WAITS
             assert reply is not None, "nothing is before it"
-            made = reply if isinstance(reply, list) else reply()
+            late = reply
+            made = late if isinstance(late, list) else late()
+            if isinstance(made, Gate):
+                assert not isinstance(late, list)
+                wake()
+                assert made.code is not None, "all that it waits for has ended"
+                made = late(made.code)
             if isinstance(made, PendingFrame):
                 pending = made
+                # It begins to wait in a later turn.
+                await turns(5)
+                wake()
                 await until(lambda: pending.frame is not None or pending.failure is not None)
                 if pending.frame is None:
                     return CLOSED
                 made = pending.frame
-            assert isinstance(made, list), "one replica commits at once"
+            assert isinstance(made, list)
             return _bytes_of(made)
         except (CloseConnection, MalformedMessage):
             return CLOSED
@@ -109,6 +128,10 @@ def _bytes_of(frame: Frame) -> bytes:
     )
 
 
+def _nothing() -> None:
+    """Nobody waits for a commit."""
+
+
 class Twins:
     """Both ways to one node."""
 
@@ -119,22 +142,28 @@ class Twins:
         self._learning = Way(node, connections[0], learns=True)
         self._slow = Way(node, connections[1], learns=False)
 
+    def let_work_take(self, *, is_long: bool) -> None:
+        """Let every look at the clock find that a slice is over, or none."""
+        ticks = count()
+        self.node.broker.turns.time = lambda: next(ticks) if is_long else 0.0
+
     async def compare(
         self,
         api_key: int,
         frames: list[bytes],
         twin: Callable[[bytes], bytes] = bytes,
         written: Callable[[], bytes] = bytes,
+        wakes: Sequence[Callable[[], None]] = (_nothing, _nothing),
     ) -> None:
         """Send frames by both ways; each time they must come to the same.
 
         ``twin`` turns what the first says and is told into what the second does; ``written`` tells
-        what was written since it was last asked.
+        what was written since it was last asked; ``wakes`` end the waits for commits, of each way.
         """
         self._learning.forget()
         for frame in frames:
-            answer = await self._learning.send(frame), written()
-            slow = await self._slow.send(twin(frame)), written()
+            answer = await self._learning.send(frame, wakes[0]), written()
+            slow = await self._slow.send(twin(frame), wakes[1]), written()
             assert tuple(map(twin, answer)) == slow, frame
             learnt = self._learning.shortcut(api_key)
             self.served += learnt is not None and learnt.served > 0

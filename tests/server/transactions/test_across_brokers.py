@@ -212,7 +212,7 @@ def test_a_producer_tries_again_until_the_coordinator_can_be_asked() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("dies", ["nobody", "group coordinator", "transaction coordinator"])
-def test_offsets_of_a_group_are_committed_with_the_transaction(commit: bool, dies: str) -> None:
+def test_h20_offsets_of_a_group_are_committed_with_the_transaction(commit: bool, dies: str) -> None:
     """H1-H3, H6: the group's coordinator holds them back until it has the marker."""
     gate = Gate()
     with on_brokers() as stage:

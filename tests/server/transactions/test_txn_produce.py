@@ -328,7 +328,7 @@ class SlowCoordinators:
 # The transaction before
 
 
-def test_while_the_transaction_before_ends_v2_waits_a_little_and_then_says_so(
+def test_h15_while_the_transaction_before_ends_v2_waits_a_little_and_then_says_so(
     tmp_path: Path,
 ) -> None:
     async def scenario(node: Node, wire: Wire, producer: TxnProducer) -> None:
@@ -437,7 +437,7 @@ def test_late_records_of_an_old_incarnation_are_refused(tmp_path: Path) -> None:
     on_transactional_node(tmp_path, scenario)
 
 
-def test_under_v2_late_records_do_not_join_the_next_transaction(tmp_path: Path) -> None:
+def test_h14_under_v2_late_records_do_not_join_the_next_transaction(tmp_path: Path) -> None:
     """Before v2 the next transaction has the same epoch, so that nobody can tell."""
 
     async def scenario(node: Node, wire: Wire, producer: TxnProducer) -> None:

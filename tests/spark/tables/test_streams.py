@@ -86,6 +86,7 @@ def _run_until_it_stops_and_kill(folder: Path) -> None:
         assert said.strip() == table_writer.STOPPED, program.stderr.read()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_killed_writer_of_parquet_leaves_no_half_batch_and_repeats_none(
     spark: SparkSession, tmp_path: Path

@@ -14,7 +14,7 @@ def aborted(pid: int, first: int, last: int) -> AbortedTransaction:
     return AbortedTransaction(ProducerId(pid), first, last, last)
 
 
-def test_aborted_data_goes_and_its_marker_and_entry_stay() -> None:
+def test_h27_aborted_data_goes_and_its_marker_and_entry_stay() -> None:
     tracker = TransactionTracker()
     entry = aborted(1, 5, 9)
     # Each segment that it reaches into tells of it.

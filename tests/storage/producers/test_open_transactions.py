@@ -8,6 +8,7 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.records.batch import RecordBatch
 from dohle.records.builder import build_empty_batch
 from dohle.storage.producers.state import NO_VERIFICATION, AppendOrigin
+from tests.storage.producers.marker_scenarios import late_marker, marker_of_a_deposed_coordinator
 from tests.storage.producers.producer_partition import (
     CLIENT,
     COORDINATOR,
@@ -169,12 +170,7 @@ def test_a_marker_of_an_old_epoch_is_refused(partition: Partition, version: int)
 
 
 def test_under_transactions_v2_a_marker_must_raise_the_epoch(partition: Partition) -> None:
-    partition.append(data(0, 0, epoch=5, transactional=True))
-    partition.refuses(
-        ErrorCode.INVALID_PRODUCER_EPOCH, marker(1, epoch=5), origin=COORDINATOR, version=2
-    )
-    partition.end(marker(1, epoch=6), version=2)
-    assert partition.entry().producer_epoch == 6
+    late_marker(partition)
 
 
 def test_under_transactions_v2_a_marker_sent_again_is_written_again(partition: Partition) -> None:
@@ -200,14 +196,7 @@ def test_a_leader_must_be_told_the_transaction_version_of_a_marker(partition: Pa
 
 
 def test_a_marker_of_a_deposed_coordinator_is_refused(partition: Partition) -> None:
-    partition.end(marker(0, coordinator_epoch=7))
-    partition.refuses(
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-        marker(1, coordinator_epoch=6),
-        origin=COORDINATOR,
-    )
-    partition.end(marker(1, coordinator_epoch=7))
-    assert partition.entry().coordinator_epoch == 7
+    marker_of_a_deposed_coordinator(partition)
 
 
 def test_a_follower_takes_any_marker(partition: Partition) -> None:

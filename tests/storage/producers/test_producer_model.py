@@ -323,7 +323,7 @@ def test_a_snapshot_and_the_rest_of_the_log_give_the_state_back(
 
 @EXAMPLES
 @given(steps=STEPS, kept_batches=st.integers(0, 40))
-def test_a_truncated_log_has_the_state_of_one_that_never_was_longer(
+def test_h18_a_truncated_log_has_the_state_of_one_that_never_was_longer(
     folder: Path, steps: list[Step], kept_batches: int
 ) -> None:
     model = lead(new_partition(folder), steps)

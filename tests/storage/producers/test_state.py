@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from dohle.core.errors import ErrorCode
 from dohle.core.steps import finish
 from dohle.storage.producers.snapshot import encode_snapshot, snapshot_name
 from dohle.storage.producers.state import NO_VERIFICATION, ProducerState
 from tests.storage.producers.producer_partition import (
+    COORDINATOR,
     NOW_MS,
     PARTITION,
     PID,
@@ -44,6 +46,22 @@ def test_a_producer_with_an_open_transaction_does_not_expire(partition: Partitio
     assert partition.state.first_unstable_offset == 0
     partition.end(marker(1))
     finish(partition.state.remove_expired_producers(much_later_ms))
+    assert PID not in partition.state.producers
+
+
+def test_h17_a_producer_is_known_as_long_as_its_last_marker_is_young(partition: Partition) -> None:
+    """KAFKA-9144: else a coordinator that was deposed could end its next transaction."""
+    partition.append(data(0, 0, transactional=True))
+    later_ms = NOW_MS + partition.config.producer_id_expiration_ms - 1
+    partition.end(marker(1, coordinator_epoch=7, timestamp=later_ms))
+    finish(partition.state.remove_expired_producers(later_ms + 1))
+    partition.refuses(
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        marker(2, coordinator_epoch=6, timestamp=later_ms),
+        origin=COORDINATOR,
+    )
+    expires_ms = later_ms + partition.config.producer_id_expiration_ms
+    finish(partition.state.remove_expired_producers(expires_ms))
     assert PID not in partition.state.producers
 
 

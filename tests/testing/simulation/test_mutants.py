@@ -19,6 +19,8 @@ from dohle.storage.flush import FlushJob
 from dohle.storage.log import Log
 from dohle.storage.producers import append
 from dohle.storage.producers.entry import ProducerEntry
+from dohle.testing.checking.checks import check
+from dohle.testing.checking.history import History, Outcome
 from dohle.testing.simulation.faults import FaultPlan, Kind
 from dohle.testing.simulation.machine import DiskSettings
 from dohle.testing.simulation.network import NetworkSettings
@@ -124,3 +126,54 @@ def judge(
         seed = first_found(faults, checks, role)
     assert seed is not None
     assert Run(seed, plan=faults, active_s=4, role=role, is_cleaned=False).go().problems == ()
+
+
+def read_history() -> History:
+    """Return what clients have seen of a node to which nothing happened."""
+    run = Run(2, plan=plan(), active_s=4, role="consume", is_cleaned=False)
+    assert run.go().problems == ()
+    return run.history
+
+
+def m29_a_record_is_not_given(history: History) -> None:
+    reading = max(history.readings, key=lambda each: len(each.records))
+    del reading.records[1]
+
+
+def m29_two_records_are_given_the_other_way_round(history: History) -> None:
+    records = max(history.readings, key=lambda each: len(each.records)).records
+    records[1], records[2] = records[2], records[1]
+
+
+def m29_an_acknowledged_record_is_not_there(history: History) -> None:
+    records = max(history.final.values(), key=len)
+    del records[len(records) // 2]
+
+
+def m29_what_failed_counts_as_done(history: History) -> None:
+    aborted = [each for each in history.transactions if each.outcome is Outcome.FAILED]
+    aborted[0].outcome = Outcome.OK
+
+
+def m29_what_was_done_counts_as_failed(history: History) -> None:
+    done = [each for each in history.sends if each.transaction is None and each.offset is not None]
+    done[0].outcome = Outcome.FAILED
+
+
+@pytest.mark.parametrize(
+    ("damage", "checks"),
+    [
+        pytest.param(m29_a_record_is_not_given, {"J6"}, id="dropped"),
+        pytest.param(m29_two_records_are_given_the_other_way_round, {"J7"}, id="swapped"),
+        pytest.param(m29_an_acknowledged_record_is_not_there, {"J5"}, id="lost"),
+        pytest.param(m29_what_failed_counts_as_done, {"J5"}, id="aborted"),
+        pytest.param(m29_what_was_done_counts_as_failed, {"J3"}, id="relabelled"),
+    ],
+)
+def test_one_wrong_value_in_a_clean_history_is_found(
+    damage: Callable[[History], None], checks: set[str]
+) -> None:
+    """M29: mutants of the checker's input, as a client that tells lies would make it."""
+    history = read_history()
+    damage(history)
+    assert checks <= {str(each).split()[0] for each in check(history)}

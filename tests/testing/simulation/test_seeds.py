@@ -13,6 +13,7 @@ import pytest
 
 from dohle.testing.simulation.faults import FaultPlan, Kind, draw_plan
 from dohle.testing.simulation.run import Run
+from tests.seeds import chunks
 
 _CHUNK, _SEEDS = 5, 50
 _LONG_CHUNK, _LONG_SEEDS = 25, 1_000
@@ -42,7 +43,7 @@ def test_clients_get_what_they_were_promised(first: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", range(_SEEDS + 1, _SEEDS + _LONG_SEEDS + 1, _LONG_CHUNK))
+@pytest.mark.parametrize("first", chunks(_SEEDS + 1, _LONG_SEEDS, _LONG_CHUNK))
 def test_clients_get_what_they_were_promised_in_many_more_runs(first: int) -> None:
     judge(range(first, first + _LONG_CHUNK))
 
@@ -57,7 +58,7 @@ def power_cuts_and_restarts(seed: int) -> FaultPlan:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", range(1, _CLEANED_SEEDS + 1, _LONG_CHUNK))
+@pytest.mark.parametrize("first", chunks(1, _CLEANED_SEEDS, _LONG_CHUNK))
 def test_logs_are_cleaned_beside_power_cuts_and_restarts(first: int) -> None:
     """The command of a failure does not repeat it: the plan is drawn here."""
     report(

@@ -16,10 +16,10 @@ from dohle.cli.options import Commands, add_client_options, add_command, add_fam
 from dohle.cli.session import with_cluster
 
 if TYPE_CHECKING:
-    from dohle.client import Cluster
+    from dohle.client import Admin, Cluster, QuorumDescription
 
 _INFO = """\
-Show the cluster's id, its controller, its brokers and its features; with -v
+Show the cluster's id, its active controller, its brokers and its features; with -v
 also which requests the broker answers, in which versions.
 """
 _INFO_EXAMPLES = """\
@@ -68,7 +68,9 @@ async def _collect(cluster: Cluster, *, verbose: bool) -> dict[str, list[dict[st
     admin = Admin(cluster)
     described = await admin.describe_cluster(include_fenced=True)
     found: dict[str, list[dict[str, object]]] = {
-        "cluster": [{"clusterId": described.cluster_id, "controllerId": described.controller_id}],
+        "cluster": [
+            {"clusterId": described.cluster_id, "controllerId": await _active_controller(admin)}
+        ],
         "brokers": [
             {
                 "id": one.node_id,
@@ -84,6 +86,15 @@ async def _collect(cluster: Cluster, *, verbose: bool) -> dict[str, list[dict[st
     if verbose:
         found["apis"] = await _api_versions(cluster)
     return found
+
+
+async def _active_controller(admin: Admin) -> int | None:
+    """Return who leads the quorum: what brokers call their controller is any of them."""
+    from dohle.cli import soon
+
+    unknown: QuorumDescription | None = None
+    found = await soon.wait("no active controller is known", admin.describe_quorum(), unknown)
+    return None if found is None or found.leader_id < 0 else found.leader_id
 
 
 async def _api_versions(cluster: Cluster) -> list[dict[str, object]]:

@@ -79,7 +79,8 @@ def add_parser(commands: Commands) -> None:
         metavar="N",
         help="run a cluster of N nodes on this machine, with their data in ./data/1 to ./data/N "
         "(or in such folders of --data) and their ports from --listener on: N for clients, then N "
-        "for controllers; metrics from 9644 on",
+        "for controllers; metrics 552 above, from 9644 on. Each has a server.properties in its "
+        "folder, which may be edited but for addresses, directories and voters",
     )
     parser.add_argument(
         "--node-id",

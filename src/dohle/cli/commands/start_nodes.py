@@ -3,6 +3,9 @@
 Every node is broker and controller. What the nodes log goes to stderr, each line with the number of
 its node. Signals are for all: the nodes are told to stop, and this process ends with the last of
 them. A node that ends by itself is told, and the others go on: that is what a cluster is for.
+
+Each node has a ``server.properties`` in its folder: written at the first start, and kept later but
+for what is chosen here, so that it can be edited.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -29,6 +33,7 @@ from dohle.cli.commands.node_properties import (
     LISTENER_DEFAULT,
     METRICS_DEFAULT,
     load_and_report,
+    read_properties,
 )
 from dohle.cli.errors import CliError, UsageError
 from dohle.cli.free_ports import free_ports
@@ -43,6 +48,12 @@ from dohle.cli.options import as_dict
 from dohle.core.host import start_daemon_thread
 
 NODES_MAX = 9
+
+#: How far the ports for metrics are from those for clients: as with the defaults of one node.
+_METRICS_DISTANCE = int(METRICS_DEFAULT.rpartition(":")[2]) - int(
+    LISTENER_DEFAULT.rpartition(":")[2]
+)
+_PORT_MAX = 65_535
 
 _STARTED = b"Kafka Server started\n"
 #: Within this time a second signal belongs to the same wish to stop.
@@ -63,8 +74,8 @@ def run_nodes(args: argparse.Namespace, data: Sequence[str] | None) -> int:
     folder = Path(data[0] if data else DATA_DEFAULT)
     nodes = _plan(args.nodes, folder, args.listener or LISTENER_DEFAULT)
     _refuse_other_nodes(folder, nodes)
-    found = [properties_of(node, nodes, VoterConfig.STATIC, more) for node in nodes]
-    load_and_report(found[0], more, verbose=args.verbose)
+    found = [_properties(node, nodes) for node in nodes]
+    load_and_report({**found[0], **more}, more, verbose=args.verbose)
     cluster_id = format_nodes(nodes)
     for node, properties in zip(nodes, found, strict=True):
         write_properties(_config_file(node), properties)
@@ -89,6 +100,16 @@ def _config_file(node: LocalNode) -> Path:
     return node.data / "server.properties"
 
 
+def _properties(node: LocalNode, nodes: Sequence[LocalNode]) -> dict[str, str]:
+    """Return the configuration of a node: what its file says, but for what is chosen here."""
+    chosen = properties_of(node, nodes, VoterConfig.STATIC, {})
+    path = _config_file(node)
+    if not path.exists():
+        return chosen
+    kept = read_properties(str(path))
+    return chosen | {name: value for name, value in kept.items() if name not in _OWN}
+
+
 def _refuse(args: argparse.Namespace, data: Sequence[str] | None, more: dict[str, str]) -> None:
     if args.nodes > NODES_MAX:
         raise UsageError(f"--nodes {args.nodes}: no more than {NODES_MAX} run on one machine")
@@ -106,10 +127,12 @@ def _plan(number: int, folder: Path, listener: str) -> list[LocalNode]:
     host, _, port = listener.rpartition(":")
     if not (port.isascii() and port.isdigit()) or not host or host == "0.0.0.0":
         raise UsageError(f"--listener {listener}: --nodes needs HOST:PORT that clients can be told")
-    metrics_host, _, metrics_port = METRICS_DEFAULT.rpartition(":")
+    metrics_host = METRICS_DEFAULT.rpartition(":")[0]
     if int(port):
-        client, metrics = int(port), int(metrics_port)
+        client, metrics = int(port), int(port) + _METRICS_DISTANCE
         ports = [*range(client, client + 2 * number), *range(metrics, metrics + number)]
+        if ports[-1] > _PORT_MAX:
+            raise UsageError(f"--listener {listener}: the ports up to {ports[-1]} are needed")
     else:
         ports = free_ports(3 * number)
     return [
@@ -142,8 +165,13 @@ def _refuse_other_nodes(folder: Path, nodes: Sequence[LocalNode]) -> None:
 
 def _options(args: argparse.Namespace) -> list[str]:
     """Return the options that the nodes get."""
-    found = ["--log-level", args.log_level, "--log-format", args.log_format]
-    return found + ["--request-log"] * args.request_log
+    found = ["--request-log"] * args.request_log
+    for name, default in (("log_level", "info"), ("log_format", "text")):
+        if getattr(args, name) != default:
+            found += [f"--{name.replace('_', '-')}", getattr(args, name)]
+    for name, value in as_dict(args.properties).items():
+        found += ["-X", f"{name}={value}"]
+    return found
 
 
 class _Kind(Enum):
@@ -252,7 +280,9 @@ class _Nodes:
             self._out.tell(ended.node.id, "not all nodes have started: the others stop")
             self._stop()
             return
-        command = f"dohle start --config {_config_file(ended.node)}"
+        command = shlex.join(
+            ["dohle", "start", "--config", str(_config_file(ended.node)), *self._options]
+        )
         self._out.tell(ended.node.id, f"the others go on; `{command}` starts it again")
 
     def _stop(self) -> None:

@@ -43,6 +43,7 @@ examples:
   dohle topic describe
   dohle topic describe orders
   dohle topic describe orders --json | jq '.partitions[].endOffset'
+  dohle topic describe --under-replicated-partitions
 """
 _ALTER_EXAMPLES = """\
 examples:
@@ -76,6 +77,11 @@ def add_parser(commands: Commands) -> None:
     help = "show partitions, offsets and configs"
     parser = add_command(family, "describe", help, text, _DESCRIBE_EXAMPLES)
     parser.add_argument("names", nargs="*", metavar="TOPIC", help="default: all topics")
+    parser.add_argument(
+        "--under-replicated-partitions",
+        action="store_true",
+        help="list partitions with replicas out of sync instead, and nothing if there are none",
+    )
     add_client_options(parser)
     parser.set_defaults(run=lambda args: with_admin(args, describe_topics))
     _add_alter(family)
@@ -209,7 +215,12 @@ def _summary(topic: TopicInfo) -> dict[str, object]:
 
 async def describe_topics(args: argparse.Namespace, admin: Admin) -> int:
     """Print all details of topics."""
-    from dohle.cli.commands.topic_description import describe, print_description
+    from dohle.cli.commands.topic_description import (
+        describe,
+        print_description,
+        under_replicated,
+    )
+    from dohle.cli.output import print_rows
     from dohle.client import Results
     from dohle.core.errors import ErrorCode
 
@@ -218,6 +229,10 @@ async def describe_topics(args: argparse.Namespace, admin: Admin) -> int:
     else:
         results = Results(await admin.list_topics())
     topics = sorted(results.done.values(), key=lambda topic: topic.name)
+    if args.under_replicated_partitions:
+        rows = await under_replicated(admin, topics)
+        print_rows(rows, as_json=args.json, if_empty="all replicas are in sync")
+        topics = []
     for number, description in enumerate(await describe(admin, topics)):
         print_description(description, as_json=args.json, is_first=number == 0)
     for name, error in results.errors.items():

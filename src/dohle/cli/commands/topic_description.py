@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+from dohle.cli import soon
 from dohle.cli.errors import report_note
 from dohle.cli.output import print_json, print_table
 from dohle.cli.session import describe_kafka_error
@@ -25,7 +26,7 @@ from dohle.client import (
     Results,
 )
 from dohle.client.metadata import NO_LEADER
-from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, TopicPartition
 from dohle.core.uuid import uuid_to_text
 
@@ -37,11 +38,6 @@ if TYPE_CHECKING:
         LogDirDescription,
         ReplicaCleaning,
     )
-
-#: How long to wait for what is shown only if it can be had.
-SOON_S = 3.0
-
-_Value = TypeVar("_Value")
 
 #: Columns that are shown only if there is something in them.
 _SELDOM = ("elr", "lastKnownElr", "offlineReplicas")
@@ -79,29 +75,34 @@ async def describe(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, 
     return found
 
 
-async def _soon(
-    what: str,
-    answer: Awaitable[_Value],
-    otherwise: _Value,
-    *,
-    expected: Container[ErrorCode] = (),
-) -> _Value:
-    """Wait for an answer for a moment; without one, say so, unless that was to be expected."""
-    try:
-        async with asyncio.timeout(SOON_S):
-            return await answer
-    except TimeoutError:
-        report_note(f"{what}: no answer within {SOON_S:g} s")
-    except KafkaError as error:
-        if error.code not in expected:
-            report_note(f"{what}: {describe_kafka_error(error)}")
-    return otherwise
+async def under_replicated(admin: Admin, topics: Sequence[TopicInfo]) -> list[dict[str, object]]:
+    """Return the partitions that have replicas out of sync.
+
+    As in Kafka's tool, those that a reassignment adds do not count before it is complete.
+    """
+    ongoing = await _reassignments(admin)
+    found: list[dict[str, object]] = []
+    for topic in topics:
+        for number, partition in sorted(topic.partitions.items()):
+            moving = ongoing.get(TopicPartition(topic.name, number))
+            wanted = set(partition.replicas) - set(moving.adding if moving else ())
+            if not wanted <= set(partition.isr):
+                found.append(
+                    {
+                        "topic": topic.name,
+                        "partition": number,
+                        "leader": partition.leader_id,
+                        "replicas": partition.replicas,
+                        "isr": partition.isr,
+                    }
+                )
+    return found
 
 
 async def _as_of_now(admin: Admin, topics: Sequence[TopicInfo]) -> list[TopicInfo]:
     """Return topics with the leaders that they have after all else was asked."""
     asked = admin.describe_topics(topic.name for topic in topics)
-    found = await _soon("the leaders shown may have changed", asked, Results({}))
+    found = await soon.wait("the leaders shown may have changed", asked, Results({}))
     return [found.done.get(topic.name, topic) for topic in topics]
 
 
@@ -109,7 +110,7 @@ async def _eligible(
     admin: Admin, topics: Sequence[TopicInfo]
 ) -> Mapping[TopicPartition, EligibleLeaders]:
     nobody: Mapping[TopicPartition, EligibleLeaders] = {}
-    return await _soon(
+    return await soon.wait(
         "eligible leaders are not shown",
         admin.describe_eligible_leaders(topic.name for topic in topics),
         nobody,
@@ -120,7 +121,7 @@ async def _eligible(
 async def _reassignments(admin: Admin) -> Mapping[TopicPartition, PartitionReassignment]:
     """Return what is going on; one who may see topics may not see that."""
     nothing: Mapping[TopicPartition, PartitionReassignment] = {}
-    return await _soon(
+    return await soon.wait(
         "reassignments are not shown, since the controller tells of them",
         admin.list_partition_reassignments(),
         nothing,
@@ -148,7 +149,7 @@ async def _cleaning(
     nothing: Results[BrokerId, tuple[LogDirDescription, ...]] = Results({})
     everything = await asyncio.gather(
         *(
-            _soon(
+            soon.wait(
                 f"what broker {leader} has cleaned is not shown",
                 admin.describe_log_dirs([leader], topics=partitions, with_cleaning=True),
                 nothing,
@@ -179,7 +180,7 @@ async def _start_and_end_offsets(
     if not led:
         return {}, {}
     # Each leader is asked twice, if need be.
-    timeout_ms = round(2_000 * SOON_S)
+    timeout_ms = round(2_000 * soon.SOON_S)
     starts, ends = await asyncio.gather(
         *(
             admin.list_offsets(dict.fromkeys(led, place), timeout_ms=timeout_ms)

@@ -45,8 +45,6 @@ from dohle.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-#: Fencing needs no transaction.
-_FENCING_TIMEOUT_MS = 1
 _DURATION_VERSION, _PATTERN_VERSION = 1, 2
 
 
@@ -140,6 +138,9 @@ class TransactionAdmin(AdminRequests):
         self, transactional_ids: Iterable[str]
     ) -> Results[str, tuple[ProducerId, int]]:
         """Abort open transactions and fence the producers of these ids; return the new epochs."""
+        # There will be no transaction, but Kafka's coordinators give replicas so long to have the
+        # new epoch, and fail otherwise; its own admin client sends the same.
+        timeout_ms = self._cluster.config.request_timeout_ms
 
         async def ask(
             connection: Connection, some: list[str]
@@ -149,7 +150,7 @@ class TransactionAdmin(AdminRequests):
                 answer = await connection.request(
                     InitProducerIdRequest(
                         transactional_id=TransactionalId(key),
-                        transaction_timeout_ms=_FENCING_TIMEOUT_MS,
+                        transaction_timeout_ms=timeout_ms,
                     ),
                     InitProducerIdResponse,
                 )

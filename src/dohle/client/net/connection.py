@@ -19,7 +19,7 @@ import os
 import re
 import socket
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, NewType, TypeVar
 
@@ -66,7 +66,9 @@ class Connection:
         self.address = address
         self._config = config
         self._loop = asyncio.get_running_loop()
-        self._protocol = FrameProtocol(self._on_frame, self._on_lost, config.response_bytes_max)
+        self._protocol = FrameProtocol(
+            self._on_frame, self._on_lost, config.response_bytes_max, config.response_bytes_kept
+        )
         self._waiting: deque[_Waiting] = deque()
         self._slots = asyncio.Semaphore(config.in_flight_requests_max)
         self._out: list[Records] = []
@@ -148,9 +150,30 @@ class Connection:
 
         async def answered() -> _Answer:
             frame, body = await waiting.answer
-            return self._decode(answer, version, frame, body)
+            return self.decode(answer, version, frame, body)
 
         return answered()
+
+    async def exchange(
+        self, api_key: int, version: int, frame_for: Callable[[int], bytes]
+    ) -> tuple[Buffer, int]:
+        """Send a request that its caller frames for a correlation id, at once.
+
+        Returns the frame of the answer, and where its body begins; ``decode`` reads it.
+        """
+        await self._room()
+        try:
+            correlation_id = self._next_correlation_id
+            self._out.append(frame_for(correlation_id))
+            self._next_correlation_id = correlation_id + 1 & _CORRELATION_ID_MAX
+            waiting = self._expect(
+                api_key, version, correlation_id, self._config.request_timeout_ms
+            )
+        except BaseException:
+            self._slots.release()
+            raise
+        self._flush()
+        return await waiting.answer
 
     async def post(self, message: Request) -> None:
         """Send a request that has no answer: Produce with acks 0."""
@@ -172,7 +195,7 @@ class Connection:
             frame, body = await (await self._begin(request, version, None)).answer
             asked, version = version, api_versions_refused(memoryview(frame)[body:])
             if version is None:
-                found = self._decode(ApiVersionsResponse, asked, frame, body)
+                found = self.decode(ApiVersionsResponse, asked, frame, body)
                 if found.error_code:
                     raise answered_error(found.error_code, f"{self.address} refused ApiVersions")
                 return found
@@ -189,7 +212,8 @@ class Connection:
             self._protocol.transport.abort()
             await self._protocol.lost.wait()
 
-    def _decode(self, answer: type[_Answer], version: int, frame: Buffer, body: int) -> _Answer:
+    def decode(self, answer: type[_Answer], version: int, frame: Buffer, body: int) -> _Answer:
+        """Read an answer whose body is at this place; the connection ends if that fails."""
         try:
             # Like Kafka's own clients, do not mind bytes behind the end of an answer.
             message, _ = answer.decode(version, frame, body)
@@ -213,9 +237,11 @@ class Connection:
     def _enqueue(self, message: Request, version: int, timeout_ms: int | None) -> _Waiting:
         if timeout_ms is None:
             timeout_ms = self._config.request_timeout_ms
-        correlation_id = self._write(message, version)
+        return self._expect(message.API_KEY, version, self._write(message, version), timeout_ms)
+
+    def _expect(self, api_key: int, version: int, correlation_id: int, timeout_ms: int) -> _Waiting:
         waiting = _Waiting(
-            message.API_KEY,
+            api_key,
             version,
             correlation_id,
             self._loop.create_future(),

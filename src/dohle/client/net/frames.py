@@ -22,8 +22,6 @@ from dohle.protocol.schema import Buffer
 _BUFFER_BYTES = 256 * 1024
 #: From this size on, receiving into a frame's own memory is cheaper than copying it.
 _LARGE_BYTES = 64 * 1024
-#: Memory of up to this size is kept for the next large frame.
-_KEPT_BYTES_MAX = 2 * 1024 * 1024
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
@@ -34,10 +32,13 @@ class FrameProtocol(asyncio.BufferedProtocol):
         on_frame: Callable[[Buffer], None],
         on_lost: Callable[[Exception | None], None],
         frame_bytes_max: int,
+        kept_bytes_max: int = 2 * 1024 * 1024,
     ) -> None:
+        """Pass on frames; memory of up to ``kept_bytes_max`` is kept for the next large one."""
         self._on_frame = on_frame
         self._on_lost = on_lost
         self._frame_bytes_max = frame_bytes_max
+        self._kept_bytes_max = kept_bytes_max
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._end = 0
         self._large: memoryview | None = None
@@ -109,7 +110,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         kept = self._kept
         if size > len(kept) or _is_in_use(kept):
             kept = bytearray(size)
-            if size <= _KEPT_BYTES_MAX:
+            if size <= self._kept_bytes_max:
                 self._kept = kept
         return memoryview(kept)[:size]
 

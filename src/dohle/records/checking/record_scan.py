@@ -8,9 +8,10 @@ takes the first, which is all that most batches need, and :func:`scanning` the o
 pieces as they are decompressed.
 
 Producers often send records of one size, or small ones. A run of such records is checked together
-(``equal_run``, ``mixed_run``), many times faster than one by one (``one_by_one``). Runs are exact,
-and what they leave is followed singly: so when they are tried decides nothing but the time that it
-takes. Slices of views are slow, so records are read in the memory that a view shows a part of.
+(``equal_run``, ``mixed_run``), many times faster than one by one (``one_by_one``). Larger ones of
+mixed sizes are followed with fewer looks at each (``sized_run``). Runs are exact, and what they
+leave is followed singly: so when they are tried decides nothing but the time that it takes. Slices
+of views are slow, so records are read in the memory that a view shows a part of.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from dohle.records.checking.layouts import SAME_LAYOUT, find_layout, forget_layo
 from dohle.records.checking.mixed_run import SIZE_MAX, scan_mixed_run
 from dohle.records.checking.one_by_one import follow_singly
 from dohle.records.checking.record_reader import RecordReader
+from dohle.records.checking.sized_run import SIZE_MIN as SIZED_MIN
+from dohle.records.checking.sized_run import scan_sized_run
 from dohle.records.errors import InvalidRecord
 from dohle.records.varint import INT64_MAX, INT64_MIN
 
@@ -44,7 +47,9 @@ _SINGLES_PER_STEP = 512
 #: Up to this size records are copied: to find out where they are in their memory takes longer.
 _COPIED_BYTES_MAX = 32 * 1024
 #: So many records of a run take as long as one that is followed singly.
-_EQUAL_PER_SINGLE, _MIXED_PER_SINGLE = 64, 4
+_EQUAL_PER_SINGLE, _MIXED_PER_SINGLE, _SIZED_PER_SINGLE = 64, 4, 2
+#: A run of large records pays from so many on.
+_FEW_MIN = 6
 
 
 # Without the named tuple's own constructor, which takes longer than a few records.
@@ -88,11 +93,10 @@ def begin_scan(
     data, begin, end = memory_of(records)
     progress = _AT_FIRST
     if count <= _RUN_MIN:
-        # Too few for runs.
-        position, index, low, high, is_consecutive, has_null_key, last, _, _ = follow_singly(
-            data, begin, end, 0, count
+        # Too few for other runs.
+        position, index, low, high, is_consecutive, has_null_key, last_size = _follow_few(
+            data, begin, end, count
         )
-        last_size = last[1]
     else:
         position, progress, _ = _follow_records(data, begin, end, count, progress)
         index, low, high, is_consecutive, has_null_key, last_size, _, _ = progress
@@ -104,6 +108,35 @@ def begin_scan(
     if is_consecutive and count in SAME_LAYOUT and last_size * count == total:
         remember_layout(records, count)
     return _summary(low, high, is_consecutive, has_null_key, base_timestamp)
+
+
+def _follow_few(
+    data: bytes | bytearray, begin: int, end: int, count: int
+) -> tuple[int, int, int, int, bool, bool, int]:
+    """Follow few records, in a run if they are large and so many that it pays."""
+    if count < _FEW_MIN or end - begin < count * SIZED_MIN:
+        position, index, low, high, is_consecutive, has_null_key, last, _, _ = follow_singly(
+            data, begin, end, 0, count
+        )
+        return position, index, low, high, is_consecutive, has_null_key, last[1]
+    position, index, low, high, is_consecutive, has_null_key, last, _, _ = follow_singly(
+        data, begin, end, 0, 1
+    )
+    if is_consecutive and last[1] >= SIZED_MIN:
+        found, position, deltas, is_some_null = scan_sized_run(
+            data, position, end, last, index, count
+        )
+        if found:
+            index += found
+            low, high = min(low, *deltas), max(high, *deltas)
+            has_null_key = has_null_key or is_some_null
+    if index == count:
+        # Their size is known if it is that of the first.
+        return position, index, low, high, is_consecutive, has_null_key, last[1]
+    position, index, low, high, is_consecutive, has_null_key, last, _, _ = follow_singly(
+        data, position, end, index, count, low, high, is_consecutive, has_null_key
+    )
+    return position, index, low, high, is_consecutive, has_null_key, last[1]
 
 
 def _summary(
@@ -184,11 +217,24 @@ def _follow_records(
         singles -= index - first
         if is_doubtful or not is_consecutive or count - index < _RUN_MIN:
             continue
+        is_mixed = False
         if index == 1 and not 0 <= end - position - (count - 1) * size <= count * _GROWTH_MAX:
             # The others cannot all be like the first, and may be too large on average.
-            alike_max = _ALIKE_MIN
+            is_mixed, alike_max = True, _ALIKE_MIN
             if end - position > count * _MIXED_MEAN_MAX:
                 pause = count
+        if size >= SIZED_MIN and (is_mixed or alike < alike_max):
+            found, position, deltas, is_some_null = scan_sized_run(
+                data, position, end, last, index, count
+            )
+            low, high = min((low, *deltas)), max((high, *deltas))
+            has_null_key = has_null_key or is_some_null
+            pause = 1 if found > _FEW_MIN else max(_PAUSE_MIN, pause * _PAUSE_TIMES)
+            index += found
+            singles -= found // _SIZED_PER_SINGLE + 1
+            size = 0
+        elif is_mixed:
+            continue
         elif alike >= alike_max and size:
             found, low, high = scan_equal_run(data, end, last, index, count, low, high)
             alike_max = 1 if found > _RUN_MIN else max(_ALIKE_MIN, alike_max * _ALIKE_TIMES)

@@ -330,7 +330,13 @@ class Shard(Generic[M]):
         self._due.append(Due(end_offset, deadline_ms, replies, actions))
 
     def take_committed(self) -> list[Due]:
-        """Take out what has become due by commits."""
+        """Take out what has become due by commits.
+
+        Nothing does once another broker leads: what its high watermark passes are its own records,
+        which may stand where those of this shard were (KAFKA-20634).
+        """
+        if not self.is_leading:
+            return []
         high_watermark = self.partition.log.high_watermark
         found = []
         while self._due and self._due[0].offset <= high_watermark:

@@ -15,6 +15,7 @@ send them on to the controller, also AddRaftVoter (80) v0-1 and RemoveRaftVoter 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dohle.core.ids import BrokerId, TopicName
@@ -78,34 +79,30 @@ async def handle_describe_controllers(
 
     Each of several has registered, so that any of them knows all (A14); one that is alone need not.
     """
-    response = await _describe_controllers(server, context, request)
+    registered = sorted(server.image.controllers.items())
+    controllers: list[tuple[BrokerId, Sequence[queries.Endpoint]]]
+    if registered:
+        leader_id = server.find_leader_id()
+        controllers = [(BrokerId(id), each.end_points) for id, each in registered]
+    else:
+        at_controller = context._replace(version=DescribeQuorumRequest.VERSIONS.highest)
+        quorum = await server.ask_controller(at_controller, _THE_QUORUM, DescribeQuorumResponse)
+        partition = quorum.topics[0].partitions[0]
+        if partition.error_code:
+            return DescribeClusterResponse(error_code=partition.error_code)
+        leader_id = partition.leader_id
+        controllers = [(node.node_id, node.listeners) for node in quorum.nodes]
+    response = queries.describe_controllers(
+        controllers,
+        request,
+        version=context.version,
+        listener=context.connection.listener,
+        cluster_id=server.cluster_id,
+        leader_id=BrokerId(-1) if leader_id is None else leader_id,
+    )
     if request.include_cluster_authorized_operations and not response.error_code:
         response = response.replace(cluster_authorized_operations=CLUSTER_OPERATIONS)
     return response
-
-
-async def _describe_controllers(
-    server: ControllerApis, context: RequestContext, request: DescribeClusterRequest
-) -> DescribeClusterResponse:
-    version, listener = context.version, context.connection.listener
-    if server.image.controllers:
-        leader_id = server.find_leader_id()
-        return queries.describe_registered_controllers(
-            server.image,
-            request,
-            version=version,
-            listener=listener,
-            cluster_id=server.cluster_id,
-            leader_id=BrokerId(-1) if leader_id is None else leader_id,
-        )
-    at_controller = context._replace(version=DescribeQuorumRequest.VERSIONS.highest)
-    quorum = await server.ask_controller(at_controller, _THE_QUORUM, DescribeQuorumResponse)
-    error_code = quorum.error_code or quorum.topics[0].partitions[0].error_code
-    if error_code:
-        return DescribeClusterResponse(error_code=error_code)
-    return queries.describe_controllers(
-        quorum, request, version=version, listener=listener, cluster_id=server.cluster_id
-    )
 
 
 async def handle_describe_quorum(

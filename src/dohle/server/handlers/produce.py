@@ -21,42 +21,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.core.steps import PlainSteps, Steps, finish
 from dohle.protocol.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
-from dohle.records.batch import ATTRIBUTES_AT, TRANSACTIONAL_FLAG
 from dohle.records.checking.validation import produced_batch
 from dohle.server.net.outcome import CloseConnection
 from dohle.server.net.slices import Begun, Slices, begin
 from dohle.server.partitions.appends import (
     BATCHES,
-    DONE,
+    TOPIC_IDS,
     Appended,
-    RefusedByLog,
-    append,
+    Part,
+    appending_all,
     check_request,
+    find_partition,
     is_uncommitted,
     no_transactional_id,
     partition_response,
 )
-from dohle.server.partitions.lookup import local_partition
 from dohle.server.partitions.partitions import Partition
 from dohle.server.transactions.claims import ClientSupport, TransactionClaim
 from dohle.server.transactions.verification import (
     FirstAppend,
     TransactionalHead,
     Verified,
+    may_be_transactional,
     transactional_head,
 )
 from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard
@@ -65,14 +64,7 @@ if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
     from dohle.server.net.handler import RequestContext
 
-_FIRST_WITH_TOPIC_IDS = 13
-#: The lower byte of a batch's attributes.
-_FLAGS_AT = ATTRIBUTES_AT + 1
 _NOTHING_ASKED = Verified({}, {})
-#: So many refused records are listed in an answer, and of each further partition the first one.
-_RECORD_ERRORS_MAX = 10_000
-#: So many partitions' batches are appended in a step, if each is short.
-_PARTITIONS_PER_STEP = 8
 #: So many outcomes are told of in a step.
 _OUTCOMES_PER_STEP = 32
 #: acks
@@ -80,7 +72,8 @@ _ALL = -1
 # Looking up a member of an enum is slow.
 _NO_ERROR = ErrorCode.NONE
 
-Results = list[tuple[TopicProduceData, list[tuple[PartitionProduceData, Appended | KafkaError]]]]
+#: What came of each partition of a request, in their order.
+Outcomes = list[Appended | KafkaError]
 #: Makes the answer when everything is written, or waits until it is committed.
 Late = Callable[[], ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None]
 
@@ -98,13 +91,7 @@ def _has_transactional(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
-            # For nearly all records this byte of the attributes is enough.
-            if (
-                records is not None
-                and len(records) > _FLAGS_AT
-                and records[_FLAGS_AT] & TRANSACTIONAL_FLAG
-                and transactional_head(records) is not None
-            ):
+            if may_be_transactional(records) and transactional_head(records) is not None:
                 return True
     return False
 
@@ -153,21 +140,21 @@ async def _append_when_verified(
 
 
 async def _finish(
-    broker: BrokerServer, request: ProduceRequest, begun: Begun[Results]
+    broker: BrokerServer, request: ProduceRequest, begun: Begun[Outcomes]
 ) -> ProduceResponse | None:
     return await _answer_later(broker, request, await begun.finish())
 
 
 async def _answer_later(
-    broker: BrokerServer, request: ProduceRequest, results: Results
+    broker: BrokerServer, request: ProduceRequest, outcomes: Outcomes
 ) -> ProduceResponse | None:
     """Write what was appended, and answer: the requests of the same read event are answered."""
     broker.write_appends()
     slices = Slices(broker.turns)
     codes = {}
-    if waiting := await slices.run(_uncommitted(request, results)):
+    if waiting := await slices.run(_uncommitted(request, outcomes)):
         codes = await slices.wait_for(_commit_codes(broker, request, waiting))
-    return _unless_unwanted(request, await slices.run(_responding(results, codes)))
+    return _unless_unwanted(request, await slices.run(_responding(request, outcomes, codes)))
 
 
 def _transactional_appends(
@@ -184,12 +171,13 @@ def _transactional_appends(
             head = transactional_head(data.records)
             if head is None or head.producer_id < 0:
                 continue
-            try:
-                partition = _find(broker, context.version, topic, data.index)
-            except KafkaError as error:
+            partition = find_partition(
+                broker, context.version, topic.name, topic.topic_id, data.index
+            )
+            if isinstance(partition, KafkaError):
                 name = _name(broker, context.version, topic)
                 if name is not None:
-                    missing[TopicPartition(name, data.index)] = error
+                    missing[TopicPartition(name, data.index)] = partition
                 continue
             try:
                 produced_batch(data.records, context.version)
@@ -201,22 +189,22 @@ def _transactional_appends(
     return found, missing
 
 
-def _late(broker: BrokerServer, request: ProduceRequest, results: Results) -> Late:
+def _late(broker: BrokerServer, request: ProduceRequest, outcomes: Outcomes) -> Late:
     """Return a function that makes the answer when everything is written."""
 
     def answer() -> ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None:
-        if request.acks == _ALL and (waiting := finish(_uncommitted(request, results))):
-            return _answer_when_committed(broker, request, results, waiting)
-        return _unless_unwanted(request, finish(_responding(results, {})))
+        if request.acks == _ALL and (waiting := finish(_uncommitted(request, outcomes))):
+            return _answer_when_committed(broker, request, outcomes, waiting)
+        return _unless_unwanted(request, finish(_responding(request, outcomes, {})))
 
     return answer
 
 
 async def _answer_when_committed(
-    broker: BrokerServer, request: ProduceRequest, results: Results, waiting: list[Appended]
+    broker: BrokerServer, request: ProduceRequest, outcomes: Outcomes, waiting: list[Appended]
 ) -> ProduceResponse:
     codes = await _commit_codes(broker, request, waiting)
-    return finish(_responding(results, codes))
+    return finish(_responding(request, outcomes, codes))
 
 
 async def _commit_codes(
@@ -229,22 +217,19 @@ async def _commit_codes(
     return {id(one): code for one, code in zip(waiting, codes, strict=True)}
 
 
-def _uncommitted(request: ProduceRequest, results: Results) -> PlainSteps[list[Appended]]:
+def _uncommitted(request: ProduceRequest, outcomes: Outcomes) -> PlainSteps[list[Appended]]:
     """Return the appends whose commit the client waits for."""
     waiting: list[Appended] = []
     if request.acks != _ALL:
         return waiting
     left = _OUTCOMES_PER_STEP
-    for _, outcomes in results:
-        for _, outcome in outcomes:
-            if not isinstance(outcome, KafkaError) and is_uncommitted(outcome):
-                waiting.append(outcome)
-            left -= 1
-            if left <= 0:
-                left = _OUTCOMES_PER_STEP
-                yield
-        # There may be very many topics, too.
+    for outcome in outcomes:
+        if not isinstance(outcome, KafkaError) and is_uncommitted(outcome):
+            waiting.append(outcome)
         left -= 1
+        if not left:
+            left = _OUTCOMES_PER_STEP
+            yield
     return waiting
 
 
@@ -257,14 +242,15 @@ def _unless_unwanted(request: ProduceRequest, response: ProduceResponse) -> Prod
 
 
 def _responding(
-    results: Results, commit_errors: Mapping[int, ErrorCode]
+    request: ProduceRequest, outcomes: Outcomes, commit_errors: Mapping[int, ErrorCode]
 ) -> PlainSteps[ProduceResponse]:
     """Make the response; the keys of ``commit_errors`` are the ``id()`` of outcomes."""
     topics = []
     left = _OUTCOMES_PER_STEP
-    for topic, outcomes in results:
+    rest = iter(outcomes)
+    for topic in request.topic_data:
         partitions: list[PartitionProduceResponse] = []
-        for data, outcome in outcomes:
+        for data, outcome in zip(topic.partition_data, rest, strict=False):
             code = commit_errors.get(id(outcome), _NO_ERROR) if commit_errors else _NO_ERROR
             partitions.append(partition_response(data.index, outcome, code))
             left -= 1
@@ -276,6 +262,7 @@ def _responding(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=tuple(partitions)
             )
         )
+        # There may be very many topics, too.
         left -= 1
     return ProduceResponse(responses=tuple(topics))
 
@@ -298,87 +285,30 @@ def _appending_all(
     context: RequestContext,
     request: ProduceRequest,
     verified: Verified | None,
-) -> Steps[Results]:
-    now_ms = broker.clock.now_ms()
-    results: Results = []
-    errors: dict[tuple[type, ErrorCode, str], KafkaError] = {}
-    left, listed = _PARTITIONS_PER_STEP, 0
-    for topic in request.topic_data:
-        outcomes: list[tuple[PartitionProduceData, Appended | KafkaError]] = []
-        for data in topic.partition_data:
-            outcome = _append(broker, context, request, topic, data, verified, now_ms)
-            if not isinstance(outcome, DONE):
-                outcome = yield from outcome
-            left -= 1
-            if not left:
-                left = _PARTITIONS_PER_STEP
-                yield None
-            if isinstance(outcome, KafkaError):
-                # It takes a kilobyte, and very many may be refused.
-                outcome.__traceback__ = None
-                if not isinstance(outcome, RefusedByLog):
-                    # Most of them for the same reason.
-                    reason = type(outcome), outcome.code, str(outcome)
-                    outcome = errors.setdefault(reason, outcome)
-                elif outcome.record_errors:
-                    outcome.list_at_most(max(1, _RECORD_ERRORS_MAX - listed))
-                    listed += len(outcome.record_errors)
-            outcomes.append((data, outcome))
-        results.append((topic, outcomes))
-    return results
+) -> Steps[Outcomes]:
+    parts = _parts(broker, context.version, request, verified)
+    return appending_all(broker, parts, request.acks, context.version, context.client_id)
 
 
-def _refuse_all(request: ProduceRequest, error: KafkaError) -> Results:
-    return [
-        (topic, [(data, error) for data in topic.partition_data]) for topic in request.topic_data
-    ]
-
-
-def _append(
-    broker: BrokerServer,
-    context: RequestContext,
-    request: ProduceRequest,
-    topic: TopicProduceData,
-    data: PartitionProduceData,
-    verified: Verified | None,
-    now_ms: int,
-) -> Appended | KafkaError | Steps[Appended | KafkaError]:
+def _parts(
+    broker: BrokerServer, version: int, request: ProduceRequest, verified: Verified | None
+) -> Iterator[Part]:
     guard: VerificationGuard | None = None
-    version = context.version
-    partition = None
-    if version < _FIRST_WITH_TOPIC_IDS:
-        partition = broker.partitions.get(topic.name, data.index)
-    if partition is None:
-        try:
-            partition = _find(broker, version, topic, data.index)
-        except KafkaError as error:
-            return error
-    if verified is not None:
-        if partition.key in verified.errors:
-            return verified.errors[partition.key]
-        guard = verified.guards.get(partition.key, NO_VERIFICATION)
-    return append(
-        broker,
-        partition,
-        data.records,
-        request.acks,
-        version,
-        context.client_id,
-        now_ms,
-        guard,
-    )
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            partition = find_partition(broker, version, topic.name, topic.topic_id, data.index)
+            if verified is not None and isinstance(partition, Partition):
+                guard = verified.guards.get(partition.key, NO_VERIFICATION)
+                partition = verified.errors.get(partition.key, partition)
+            yield partition, data.records, guard
 
 
 def _name(broker: BrokerServer, version: int, topic: TopicProduceData) -> TopicName | None:
-    return topic.name if version < _FIRST_WITH_TOPIC_IDS else broker.topic_name(topic.topic_id)
+    return topic.name if version < TOPIC_IDS else broker.topic_name(topic.topic_id)
 
 
-def _find(broker: BrokerServer, version: int, topic: TopicProduceData, index: int) -> Partition:
-    name = _name(broker, version, topic)
-    if name is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-    # An offline directory is reported only after errors in the request itself.
-    return broker.partitions.get(name, index) or local_partition(broker, name, index)
+def _refuse_all(request: ProduceRequest, error: KafkaError) -> Outcomes:
+    return [error] * sum(len(topic.partition_data) for topic in request.topic_data)
 
 
 def _close_on_error(responses: tuple[TopicProduceResponse, ...]) -> None:

@@ -113,8 +113,9 @@ async def _wait_until_committed(
 def _response(codes: _Codes) -> PlainSteps[WriteTxnMarkersResponse]:
     markers = []
     for producer_id, found in codes.items():
-        topics = yield from _by_topic(found)
-        markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=topics))
+        if found:
+            topics = yield from _by_topic(found)
+            markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=topics))
         yield
     return WriteTxnMarkersResponse(markers=tuple(markers))
 

@@ -40,14 +40,25 @@ class Answering:
     ) -> TimedRequest:
         """Count a request by its kind, and begin to time it; some are not, unless ``always``."""
         name = api_key if handler.kind is None or request is None else handler.kind(request)
-        kind = self._kinds.get(name)
-        if kind is None:
-            metrics = self._server.requests.of(
-                name if isinstance(name, str) else find_api(name).name
-            )
-            kind = self._kinds[name] = RequestKind(metrics)
+        kind = self._kinds.get(name) or self._new_kind(name)
         kind.metrics.by_version[version] += 1
         return kind.begin(times, arrived, self._now, request_bytes, always=always)
+
+    def again(
+        self, times: ConnectionTimes, arrived: float, request_bytes: int, name: str
+    ) -> TimedRequest:
+        """Begin to time a request that a shortcut serves, and counts by its kind's name."""
+        kind = self._kinds.get(name) or self._new_kind(name)
+        return kind.begin(times, arrived, self._now, request_bytes)
+
+    def _new_kind(self, name: int | str) -> RequestKind:
+        metrics = self._server.requests.of(name if isinstance(name, str) else find_api(name).name)
+        kind = self._kinds[name] = RequestKind(metrics)
+        return kind
+
+    def has_frame(self, timed: TimedRequest, frame: Frame) -> None:
+        """Let the connection time the sending of an answer that was waited for and is framed."""
+        self._answered(timed, frame, has_waited=True)
 
     def frame(
         self,

@@ -312,7 +312,8 @@ class Connection:
             logger.exception(_REQUEST_FAILED, self.peer)
             replies.end("a request failed")
             has_late, following = False, _ENDING
-        if counts and handled:
+        if counts and handled and following is not _AWAITING:
+            # (What is waited for is timed by itself.)
             times.end_event(counts, self.last_active, handled, buffered - len(buffer))
         if has_late and service.may_settle_later(self):
             self._state, self._following = _UNSETTLED, following

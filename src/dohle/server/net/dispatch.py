@@ -34,7 +34,7 @@ from dohle.server.net.outcome import (
 )
 from dohle.server.net.request_entries import Entries
 from dohle.server.net.server import Server
-from dohle.server.net.shortcut import Served, learn_shortcut, may_take_shortcuts
+from dohle.server.net.shortcut import Learn, Served, learn_shortcut, may_take_shortcuts
 from dohle.server.net.slices import Begun, begin
 from dohle.server.net.timing import TimedRequest, request_log
 
@@ -43,6 +43,8 @@ logger = logging.getLogger("dohle.server")
 #: A longer request may have so many entries that even decoding it takes too long for one turn.
 _LONG_FRAME_BYTES = 8 * 1024
 _FEW_ENTRIES = 1_000
+#: The version of an answer that a shortcut encodes itself.
+_ENCODED = -1
 # Made once: a union of types takes longer to make than to look at.
 _ENCODABLE = (Response, EncodedResponse)
 
@@ -95,9 +97,23 @@ class Dispatcher:
                 reply = shortcut.handle(server, fields)
                 if reply is not None:
                     shortcut.served += 1
+                    if isinstance(reply, Future):
+                        self._time_awaited(reply, frame, connection)
                     return reply
                 fits = True
         return self._take_slow_path(frame, connection, fits_shortcut=fits)
+
+    def _time_awaited(self, answer: Future[Any], frame: memoryview, connection: Connection) -> None:
+        """Time a request whose answer a shortcut waits for, if it is one of those that are."""
+        times = connection.times
+        usage = times.usages.get(frame[1])
+        if usage is not None:
+            timed = self._answering.again(
+                times, connection.last_active, len(frame), usage.metrics.name
+            )
+            if timed.times is not None:
+                timed.handled = self._now()
+                self._awaited[answer] = _Awaited(timed, _ENCODED, 0)
 
     def is_patient(self, api_key: int) -> bool:
         """Tell whether a request may wait for others in a crowded turn."""
@@ -181,24 +197,41 @@ class Dispatcher:
             if isinstance(answer, Future):
                 timed.handled = self._now()
                 self._awaited[answer] = _Awaited(timed, version, correlation_id)
+                if handler.learn is not None and not fits_shortcut:
+                    served = Served(frame, body_offset, version, context.client_id, request)
+                    self._learn(handler.learn, connection, api_key, served, timed, fits=False)
                 return answer
         if handler.learn is not None:
-            if left := connection.unlearnt.get(api_key):
-                connection.unlearnt[api_key] = left - 1
-            elif may_take_shortcuts(connection):
-                learn_shortcut(
-                    server,
-                    handler.learn,
-                    connection,
-                    api_key,
-                    Served(frame, body_offset, version, context.client_id, request),
-                    timed.metrics,
-                    fits_shortcut=fits_shortcut,
-                )
+            served = Served(frame, body_offset, version, context.client_id, request)
+            self._learn(handler.learn, connection, api_key, served, timed, fits=fits_shortcut)
         if answer is None or isinstance(answer, _ENCODABLE):
             return self._answering.frame(timed, answer, version, correlation_id)
         late = answer
         return lambda: self._make(timed, late(), version, correlation_id)
+
+    def _learn(
+        self,
+        learn: Learn,
+        connection: Connection,
+        api_key: int,
+        served: Served,
+        timed: TimedRequest,
+        *,
+        fits: bool,
+    ) -> None:
+        """Learn a shortcut, unless the last attempt was in vain and not long ago."""
+        if left := connection.unlearnt.get(api_key):
+            connection.unlearnt[api_key] = left - 1
+        elif may_take_shortcuts(connection):
+            learn_shortcut(
+                self._server,
+                learn,
+                connection,
+                api_key,
+                served,
+                timed.metrics,
+                fits_shortcut=fits,
+            )
 
     def _make(
         self,
@@ -254,6 +287,10 @@ class Dispatcher:
             return frame
         timed, version, correlation_id = how
         response = answered.result()
+        if version == _ENCODED:
+            frame = response
+            self._answering.has_frame(timed, frame)
+            return frame
         return self._answering.frame(timed, response, version, correlation_id, has_waited=True)
 
     def forget(self, future: Future[Any]) -> None:

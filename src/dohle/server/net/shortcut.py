@@ -58,7 +58,7 @@ class Shortcut(Protocol):
 
 
 class Served(NamedTuple):
-    """A request that took the slow path and was answered without waiting."""
+    """A request that took the slow path, and is answered, or delayed until there is an answer."""
 
     frame: memoryview
     body_offset: int

@@ -1,4 +1,4 @@
-"""Appending a producer's records to one partition: the checks in Kafka's order, then the log.
+"""Appending a producer's records to its partitions: the checks in Kafka's order, then the log.
 
 Most batches pass the fast check (``records.checking.fast_check``) and need no other; those that it
 does not accept take the slow path, with the same result.
@@ -6,12 +6,13 @@ does not accept take the slow path, with the same result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import GeneratorType
 from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import TopicName, Uuid
 from dohle.core.steps import Steps
 from dohle.metadata.topic_names import INTERNAL_TOPICS
 from dohle.protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
@@ -25,6 +26,7 @@ from dohle.records.checking.validation import (
     validating,
 )
 from dohle.records.up_conversion import converting_up
+from dohle.server.partitions.lookup import local_partition
 from dohle.server.partitions.partitions import Partition
 from dohle.storage.log_values import AppendInfo
 from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard
@@ -32,11 +34,16 @@ from dohle.storage.producers.append import NO_VERIFICATION, VerificationGuard
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
 
-#: The first version with record batches.
-BATCHES = 3
+#: The first version with record batches, and the first that names topics by their ids.
+BATCHES, TOPIC_IDS = 3, 13
 _ADMIN_CLIENT = "__admin_client"
 #: The first version that allows every codec. Older ones need more checks: those of the slow path.
 _FAST_CHECK_FROM = 7
+
+#: So many refused records are listed in an answer, and of each further partition the first one.
+_RECORD_ERRORS_MAX = 10_000
+#: So many partitions' batches are appended in a step, if each is short.
+_PARTITIONS_PER_STEP = 8
 
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 #: With these errors, Kafka does not return the log start offset.
@@ -67,6 +74,66 @@ class RefusedByLog(KafkaError):
 Appended = tuple[Partition, AppendInfo]
 #: What an append returns that is done. (A union of types takes longer to make than to look at.)
 DONE = (tuple, KafkaError)
+
+#: A partition, or why there is none, the records for it, and the guard of transactional ones.
+Part = tuple[Partition | KafkaError, Records | None, VerificationGuard | None]
+
+
+def find_partition(
+    broker: BrokerServer, version: int, topic: TopicName, topic_id: Uuid, index: int
+) -> Partition | KafkaError:
+    """Return the partition that a request of this version names, by topic or by topic id."""
+    if version < TOPIC_IDS:
+        partition = broker.partitions.get(topic, index)
+    else:
+        partition = broker.partitions.get_by_id(topic_id, index)
+    # An offline directory is reported only after errors in the request itself.
+    if partition is not None:
+        return partition
+    if version >= TOPIC_IDS:
+        name = broker.topic_name(topic_id)
+        if name is None:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        topic = name
+    try:
+        return local_partition(broker, topic, index)
+    except KafkaError as error:
+        return error
+
+
+def appending_all(
+    broker: BrokerServer, parts: Iterable[Part], acks: int, version: int, client_id: str
+) -> Steps[list[Appended | KafkaError]]:
+    """Append to each partition in turn; return the outcomes in this order.
+
+    The parts are taken one by one: between steps partitions may come and go.
+    """
+    now_ms = broker.clock.now_ms()
+    outcomes: list[Appended | KafkaError] = []
+    errors: dict[tuple[type, ErrorCode, str], KafkaError] = {}
+    left, listed = _PARTITIONS_PER_STEP, 0
+    for partition, records, guard in parts:
+        if isinstance(partition, KafkaError):
+            outcome: Appended | KafkaError = partition
+        else:
+            begun = append(broker, partition, records, acks, version, client_id, now_ms, guard)
+            outcome = begun if isinstance(begun, DONE) else (yield from begun)
+        left -= 1
+        if not left:
+            left = _PARTITIONS_PER_STEP
+            yield None
+        if isinstance(outcome, KafkaError):
+            # It takes a kilobyte, and very many may be refused.
+            outcome.__traceback__ = None
+            if not isinstance(outcome, RefusedByLog):
+                # Most of them for the same reason.
+                reason = type(outcome), outcome.code, str(outcome)
+                outcome = errors.setdefault(reason, outcome)
+            elif outcome.record_errors:
+                outcome.list_at_most(max(1, _RECORD_ERRORS_MAX - listed))
+                listed += len(outcome.record_errors)
+        outcomes.append(outcome)
+    return outcomes
 
 
 def append(

@@ -63,6 +63,8 @@ class Commits:
         #: often it has refused.
         self.isr_expands = self.isr_shrinks = self.failed_isr_updates = 0
         self._timers: dict[Partition, _Timer] = {}
+        #: The last one that was made, and of which.
+        self._joint_gate: tuple[tuple[Gate, ...], Gate] = (), Gate()
 
     # Events
 
@@ -263,6 +265,33 @@ class Commits:
         partition.gate = gate, end_offset, timeout_ms
         self.wait(partition, end_offset, timeout_ms, gate.open)
         return gate
+
+    def joint_gate(self, gates: tuple[Gate, ...]) -> Gate:
+        """Return a gate that opens when all of these are open; how their waits ended they know.
+
+        Callers share it like the gates themselves, if they ask one after the other.
+        """
+        if len(gates) == 1:
+            return gates[0]
+        asked, joint = self._joint_gate
+        if gates == asked and joint.code is None:
+            return joint
+        joint = Gate()
+        left = sum(gate.code is None for gate in gates)
+
+        def opened() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                joint.open(ErrorCode.NONE)
+
+        for gate in gates:
+            if gate.code is None:
+                gate.on_open.append(opened)
+        if not left:
+            joint.open(ErrorCode.NONE)
+        self._joint_gate = gates, joint
+        return joint
 
     def wait_for_deletion(
         self, partition: Partition, offset: int, timeout_ms: int, waiter: CommitWaiter

@@ -8,7 +8,7 @@ DelayedFetch).
 from __future__ import annotations
 
 from asyncio import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dohle.core.ids import TopicPartition
 from dohle.core.steps import Steps
@@ -21,6 +21,20 @@ from dohle.server.partitions.fetch_reader import FetchReader
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
+
+
+class WaitingFetch(Protocol):
+    """A fetch in the purgatory, as those see it who wake it."""
+
+    @property
+    def future(self) -> Future[Any]:
+        """Who waits for the answer waits for this, and cancels it when the client has gone."""
+
+    def recheck(self, key: TopicPartition) -> None:
+        """Look at a partition that it watches."""
+
+    def answer(self) -> None:
+        """Answer with what there is: its time is up."""
 
 
 class DelayedFetch:

@@ -93,8 +93,13 @@ class FetchReader:
         version: int,
         context: FetchContext,
         listener: str,
+        *,
+        has_waited: bool = False,
     ) -> None:
-        """Prepare to serve a client of a listener."""
+        """Prepare to serve a client of a listener.
+
+        One that has waited was read before: how far a follower is has been noted then.
+        """
         self._broker = broker
         self._listener = listener
         self._version = version
@@ -119,7 +124,7 @@ class FetchReader:
         self._results: list[tuple[SessionPartition, PartitionData | Partition]] = []
         #: How much was read, how much of it is copied, and of how many partitions there is any.
         self._bytes = self._copied = self._filled = 0
-        self._at_once = self._has_read = False
+        self._at_once, self._has_read = False, has_waited
         self._not_at_end: list[SessionPartition] = []
         self._change_count = -1
         self._told_by: Unsettled | None = None
@@ -240,7 +245,7 @@ class FetchReader:
         self._told_by = self._context.unsettled
         if self._told_by is None:
             return {part.local.key: part for part in self._partitions if part.local is not None}
-        self._told_by.waiting = look
+        self._told_by.wait(look)
         return {}
 
     def wait_no_more(self, look: Callable[[SessionPartition], None]) -> None:
@@ -380,7 +385,8 @@ class FetchReader:
     def _find(self, part: SessionPartition) -> Partition:
         if part.topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        epoch = part.request.current_leader_epoch
+        # Any negative one is none at all.
+        epoch = max(part.request.current_leader_epoch, ANY_EPOCH)
         known: Partition | None = part.local
         if known is not None and not known.is_gone:
             known.log.disk.ensure_online()

@@ -127,8 +127,8 @@ class Controller:
         # It only reads the current state, so it does not wait for commands that change it.
         try:
             progress = self.quorum.progress()
-        except KafkaError as error:
-            return DescribeQuorumResponse(error_code=error.code, error_message=str(error))
+        except KafkaError:
+            progress = None
         return await Slices(self._turns).run(describe_quorum(progress, request, version))
 
     async def _change_voters(self, request: VoterChange, version: int) -> Response:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -43,6 +44,7 @@ from dohle.replication.follower_fetches import (
     Key,
     SessionLost,
 )
+from dohle.replication.follower_frames import Told
 from dohle.server.links import LinkSettings, NodeLink, broker_address
 from dohle.server.net.slices import Slices
 from dohle.server.partitions.partitions import Partition
@@ -56,6 +58,11 @@ logger = logging.getLogger("dohle.server")
 _LATEST, _EARLIEST = -1, -2
 #: An answer has at least one batch, however large it is.
 _RESPONSE_BYTES_MAX = 2**31 - 1
+#: What an answer has beside the records, mostly at most; and for how large a one memory is kept.
+_ANSWER_BYTES = 64 * 1024
+_KEPT_BYTES_MAX = 16 * 1024 * 1024
+#: A leader that refuses for so long is told of: mostly it is about to hear that it leads.
+_REFUSAL_TOLD_MS = 10_000
 #: What the leader has sent is damaged: it may be read again.
 _DAMAGED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
 
@@ -79,13 +86,18 @@ class Fetcher:
         self._followed: dict[Key, _Followed] = {}
         #: Those that have all that is committed, as far as their leader has told.
         self._in_sync: set[Key] = set()
+        #: Since when the leader has refused partitions, or when that was told last.
+        self._refused_since_ms: dict[Key, int] = {}
         self._fetches = FollowerFetches()
         settings = context.settings
+        self._client_id = f"broker-{context.node_id}-fetcher-{number}"
         link_settings = LinkSettings(
-            f"broker-{context.node_id}-fetcher-{number}",
+            self._client_id,
             settings.request_timeout_ms,
             settings.connection_setup_timeout_ms,
             _RESPONSE_BYTES_MAX,
+            # Most answers under load are as large as they may be.
+            min(settings.limits.max_bytes + _ANSWER_BYTES, _KEPT_BYTES_MAX),
         )
         self._link = NodeLink(context.loop, context.host, link_settings)
         #: That of the last request, on which the session is.
@@ -106,6 +118,7 @@ class Fetcher:
         key = partition.topic_id, partition.key.partition
         self._followed[key] = _Followed(partition, leader_epoch)
         self._in_sync.discard(key)
+        self._refused_since_ms.pop(key, None)
         self.counts.forget(partition)
         cut = beginning(partition.log)
         if cut is None or self._try(key, cut):
@@ -117,6 +130,7 @@ class Fetcher:
         key = partition.topic_id, partition.key.partition
         if self._followed.pop(key, None) is not None:
             self._in_sync.discard(key)
+            self._refused_since_ms.pop(key, None)
             self._fetches.forget(key)
             self.counts.forget(partition)
 
@@ -154,13 +168,26 @@ class Fetcher:
             return
         connection = await self._connect()
         version = connection.version_of(FetchRequest, fetch_version(image.metadata_version))
-        request = self._fetches.request(
-            self._context.node_id, self._context.broker_epoch, settings.limits, version
-        )
-        response = await connection.request(request, FetchResponse, version_max=version)
+        asker = self._context.node_id, self._context.broker_epoch, settings.limits, version
+        frame_for = self._fetches.common_request(self._client_id, *asker)
+        if frame_for is None:
+            request = self._fetches.request(*asker)
+            response = await connection.request(request, FetchResponse, version_max=version)
+            self._note_answer()
+            await self._take(connection, response)
+            return
+        frame, body = await connection.exchange(FetchRequest.API_KEY, version, frame_for)
+        self._note_answer()
+        told = self._fetches.answered_commonly(frame, body)
+        if told is None:
+            response = connection.decode(FetchResponse, version, frame, body)
+            await self._take(connection, response)
+        else:
+            await self._take_common(told)
+
+    def _note_answer(self) -> None:
         self._is_reached = True
         self.counts.requests += 1
-        await self._take(connection, response)
 
     async def _wait(self) -> None:
         """Wait until there is something to ask for."""
@@ -202,17 +229,30 @@ class Fetcher:
             if isinstance(reaction, CompareRange):
                 await slices.wait_for(self._compare_range(connection, answered))
             elif isinstance(reaction, Append):
-                await self._append(slices, answered, reaction)
+                await self._append(slices, key, asked, reaction)
             elif self._try(key, reaction):
                 self._want(key)
             await slices.give_way()
 
-    async def _append(self, slices: Slices, answered: Answered, append: Append) -> None:
+    async def _take_common(self, told: Sequence[Told]) -> None:
+        """Take in an answer that has nothing but records and offsets."""
+        slices = Slices(self._context.turns)
+        for topic_id, index, high_watermark, log_start_offset, records in told:
+            key = topic_id, index
+            asked = self._fetches.asked(key)
+            if asked is not None and key in self._followed:
+                append = Append(records, high_watermark, log_start_offset)
+                await self._append(slices, key, asked, append)
+            await slices.give_way()
+
+    async def _append(
+        self, slices: Slices, key: Key, asked: FetchPartition, append: Append
+    ) -> None:
         """Append, and let others have their turn in between if there is very much."""
-        key, asked, _ = answered
         partition = self._followed[key].partition
+        _, high_watermark, log_start_offset = append
         for piece in in_pieces(memoryview(append.records)):
-            if not self._try(key, append._replace(records=piece)):
+            if not self._try(key, Append(piece, high_watermark, log_start_offset)):
                 return
             if slices.is_over:
                 await slices.wait()
@@ -258,12 +298,12 @@ class Fetcher:
                     partition.log.truncate_fully_and_start_at(offset)
                     self._context.commits.note_end(partition)
                 case Delay(error):
-                    logger.info("%s: the leader answers %s", partition.key, error.name)
+                    self._tell_if_it_lasts(key, error)
                     self._delay(key)
                     return False
                 case Fail(error):
                     # The metadata log is about to tell of a newer leader.
-                    logger.info("%s: the leader answers %s", partition.key, error.name)
+                    logger.debug("%s: the leader answers %s", partition.key, error.name)
                     self._give_up(key)
                     return False
         except KafkaError as error:
@@ -283,6 +323,8 @@ class Fetcher:
 
     def _note_copied(self, key: Key, size: int, high_watermark: int) -> None:
         partition = self._followed[key].partition
+        if self._refused_since_ms:
+            self._refused_since_ms.pop(key, None)
         if partition.log.log_end_offset >= high_watermark:
             self._in_sync.add(key)
         else:
@@ -291,6 +333,21 @@ class Fetcher:
             partition.traffic.reassignment_bytes_in += size
         if size and partition.throttles_fetching:
             self._context.quota.record(size, self._clock.monotonic_ms())
+
+    def _tell_if_it_lasts(self, key: Key, error: ErrorCode) -> None:
+        """Tell of a leader that refuses, unless it is about to hear that it leads."""
+        key_name, now_ms = self._followed[key].partition.key, self._clock.monotonic_ms()
+        logger.debug("%s: the leader answers %s", key_name, error.name)
+        since_ms = self._refused_since_ms.setdefault(key, now_ms)
+        if now_ms - since_ms >= _REFUSAL_TOLD_MS:
+            self._refused_since_ms[key] = now_ms
+            logger.warning(
+                "%s is not copied: for %d s the leader, broker %d, has answered %s",
+                key_name,
+                (now_ms - since_ms) // 1000,
+                self.leader,
+                error.name,
+            )
 
     def _delay(self, key: Key) -> None:
         backoff_ms = self._context.settings.backoff_ms

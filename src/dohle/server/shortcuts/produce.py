@@ -1,34 +1,45 @@
 """The common produce request, recognised by its bytes.
 
-A producer sends the same request again and again: except for the correlation id, the partition and
-the records, every byte equals that of the previous request. The records are handled as on the slow
-path (``partitions.appends.append``), and a request that does not fit takes the slow path. So do a
-transaction's first records in a partition, because its coordinator may have to be asked.
+A producer sends the same request again and again: except for the correlation id, the topics, the
+partitions and the records, every byte equals that of the previous request. The records are handled
+as on the slow path (``partitions.appends``), and a request that does not fit takes the slow path.
+So do transactional records for several partitions, and a transaction's first records in one,
+because its coordinator may have to be asked.
 """
 
 from __future__ import annotations
 
 import struct
 from asyncio import Future
-from collections.abc import Callable
-from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, cast
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, Uuid
-from dohle.protocol.codec.pattern import find_pattern
-from dohle.protocol.framing import encode_response
-from dohle.protocol.messages.produce import (
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceResponse,
-)
+from dohle.protocol.messages.produce import ProduceRequest
+from dohle.records.batch import TRANSACTIONAL_FLAG
 from dohle.server.net.outcome import Frame, Gate, LateFrame
 from dohle.server.net.shortcut import Served
 from dohle.server.net.slices import Begun, begin
-from dohle.server.partitions.appends import DONE, Appended, append, partition_response
-from dohle.server.transactions.verification import is_open
+from dohle.server.partitions.appends import (
+    DONE,
+    TOPIC_IDS,
+    Appended,
+    Part,
+    append,
+    appending_all,
+    find_partition,
+)
+from dohle.server.shortcuts.produce_frames import (
+    Topic,
+    Topics,
+    answer_to_one,
+    request_parts,
+    topic_reader,
+)
+from dohle.server.shortcuts.produce_replies import ReplyToSeveral, tell
+from dohle.server.transactions.verification import FLAGS_AT, is_open, may_be_transactional
 from dohle.storage.producers.append import NO_VERIFICATION
 
 if TYPE_CHECKING:
@@ -36,93 +47,90 @@ if TYPE_CHECKING:
 
 # From the first version with batches on.
 _VERSIONS = range(3, 14)
-_FIRST_WITH_TOPIC_IDS = 13
 # Where the API key and version end, and where the correlation id does.
 _HEAD_END, _PREFIX_START = 4, 8
 _SIZE = struct.Struct(">i")
-# What changes in a good answer, by its size: partition, error, offset, time, start (v5).
-_ANSWERED = {22: "ihqq", 30: "ihqqq"}
-# For how many topics the form of the answer is cached.
-_TOPICS_MAX = 256
-
-#: Correlation id, partition and records.
-Fields = tuple[int, int, memoryview]
-
-
-def learn_produce(broker: BrokerServer, served: Served) -> ProduceShortcut | None:
-    """Learn from a request to a single partition."""
-    request: ProduceRequest = served.request
-    if served.version not in _VERSIONS or request.acks == 0:
-        return None
-    if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
-        return None
-    (data,) = request.topic_data[0].partition_data
-    if not data.records:
-        return None
-    learnt = ProduceShortcut(served)
-    fields = learnt.fits(served.frame)
-    # It does not fit if the client encodes something differently from this encoder.
-    is_recognised = fields is not None and fields[1] == data.index
-    return learnt if is_recognised else None
-
-
 #: acks
 _ALL = -1
 # Looking up a member of an enum is slow.
 _NO_ERROR = ErrorCode.NONE
 _TOO_FEW = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
+T = TypeVar("T")
+
+#: Correlation id, and the index and records of the only partition, or the topics and all records.
+Fields = tuple[int, int, memoryview] | tuple[int, Topics]
+
+
+def learn_produce(broker: BrokerServer, served: Served) -> ProduceShortcut | None:
+    """Learn from a request."""
+    request: ProduceRequest = served.request
+    if served.version not in _VERSIONS or request.acks == 0:
+        return None
+    if not (request.topic_data and request.topic_data[0].partition_data):
+        return None
+    learnt = ProduceShortcut(served)
+    # It does not fit if the client encodes something differently from this encoder.
+    return learnt if learnt.fits(served.frame) is not None else None
+
 
 class ProduceShortcut:
-    """A produce request to one partition, without what changes from one request to the next."""
+    """A produce request without what changes from one request to the next.
+
+    A request to a single partition of the topic learnt from is read and answered in one go. Others,
+    to any topics and partitions, are read and answered piece by piece (``produce_frames``).
+    """
 
     joins: ClassVar[bool] = True
     __slots__ = (
-        "_acks",
-        "_answer",
+        "_answer_one",
         "_client_id",
         "_head",
         "_is_flexible",
         "_is_transactional",
         "_prefix",
+        "_prefix_of_one",
+        "_read_topics",
         "_size_at",
         "_tail",
-        "_timeout_ms",
         "_topic",
         "_topic_id",
         "_unpack",
-        "_version",
+        "acks",
         "served",
+        "timeout_ms",
+        "version",
     )
 
     def __init__(self, served: Served) -> None:
         self.served = 0
         request, version, frame = served.request, served.version, served.frame
+        self.version = version
+        self.acks = request.acks
+        self.timeout_ms = request.timeout_ms
         topic = request.topic_data[0]
-        self._version = version
-        self._is_flexible = ProduceRequest.FLEXIBLE.covers(version)
-        zeros, ones = (_without_records(request, index).encode(version) for index in (0, -1))
-        before, behind = find_pattern(zeros, ones, {4: "i"}).constants
-        self._head = bytes(frame[:_HEAD_END])
-        self._prefix = bytes(frame[_PREFIX_START : served.body_offset]) + before
-        # Behind the size of the records, which is 0 here.
-        self._tail = behind[1 if self._is_flexible else _SIZE.size :]
-        fields = struct.Struct(f">{_HEAD_END}si{len(self._prefix)}si")
-        self._unpack, self._size_at = fields.unpack_from, fields.size
-        self._client_id = served.client_id
-        self._acks = request.acks
-        self._timeout_ms = request.timeout_ms
-        self._is_transactional = request.transactional_id is not None
         self._topic: TopicName = topic.name
         self._topic_id: Uuid = topic.topic_id
-        self._answer = _answer_format(topic.name, topic.topic_id, version)
+        self._client_id = served.client_id
+        self._is_transactional = request.transactional_id is not None
+        self._is_flexible = ProduceRequest.FLEXIBLE.covers(version)
+        before, before_one, self._tail = request_parts(request, version)
+        self._head = bytes(frame[:_HEAD_END])
+        header = bytes(frame[_PREFIX_START : served.body_offset])
+        self._prefix, self._prefix_of_one = header + before, header + before_one
+        fields = struct.Struct(f">{_HEAD_END}si{len(self._prefix_of_one)}si")
+        self._unpack, self._size_at = fields.unpack_from, fields.size
+        self._read_topics = topic_reader(version)
+        self._answer_one = answer_to_one(topic.name, topic.topic_id, version)
 
     def fits(self, frame: memoryview) -> Fields | None:
         """Return the fields that may change, if everything else is the same."""
         try:
             head, correlation_id, prefix, index = self._unpack(frame)
-            if prefix != self._prefix or head != self._head:
+            if head != self._head:
                 return None
+            if prefix != self._prefix_of_one:
+                return self._fits_several(frame, correlation_id, prefix)
             start, end = self._size_at, len(frame)
             if not self._is_flexible:
                 (size,) = _SIZE.unpack_from(frame, start)
@@ -143,16 +151,28 @@ class ProduceShortcut:
                 end -= len(self._tail)
                 if frame[end:] != self._tail:
                     return None
-        except (struct.error, IndexError):
+        except (struct.error, IndexError, UnicodeDecodeError):
             return None
         if size < 0 or start + size != end:
             return None
         return correlation_id, index, frame[start:end]
 
+    def _fits_several(
+        self, frame: memoryview, correlation_id: int, prefix: bytes
+    ) -> tuple[int, Topics] | None:
+        """Do the same with a request to several partitions, or to another topic."""
+        if self._is_transactional or not prefix.startswith(self._prefix):
+            return None
+        read = self._read_topics(frame, _PREFIX_START + len(self._prefix))
+        return None if read is None else (correlation_id, read)
+
     def handle(self, broker: BrokerServer, fields: Fields) -> LateFrame | Future[Frame] | None:
         """Append the records; None if the request must take the slow path."""
+        if len(fields) == 2:
+            correlation_id, (topics, all_records) = fields
+            return self._handle_several(broker, correlation_id, topics, all_records)
         correlation_id, index, records = fields
-        if self._version < _FIRST_WITH_TOPIC_IDS:
+        if self.version < TOPIC_IDS:
             partition = broker.partitions.get(self._topic, index)
         else:
             partition = broker.partitions.get_by_id(self._topic_id, index)
@@ -163,36 +183,30 @@ class ProduceShortcut:
             if not is_open(partition, records):
                 return None
             guard = NO_VERIFICATION
+        elif len(records) > FLAGS_AT and records[FLAGS_AT] & TRANSACTIONAL_FLAG:
+            # As ``may_be_transactional`` tells, without a call.
+            return None
         now_ms = broker.clock.now_ms()
         outcome = append(
-            broker, partition, records, self._acks, self._version, self._client_id, now_ms, guard
+            broker, partition, records, self.acks, self.version, self._client_id, now_ms, guard
         )
         if not isinstance(outcome, DONE):
             begun = begin(broker.turns, outcome)
             if isinstance(begun, Begun):
-                finishing = self._finish(broker, correlation_id, index, begun)
-                return broker.loop.create_task(finishing)
+                late = partial(self._late, broker, correlation_id, index)
+                return broker.loop.create_task(_finish(broker, begun, late))
             outcome = begun
         done = outcome
         return lambda code=None: self._reply(broker, correlation_id, index, done, code)
 
-    async def _finish(
+    def _late(
         self,
         broker: BrokerServer,
         correlation_id: int,
         index: int,
-        begun: Begun[Appended | KafkaError],
-    ) -> Frame:
-        """Append what takes long, in turns, and make the answer."""
-        outcome = await begun.finish()
-        broker.write_appends()
-        reply = self._reply(broker, correlation_id, index, outcome, None)
-        if isinstance(reply, Gate):
-            opened: Future[None] = broker.loop.create_future()
-            reply.on_open.append(lambda: opened.set_result(None))
-            await opened
-            return cast("Frame", self._reply(broker, correlation_id, index, outcome, reply.code))
-        return reply
+        outcome: Appended | KafkaError,
+    ) -> LateFrame:
+        return lambda code=None: self._reply(broker, correlation_id, index, outcome, code)
 
     def _reply(
         self,
@@ -200,71 +214,59 @@ class ProduceShortcut:
         correlation_id: int,
         index: int,
         outcome: Appended | KafkaError,
-        code: ErrorCode | None,
+        code: ErrorCode | None = None,
     ) -> Frame | Gate:
-        """Make the answer; ``code`` tells how the wait for the commit ended."""
+        """Make the answer for one partition; ``code`` tells how the wait for the commit ended."""
         if not isinstance(outcome, KafkaError):
             partition, (first, last, _, time, _, _) = outcome
             log = partition.log
             if log.disk.is_online():
                 is_committed = log.high_watermark > last
-                if (is_committed or self._acks != _ALL) and code is not _TOO_FEW:
-                    return [self._answer(correlation_id, index, first, time, log.log_start_offset)]
+                if (is_committed or self.acks != _ALL) and code is not _TOO_FEW:
+                    start = log.log_start_offset
+                    return [self._answer_one(correlation_id, index, first, time, start)]
                 if code is None:
-                    return broker.commits.gate(partition, self._timeout_ms)
-        told = partition_response(index, outcome, code or _NO_ERROR)
-        if told.error_code:
-            broker.requests.refused("Produce", told.error_code)
-        return self._tell(correlation_id, told)
+                    return broker.commits.gate(partition, self.timeout_ms)
+        topics = [(b"", self._topic, self._topic_id, [index])]
+        return tell(broker, self.version, correlation_id, topics, [outcome], [code or _NO_ERROR])
 
-    def _tell(self, correlation_id: int, partition: PartitionProduceResponse) -> Frame:
-        response = _response(self._topic, self._topic_id, partition)
-        return list(encode_response(response, self._version, correlation_id))
+    def _handle_several(
+        self,
+        broker: BrokerServer,
+        correlation_id: int,
+        topics: list[Topic],
+        records: list[memoryview],
+    ) -> LateFrame | Future[Frame] | None:
+        if any(map(may_be_transactional, records)):
+            return None
+        parts = self._parts(broker, topics, records)
+        appending = appending_all(broker, parts, self.acks, self.version, self._client_id)
+        begun = begin(broker.turns, appending)
+        if isinstance(begun, Begun):
+            late = partial(ReplyToSeveral, self, broker, correlation_id, topics)
+            return broker.loop.create_task(_finish(broker, begun, late))
+        return ReplyToSeveral(self, broker, correlation_id, topics, begun)
 
-
-def _response(
-    topic: TopicName, topic_id: Uuid, partition: PartitionProduceResponse
-) -> ProduceResponse:
-    found = TopicProduceResponse(name=topic, topic_id=topic_id, partition_responses=(partition,))
-    return ProduceResponse(responses=(found,))
-
-
-def _without_records(request: ProduceRequest, index: int) -> ProduceRequest:
-    """Return a request to one partition with another index, and no records."""
-    (topic,) = request.topic_data
-    data = topic.partition_data[0].replace(index=index, records=b"")
-    return request.replace(topic_data=(topic.replace(partition_data=(data,)),))
-
-
-@lru_cache(_TOPICS_MAX)
-def _answer_format(
-    topic: TopicName, topic_id: Uuid, version: int
-) -> Callable[[int, int, int, int, int], bytes]:
-    """Return a function that packs a good answer from the values that change."""
-    zeros, ones = (
-        b"".join(encode_response(_response(topic, topic_id, _partition_of(number)), version, 0))
-        for number in (0, -1)
-    )
-    size = len(zeros) - 4
-    # Behind the size and the correlation id.
-    pattern = find_pattern(zeros[8:], ones[8:], _ANSWERED)
-    before, after = pattern.constants
-    pack = struct.Struct(f">ii{pattern.format}").pack
-    has_log_start = _ANSWERED[30] in pattern.format
-
-    def answer(correlation_id: int, index: int, base_offset: int, time: int, start: int) -> bytes:
-        if has_log_start:
-            return pack(size, correlation_id, before, index, 0, base_offset, time, start, after)
-        return pack(size, correlation_id, before, index, 0, base_offset, time, after)
-
-    return answer
+    def _parts(
+        self, broker: BrokerServer, topics: list[Topic], records: list[memoryview]
+    ) -> Iterator[Part]:
+        rest, version = iter(records), self.version
+        for _, name, topic_id, indexes in topics:
+            for index in indexes:
+                yield find_partition(broker, version, name, topic_id, index), next(rest), None
 
 
-def _partition_of(number: int) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=number,
-        error_code=number,
-        base_offset=number,
-        log_append_time_ms=number,
-        log_start_offset=number,
-    )
+async def _finish(
+    broker: BrokerServer, begun: Begun[T], late_of: Callable[[T], LateFrame]
+) -> Frame:
+    """Append what takes long, in turns, and make the answer."""
+    late = late_of(await begun.finish())
+    broker.write_appends()
+    made = late()
+    if isinstance(made, Gate):
+        if made.code is None:
+            opened: Future[None] = broker.loop.create_future()
+            made.on_open.append(lambda: opened.set_result(None))
+            await opened
+        made = late(made.code)
+    return cast("Frame", made)

@@ -26,7 +26,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from dohle.core.errors import COORDINATOR_UNREACHED, ErrorCode, KafkaError
 from dohle.core.ids import ProducerId, TopicPartition, TransactionalId
 from dohle.protocol.schema import Records
-from dohle.records.batch import HEADER_SIZE, MAGIC, NO_SEQUENCE, TRANSACTIONAL_FLAG
+from dohle.records.batch import (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    MAGIC,
+    NO_SEQUENCE,
+    TRANSACTIONAL_FLAG,
+)
 from dohle.server.internal_topics import CONSUMER_OFFSETS
 from dohle.server.partitions.lookup import led_partition
 from dohle.server.partitions.partitions import Partition
@@ -42,6 +48,8 @@ if TYPE_CHECKING:
 
 # In a batch's header: magic, attributes, producer id, producer epoch, base sequence.
 _HEAD = struct.Struct(">16xb4xh20xqhi")
+#: The lower byte of a batch's attributes.
+FLAGS_AT = ATTRIBUTES_AT + 1
 
 #: Errors in reaching the coordinator. Producers get another code, which they know how to handle.
 _UNREACHED = COORDINATOR_UNREACHED | {ErrorCode.NETWORK_EXCEPTION}
@@ -78,6 +86,15 @@ def transactional_head(records: Records | None) -> TransactionalHead | None:
     if magic != MAGIC or not attributes & TRANSACTIONAL_FLAG:
         return None
     return TransactionalHead(ProducerId(producer_id), producer_epoch, base_sequence)
+
+
+def may_be_transactional(records: Records | None) -> bool:
+    """Tell whether it takes the whole header to know: one byte tells that most records are not."""
+    return (
+        records is not None
+        and len(records) > FLAGS_AT
+        and records[FLAGS_AT] & TRANSACTIONAL_FLAG != 0
+    )
 
 
 def is_open(partition: Partition, records: Records) -> bool:

@@ -9,17 +9,17 @@ some where they do not: such a segment is split, and becomes several.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from errno import ENOSPC
 
+from dohle.core.seams import Clock
 from dohle.storage.cleaning.reading import Pace, Source
 from dohle.storage.config import LogConfig
-from dohle.storage.directory.disk_space import full_below
+from dohle.storage.directory.room import full_below
 from dohle.storage.files import Buffer, FileSystem, join
-from dohle.storage.log_context import LogContext
 from dohle.storage.open_files import OpenFiles
+from dohle.storage.segment.context import OwnContext
 from dohle.storage.segment.file_names import CLEANED_SUFFIX, has_base_offset
 from dohle.storage.segment.index import MAX_RELATIVE_OFFSET, IndexMemory
 from dohle.storage.segment.segment import LogSegment
@@ -34,19 +34,22 @@ class CleanedSegment:
 
     def __init__(
         self,
-        context: LogContext,
+        fs: FileSystem,
+        clock: Clock,
         directory: str,
         sources: Sequence[Source],
         config: LogConfig,
         pace: Pace,
+        on_written: Callable[[int, int], None],
     ) -> None:
-        self._fs = context.fs
-        self._disk = context.disk
+        """``on_written`` is told of bytes before they are written, and of how many are free."""
+        self._fs = fs
+        self._on_written = on_written
         self._directory = directory
         self._sources = sources
         self._pace = pace
         # What the log's own thread uses is not for others.
-        self._context = replace(context, open_files=OpenFiles(4), index_memory=IndexMemory())
+        self._context = OwnContext(fs, clock, IndexMemory(), OpenFiles(4))
         self._config = config
         self._buffers: list[Buffer] = []
         self._segments: list[LogSegment] = []
@@ -122,9 +125,7 @@ class CleanedSegment:
         total, usable = self._fs.free_bytes(self._directory)
         if usable - size < full_below(total) // 2:
             raise OSError(ENOSPC, f"{usable:,} bytes are free on the disk", self._directory)
-        # The next append looks how much room is left. (An append at this very moment may undo this:
-        # then the one after the next write does.)
-        self._disk.budget_bytes = 0
+        self._on_written(size, usable)
 
     def _copy_source(self, end: int) -> None:
         """Copy the beginning of the only source, which has stayed as it is."""

@@ -13,6 +13,7 @@ from dohle.core.ids import TopicName, TopicPartition
 from dohle.storage.cleaning.grouping import SegmentSize, group_segments
 from dohle.storage.cleaning.key_map import KeyMap
 from dohle.storage.cleaning.mapping import MapBuilder
+from dohle.storage.cleaning.planning import last_records
 from dohle.storage.cleaning.reading import (
     AbortedTransactions,
     BatchOrder,
@@ -92,7 +93,7 @@ def estimate_cleaning(
     secret: bytes,
 ) -> Estimate:
     """Look at a partition's folder. Uncleanable and KafkaErrors tell of damage."""
-    pace = Pace(settings, StopFlag())
+    pace = Pace(settings.io_buffer_bytes, settings.throttle, StopFlag())
     sources = _sources(fs, folder)
     state, stable = _producers(fs, folder, sources, pace)
     cleanable = [s for s in sources[:-1] if s.end_offset <= stable]
@@ -107,11 +108,12 @@ def estimate_cleaning(
     map_end = builder.end_offset - 1
     rules = Rules(keys, map_end + 1, map_end, now_ms, delete_retention_ms, end_offset, 0)
     tracker, groups, at = TransactionTracker(), [], 0
+    producers = last_records(state.producers)
     sizes = [_size(fs, folder, source) for source in covered]
     for count in group_segments(sizes, end_offset, segment_bytes, segment_index_bytes):
         group = covered[at : at + count]
         at += count
-        rewriter, sink = Rewriter(rules, tracker, aborted, state.producers, pace), _Count()
+        rewriter, sink = Rewriter(rules, tracker, aborted, producers, pace), _Count()
         rewriter.rewrite(fs, group, sink)
         found = rewriter.statistics
         groups.append(

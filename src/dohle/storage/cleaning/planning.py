@@ -6,13 +6,15 @@ as they are: if one is removed or moved meanwhile, the round is given up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dohle.storage.cleaning.grouping import SegmentSize, group_segments
+from dohle.storage.cleaning.keeping import LastRecord
 from dohle.storage.cleaning.reading import Source
 from dohle.storage.config import LogConfig
 from dohle.storage.files import FileSystem
+from dohle.storage.producers.entry import ProducerEntry
 from dohle.storage.segment.segment import LogSegment
 
 
@@ -31,6 +33,16 @@ def sources_of(segments: Sequence[LogSegment], end_offset: int) -> list[Source]:
         Source(s.base_offset, end, s.path, s.size, s.indexes.txn.path)
         for s, end in zip(segments, ends, strict=True)
     ]
+
+
+def last_records(producers: Mapping[int, ProducerEntry]) -> dict[int, LastRecord]:
+    """Return what cleaning has to know of a log's active producers."""
+    return {
+        producer_id: LastRecord(
+            entry.producer_epoch, entry.batches[-1].last_offset if entry.batches else None
+        )
+        for producer_id, entry in producers.items()
+    }
 
 
 def plan_groups(

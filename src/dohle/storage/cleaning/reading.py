@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from dohle.records.batch import LOG_OVERHEAD, Batch, CorruptBatch, read_batch
 from dohle.records.control import ControlRecordType, decode_control_key
-from dohle.storage.cleaning.round_values import CleanerSettings, CleaningAborted
+from dohle.storage.cleaning.round_values import CleaningAborted
 from dohle.storage.files import File, FileSystem
 from dohle.storage.open_files import OpenFiles
 from dohle.storage.segment.batch_scan import batch_size_at
@@ -37,9 +37,11 @@ class StopFlag:
 class Pace:
     """How fast a job may go on, and whether it may at all."""
 
-    def __init__(self, settings: CleanerSettings, stop: StopFlag) -> None:
-        self.buffer_bytes = max(settings.io_buffer_bytes // 2, 1024)
-        self._throttle = settings.throttle
+    def __init__(
+        self, io_buffer_bytes: int, throttle: Callable[[int], None], stop: StopFlag
+    ) -> None:
+        self.buffer_bytes = max(io_buffer_bytes // 2, 1024)
+        self._throttle = throttle
         self._stop = stop
 
     def done(self, size: int) -> None:

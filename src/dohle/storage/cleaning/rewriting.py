@@ -28,7 +28,6 @@ from dohle.storage.cleaning.rebuilding import convert, empty_batch, rebuild
 from dohle.storage.cleaning.round_values import Statistics, Uncleanable
 from dohle.storage.cleaning.transactions import TransactionTracker
 from dohle.storage.files import Buffer, FileSystem
-from dohle.storage.producers.entry import ProducerEntry
 
 
 class Sink(Protocol):
@@ -71,7 +70,7 @@ class Rewriter:
         rules: Rules,
         tracker: TransactionTracker,
         aborted: AbortedTransactions,
-        producers: Mapping[int, ProducerEntry],
+        producers: Mapping[int, LastRecord],
         pace: Pace,
     ) -> None:
         self._rules = rules
@@ -169,16 +168,11 @@ class Rewriter:
             may_discard = self._tracker.may_discard_data(
                 producer_id, last_offset, batch.is_transactional
             )
-        last_record = None
-        if producer_id >= 0 and (entry := self._producers.get(producer_id)) is not None:
-            last_record = LastRecord(
-                entry.producer_epoch, entry.batches[-1].last_offset if entry.batches else None
-            )
         is_last = last_offset + 1 == self._rules.first_uncleanable_offset
         return fate_of(
             batch,
             may_discard=may_discard,
-            last_record=last_record,
+            last_record=self._producers.get(producer_id) if producer_id >= 0 else None,
             is_last=is_last,
             now_ms=self._rules.now_ms,
         )

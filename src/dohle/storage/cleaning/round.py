@@ -30,35 +30,20 @@ What a crash leaves is completed or undone by ``directory.loader``.
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from dohle.core.errors import KafkaError
-from dohle.storage.cleaning.cleaned_segment import CleanedSegment, remove_cleaned
-from dohle.storage.cleaning.key_map import KeyMap
-from dohle.storage.cleaning.mapping import MapBuilder
-from dohle.storage.cleaning.planning import Group, plan_groups, sources_of
-from dohle.storage.cleaning.reading import AbortedTransactions, Pace, Source, StopFlag
-from dohle.storage.cleaning.rewriting import Rewriter, Rules
-from dohle.storage.cleaning.round_values import (
-    CleanerSettings,
-    CleaningAborted,
-    Statistics,
-    Uncleanable,
-)
+from dohle.storage.cleaning.cleaned_segment import remove_cleaned
+from dohle.storage.cleaning.planning import Group, last_records, plan_groups, sources_of
+from dohle.storage.cleaning.reading import Source, StopFlag
+from dohle.storage.cleaning.round_values import CleanerSettings, CleaningAborted, Statistics
+from dohle.storage.cleaning.round_work import Mapped, Rewritten, RoundSpec, RoundWork, Work
 from dohle.storage.cleaning.selection import Cleanable
 from dohle.storage.cleaning.swap import SegmentSwap
-from dohle.storage.cleaning.transactions import TransactionTracker
 from dohle.storage.files import FileSystem
 from dohle.storage.log import Log
-from dohle.storage.producers.entry import ProducerEntry
-from dohle.storage.segment.index import CorruptIndex
 from dohle.storage.segment.segment import LogSegment
-from dohle.storage.segment.transaction_index import AbortedTransaction
-
-logger = logging.getLogger("dohle.storage")
 
 _SECRET_BYTES = 32
 
@@ -76,8 +61,6 @@ class Job:
         """Do it, in any thread. ``complete`` tells whether it went well."""
         try:
             self._work()
-        except (KafkaError, CorruptIndex) as error:
-            self.error = Uncleanable(str(error))
         except Exception as error:
             self.error = error
 
@@ -100,15 +83,15 @@ class CleaningRound:
         self._settings = settings
         self._now_ms = now_ms
         self._stop = StopFlag()
-        self._pace = Pace(settings, self._stop)
-        self._tracker = TransactionTracker()
         #: Where its jobs work, wherever the log is now.
         self.directory = log.directory
         self._generation = log.files.generation
-        self._rules: Rules | None = None
+        context = log.files.context
+        self._work: Work = (settings.new_work or RoundWork)(
+            context.fs, context.clock, settings.throttle, context.disk.look_soon
+        )
+        self._holds_map = False
         self._groups: deque[Group] = deque()
-        self._aborted: AbortedTransactions | None = None
-        self._producers: Mapping[int, ProducerEntry] = {}
         # What the map is built from.
         self._mapping: tuple[LogSegment, ...] = ()
         self._swap: SegmentSwap | None = None
@@ -160,6 +143,7 @@ class CleaningRound:
         Its ``complete`` raises CleaningAborted then, and need not be called.
         """
         self._stop.is_set = True
+        self._work.stop()
         self._end()
         swap, self._swap = self._swap, None
         if swap is not None:
@@ -197,32 +181,33 @@ class CleaningRound:
             # Below the first dirty offset there may be nothing left of its segment.
             found = self._mapping[0].reader.find(first_dirty)
             position = self._mapping[0].size if found is None else found.position
-        keys = KeyMap(
+        spec = RoundSpec(
+            self.directory,
+            log.config,
+            (),
+            first,
+            below,
+            position,
+            first_dirty,
+            end,
+            {},
+            self._now_ms,
             self._settings.dedupe_buffer_bytes,
             self._settings.load_factor,
+            self._settings.io_buffer_bytes,
             log.files.context.rng.randbytes(_SECRET_BYTES),
-            records_max=end - first_dirty,
         )
-        work = _Map(log, segments, below, first, position, cleanable, keys, self._pace)
-        self._completion = lambda: self._mapped(work, keys)
-        return Job(work.run)
+        job = _Map(log, self._work, spec, segments)
+        self._completion = lambda: self._mapped(job)
+        return Job(job.run)
 
-    def _mapped(self, work: _Map, keys: KeyMap) -> None:
-        log, cleanable = self._log, self._cleanable
+    def _mapped(self, job: _Map) -> None:
+        assert job.mapped is not None
         self._mapping = ()
-        self.statistics.add(work.statistics)
-        self.end_offset = work.end_offset
-        self._rules = Rules(
-            keys,
-            cleanable.first_dirty_offset,
-            self.end_offset - 1,
-            self._now_ms,
-            log.config.delete_retention_ms,
-            cleanable.first_uncleanable_offset,
-            work.legacy_horizon_ms,
-        )
-        self._aborted, self._producers = work.aborted, work.producers
-        self._groups = deque(work.groups)
+        self._holds_map = True
+        self.statistics.add(job.mapped.statistics)
+        self.end_offset = job.mapped.end_offset
+        self._groups = deque(job.groups)
         self._next = self._rewrite
 
     # A group
@@ -230,32 +215,30 @@ class CleaningRound:
     def _rewrite(self) -> Job | None:
         if not self._groups:
             return self._free()
-        log, rules, group = self._log, self._rules, self._groups.popleft()
-        assert rules is not None
-        assert self._aborted is not None
+        log, group = self._log, self._groups.popleft()
         self._swap = swap = SegmentSwap(log, group.segments)
         if not swap.is_possible:
             raise CleaningAborted("segments that were to be cleaned are gone")
-        rewriter = Rewriter(rules, self._tracker, self._aborted, self._producers, self._pace)
-        work = _Rewrite(log, group.sources, self._aborted, rewriter, self._tracker, self._pace)
-        self._completion = lambda: self._rewritten(work)
-        return Job(work.run)
+        job = _Rewrite(log.fs, self.directory, self._work, group.sources, self._stop)
+        self._completion = lambda: self._rewritten(job)
+        return Job(job.run)
 
     def _free(self) -> Job | None:
         """Give the memory of the map back in the thread, then end."""
-        rules, self._rules = self._rules, None
-        if rules is None:
+        if not self._holds_map:
             return None
+        self._holds_map = False
         self._completion = lambda: None
-        return Job(rules.keys.clear)
+        return Job(self._work.clear)
 
-    def _rewritten(self, work: _Rewrite) -> None:
-        self.statistics.add(work.statistics)
-        if not work.has_changed:
+    def _rewritten(self, job: _Rewrite) -> None:
+        assert job.rewritten is not None
+        self.statistics.add(job.rewritten.statistics)
+        if not job.rewritten.base_offsets:
             self._swap = None
             return
         assert self._swap is not None
-        self._swap.base_offsets = work.base_offsets
+        self._swap.base_offsets = job.rewritten.base_offsets
         self._swap.offer()
         self._next = lambda: self._sync(self._take_place)
 
@@ -290,101 +273,58 @@ class _Map:
     def __init__(
         self,
         log: Log,
+        work: Work,
+        spec: RoundSpec,
         segments: Sequence[LogSegment],
-        below: int,
-        first: int,
-        position: int,
-        cleanable: Cleanable,
-        keys: KeyMap,
-        pace: Pace,
     ) -> None:
-        """Take all segments, and which of them are cleaned and mapped."""
-        self._fs, self._config = log.fs, log.config
-        self._directory = log.directory
+        """Take what is known already, and all segments."""
+        self._fs = log.fs
         self._state = log.producer_state
+        self._work = work
+        self._spec = spec
         self._segments, self._log_end_offset = segments, log.log_end_offset
-        self._below, self._first, self._position = below, first, position
-        self._cleanable = cleanable
-        self._keys = keys
-        self._pace = pace
-        self.end_offset = cleanable.first_dirty_offset
-        self.statistics = Statistics()
+        self.mapped: Mapped | None = None
         self.groups: list[Group] = []
-        self.aborted: AbortedTransactions | None = None
-        self.producers: Mapping[int, ProducerEntry] = {}
-        self.legacy_horizon_ms = 0
 
     def run(self) -> None:
-        fs, first_dirty = self._fs, self._cleanable.first_dirty_offset
-        remove_cleaned(fs, self._directory)
-        # Who appends later does so behind what is cleaned: as they are now is good enough.
-        self.producers = self._state.captured()
+        fs, spec = self._fs, self._spec
+        remove_cleaned(fs, spec.directory)
         sources = sources_of(self._segments, self._log_end_offset)
-        self.aborted = AbortedTransactions(fs, [(s.base_offset, s.txn_index_path) for s in sources])
-        builder = MapBuilder(self._keys, self.aborted, first_dirty, self._pace)
-        builder.build(fs, sources[self._first : self._below], self._position)
-        self.end_offset, self.statistics = builder.end_offset, builder.statistics
+        # Who appends later does so behind what is cleaned: as they are now is good enough.
+        producers = last_records(self._state.captured())
+        self.mapped = self._work.build_map(
+            spec._replace(sources=tuple(sources), producers=producers)
+        )
         self.groups = plan_groups(
             fs,
-            self._segments[: self._below],
+            self._segments[: spec.below],
             sources,
-            self.end_offset,
-            self._cleanable.first_uncleanable_offset,
-            self._config,
+            self.mapped.end_offset,
+            spec.first_uncleanable_offset,
+            spec.config,
         )
-        clean = bisect_left([source.base_offset for source in sources], first_dirty)
-        if clean:
-            mtime_ms = fs.stat(sources[clean - 1].path).mtime_ms
-            self.legacy_horizon_ms = mtime_ms - self._config.delete_retention_ms
 
 
 class _Rewrite:
     """The job that rewrites a group, and what came of it."""
 
     def __init__(
-        self,
-        log: Log,
-        sources: Sequence[Source],
-        aborted: AbortedTransactions,
-        rewriter: Rewriter,
-        tracker: TransactionTracker,
-        pace: Pace,
+        self, fs: FileSystem, directory: str, work: Work, sources: Sequence[Source], stop: StopFlag
     ) -> None:
-        self._context, self._config = log.files.context, log.config
-        self._directory = log.directory
+        self._fs = fs
+        self._directory = directory
+        self._work = work
         self._sources = sources
-        self._aborted = aborted
-        self._rewriter = rewriter
-        self._tracker = tracker
-        self._pace = pace
-        self.statistics = Statistics()
-        #: Whether there are new files, or all is to stay as it is.
-        self.has_changed = False
-        #: Where the new segments begin.
-        self.base_offsets: tuple[int, ...] = ()
+        self._stop = stop
+        self.rewritten: Rewritten | None = None
 
     def run(self) -> None:
-        fs: FileSystem = self._context.fs
         try:
-            self._run(fs)
-            self._pace.done(0)
+            self.rewritten = self._work.rewrite(self._sources)
+            if self._stop.is_set:
+                raise CleaningAborted("it was stopped")
         except Exception:
-            self.has_changed = False
-            remove_cleaned(fs, self._directory)
+            remove_cleaned(self._fs, self._directory)
             raise
-        if not self.has_changed:
-            remove_cleaned(fs, self._directory)
-
-    def _run(self, fs: FileSystem) -> None:
-        sources = self._sources
-        kept: list[AbortedTransaction] = []
-        self._tracker.kept_entries = kept
-        segment = CleanedSegment(self._context, self._directory, sources, self._config, self._pace)
-        self._rewriter.rewrite(fs, sources, segment)
-        before = self._aborted.of_segments(sources[0].base_offset, sources[-1].end_offset)
-        self.has_changed = segment.finish(kept, same_aborted=kept == before)
-        self.statistics = self._rewriter.statistics
-        if self.has_changed:
-            self.base_offsets = segment.base_offsets
-            self.statistics.segments_written = len(self.base_offsets)
-            self.statistics.bytes_written = segment.bytes_written
+        if not self.rewritten.base_offsets:
+            remove_cleaned(self._fs, self._directory)

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dohle.core.seams import Clock
+    from dohle.storage.cleaning.round_work import Work
+    from dohle.storage.files import FileSystem
+
+    #: Takes the log's files and clock, the throttle, and who is told of bytes before they are
+    #: written, and how many the disk has free.
+    NewWork = Callable[[FileSystem, Clock, Callable[[int], None], Callable[[int, int], None]], Work]
 
 
 class CleaningAborted(Exception):
@@ -38,6 +48,8 @@ class CleanerSettings:
     #: Called in the job's thread with each number of bytes read or written, about a buffer's worth
     #: at a time. It may block, to keep a rate. What it raises ends the job like an abort.
     throttle: Callable[[int], None] = field(default=unthrottled)
+    #: Does the computing of a round; if there is none, its jobs do it themselves.
+    new_work: NewWork | None = None
 
 
 @dataclass(slots=True)

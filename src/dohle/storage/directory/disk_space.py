@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from dohle.core.ids import TopicPartition
 from dohle.storage.directory.disk_status import DiskStatus
+from dohle.storage.directory.room import LOOKS_BEFORE_FULL, full_below
 from dohle.storage.directory.strays import list_strays
 from dohle.storage.files import FileSystem, join
 from dohle.storage.log import Log
@@ -27,9 +28,6 @@ _WARN_PERCENT = (90, 95)
 #: A warning is due again when the disk was emptier than its mark by this much.
 _SLACK_PERCENT = 2
 _RESERVE_BYTES_MAX = 16 << 20
-_FULL_BYTES_MAX = 256 << 20
-#: The part of the free room after which it is looked at again.
-_LOOKS_BEFORE_FULL = 8
 _NAMED_MAX = 3
 
 
@@ -64,8 +62,7 @@ class DiskSpace:
     def check(self) -> None:
         """Look how much room there is, warn, and refuse appends or take them again."""
         total, usable = self._fs.free_bytes(self._path)
-        # However fast it fills up, it is looked at often enough to refuse in time.
-        self._disk.budget_bytes = usable // _LOOKS_BEFORE_FULL
+        self._disk.budget_bytes = usable // LOOKS_BEFORE_FULL
         if total <= 0:
             return
         used_percent = 100 * (total - usable) // total
@@ -141,8 +138,3 @@ class DiskSpace:
                 file.close()
         except OSError as error:
             logger.warning("%s: no room could be reserved for the next start: %s", path, error)
-
-
-def full_below(total: int) -> int:
-    """Return with how little free room a disk of this size counts as full."""
-    return min(_FULL_BYTES_MAX, total // 100)

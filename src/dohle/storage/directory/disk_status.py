@@ -37,6 +37,14 @@ class DiskStatus:
         self.budget_bytes = 0
         self.on_budget_spent: Callable[[], None] = lambda: None
 
+    def look_soon(self, _size: int, _usable: int) -> None:
+        """Let the next append look how much room is left, since something else is written.
+
+        It may be called in any thread. (An append at this very moment may undo this: then the one
+        after the next call looks.)
+        """
+        self.budget_bytes = 0
+
     def ensure_online(self) -> None:
         """Raise KAFKA_STORAGE_ERROR if the directory is offline."""
         if self.failure is not None:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from dohle.storage.config import LogConfig
 from dohle.storage.files import file_name, join
-from dohle.storage.log_context import LogContext
 from dohle.storage.segment.batch_scan import scan_heads
+from dohle.storage.segment.context import SegmentContext
 from dohle.storage.segment.file_names import (
     INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -57,7 +57,7 @@ class SegmentIndexes:
 
     def __init__(
         self,
-        context: LogContext,
+        context: SegmentContext,
         log_file: SegmentFile,
         directory: str,
         base_offset: int,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dohle.records.batch import Batch
 from dohle.storage.config import LogConfig
 from dohle.storage.files import Buffer, file_name, join
-from dohle.storage.log_context import LogContext
+from dohle.storage.segment.context import SegmentContext
 from dohle.storage.segment.file_names import LOG_SUFFIX, segment_file_name
 from dohle.storage.segment.index import MAX_RELATIVE_OFFSET
 from dohle.storage.segment.indexes import SegmentIndexes
@@ -38,7 +38,7 @@ class LogSegment:
 
     def __init__(
         self,
-        context: LogContext,
+        context: SegmentContext,
         directory: str,
         base_offset: int,
         config: LogConfig,
@@ -66,7 +66,7 @@ class LogSegment:
     @classmethod
     def create(
         cls,
-        context: LogContext,
+        context: SegmentContext,
         directory: str,
         base_offset: int,
         config: LogConfig,

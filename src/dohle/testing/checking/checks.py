@@ -57,7 +57,7 @@ Check = Callable[[History], Iterator[str]]
 def check(history: History, promise: Promise = Promise.KEPT) -> list[Violation]:
     """Return what is wrong with a history."""
     found: list[Violation] = []
-    for name, function in (_KEPT if promise is Promise.KEPT else _PREFIX).items():
+    for name, function in (KEPT_CHECKS if promise is Promise.KEPT else _PREFIX).items():
         for count, text in enumerate(function(history)):
             if count == _TOLD_MAX:
                 found.append(Violation(name, "... and more"))
@@ -212,6 +212,23 @@ def reordered(history: History) -> Iterator[str]:
         last[key] = (offset, send.value)
 
 
+def refused_out_of_order(history: History) -> Iterator[str]:
+    """A producer that repeats what it has sent, in order, is never told that it is out of order.
+
+    But behind one that was given up it is, or tells so itself; and, as in Kafka, by a broker that
+    was restarted, which knows no more than the last batch again.
+    """
+    if not history.knows_batches:
+        return
+    by_producer: dict[tuple[str, Partition], list[Send]] = defaultdict(list)
+    for send in history.sends:
+        if send.outcome is Outcome.UNKNOWN and send.delivery is Delivery.EXACTLY_ONCE:
+            by_producer[send.process, send.partition].append(send)
+    for (process, partition), sends in by_producer.items():
+        if all(send.is_out_of_order for send in sends):
+            yield f"{process} was told so of {sends[0].value!r} to {partition}"
+
+
 def acknowledged_out_of_order(history: History) -> Iterator[str]:
     """A producer that has one batch in flight is told of rising offsets.
 
@@ -330,7 +347,9 @@ def offsets_went_back(history: History) -> Iterator[str]:
     last: dict[tuple[str, Partition], int | None] = {}
     doubtful: dict[tuple[str, Partition], set[int | None]] = defaultdict(set)
     for event in history.offsets:
-        if isinstance(event, Commit) and event.decided is Outcome.UNKNOWN:
+        if isinstance(event, Commit) and (
+            event.decided is Outcome.UNKNOWN or event.may_come_again(history.patience_ns)
+        ):
             doubtful[event.group, event.partition].add(event.offset)
     for event in history.offsets:
         key = (event.group, event.partition)
@@ -343,6 +362,65 @@ def offsets_went_back(history: History) -> Iterator[str]:
                 )
         elif event.decided is Outcome.OK:
             last[key] = event.offset
+
+
+def owned_twice(history: History) -> Iterator[str]:
+    """In a generation a partition is one member's."""
+    found: dict[tuple[str, int, Partition], str] = {}
+    for each in history.owned:
+        if each.generation < 0:
+            # It has lost its place since.
+            continue
+        key = each.group, each.generation, each.partition
+        if found.setdefault(key, each.process) != each.process:
+            yield (
+                f"{each.partition} was given to {found[key]} and to {each.process} in generation "
+                f"{each.generation} of {each.group}"
+            )
+
+
+def late_commits(history: History) -> Iterator[str]:
+    """Nobody commits who was in an earlier generation than one that was known before."""
+    for event in history.offsets:
+        if not isinstance(event, Commit) or event.generation < 0:
+            continue
+        if event.decided is Outcome.OK:
+            newer = [
+                each
+                for each in history.owned
+                if each.group == event.group
+                and each.generation > event.generation
+                and each.at_ns < event.began_ns
+            ]
+            if newer:
+                yield (
+                    f"{event.group} took {event.offset} for {event.partition} from generation "
+                    f"{event.generation}, when {newer[0].process} was in {newer[0].generation}"
+                )
+
+
+def begun_before_a_commit(history: History) -> Iterator[str]:
+    """Who is given a partition begins where its group has come to, or behind that."""
+    by_place: dict[tuple[str | None, Partition], list[Commit]] = defaultdict(list)
+    for event in history.offsets:
+        if isinstance(event, Commit) and event.decided is Outcome.OK and event.at_ns >= 0:
+            by_place[event.group, event.partition].append(event)
+    for reading in history.readings:
+        before = [
+            commit
+            for commit in by_place[reading.group, reading.partition]
+            if commit.at_ns < reading.began_ns
+        ]
+        if not before or not reading.records:
+            continue
+        # In the order in which they ended: the last one counts, if none came again after it.
+        again = [each.offset for each in before if each.may_come_again(history.patience_ns)]
+        least = min([before[-1].offset, *again])
+        if reading.records[0][0] < least:
+            yield (
+                f"{reading.process} began at {reading.records[0][0]} of {reading.partition}, "
+                f"after {before[-1].offset} was committed"
+            )
 
 
 def copied_wrongly(history: History) -> Iterator[str]:
@@ -370,7 +448,7 @@ def copied_wrongly(history: History) -> Iterator[str]:
                     )
 
 
-_KEPT: dict[str, Check] = {
+KEPT_CHECKS: dict[str, Check] = {
     "J1 inconsistent offsets": inconsistent_offsets,
     "J2 duplicate": duplicates,
     "J3 aborted read": aborted_reads,
@@ -378,9 +456,13 @@ _KEPT: dict[str, Check] = {
     "J6 skipped by a reader": skipped,
     "J7 read out of order": reads_out_of_order,
     "J9 reordered": reordered,
+    "J9 refused as out of order": refused_out_of_order,
     "J10 acknowledged out of order": acknowledged_out_of_order,
     "P0 invented": invented,
     "P11 unrepeatable read": unrepeatable,
+    "G1 owned twice": owned_twice,
+    "G5 late commit": late_commits,
+    "G6 begun before a commit": begun_before_a_commit,
     "G7 offset went back": offsets_went_back,
     "T1 torn transaction": torn_transactions,
     "T5 not exactly once": copied_wrongly,

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 #: The property of a topic that says how many partitions it has; 0 if it is not there.
 PARTITION_COUNT = "partitions"
+_NEVER_NS = 1 << 62
 
 
 class Partition(NamedTuple):
@@ -71,6 +72,8 @@ class Send:
     began_ns: int = 0
     at_ns: int = -1
     delivery: Delivery = Delivery.EXACTLY_ONCE
+    #: Whether its producer was told that others are missing before it.
+    is_out_of_order: bool = False
 
     def acknowledged(self, offset: int, at_ns: int) -> None:
         """Take note that it is written."""
@@ -100,6 +103,8 @@ class Reading:
     records: list[tuple[int, bytes]] = field(default_factory=list)
     #: When it began, and when each of the records was given.
     began_ns: int = 0
+    #: The group that has told where to begin, if one has.
+    group: str | None = None
     given_ns: list[int] = field(default_factory=list)
 
     def given(self, offset: int, value: bytes, at_ns: int) -> None:
@@ -118,6 +123,15 @@ class Commit:
     outcome: Outcome = Outcome.UNKNOWN
     #: If it is part of one: then that decides.
     transaction: Transaction | None = None
+    #: Of a classic group, which the committer was in; -1 if that is not known.
+    generation: int = -1
+    #: When it was sent, and when the committer learnt that it counts.
+    began_ns: int = 0
+    at_ns: int = -1
+
+    def may_come_again(self, patience_ns: int) -> bool:
+        """Tell whether it was sent twice: the first may still be on its way."""
+        return self.at_ns - self.began_ns >= patience_ns
 
     @property
     def decided(self) -> Outcome:
@@ -125,6 +139,17 @@ class Commit:
         if self.transaction is not None and self.outcome is Outcome.OK:
             return self.transaction.outcome
         return self.outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A partition that a member of a classic group was told to read."""
+
+    group: str
+    generation: int
+    partition: Partition
+    process: str
+    at_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +183,13 @@ class History:
         self.readings: list[Reading] = []
         #: In the order in which they ended (commits that did not, began) and were asked.
         self.offsets: list[Commit | Looked] = []
+        #: How long clients wait for an answer before they ask again: what they have asked for may
+        #: then happen twice, once much later.
+        self.patience_ns = _NEVER_NS
+        #: Whether no broker was restarted: then it knows a producer's last five batches, else one.
+        self.knows_batches = False
+        #: In the order in which members learnt of it.
+        self.owned: list[Owned] = []
         #: When power was cut of what was not synced.
         self.cuts_ns: list[int] = []
         #: What a reader of committed records finds at the end, in order; and any reader.
@@ -195,9 +227,11 @@ class History:
         self.transactions.append(made)
         return made
 
-    def read_by(self, process: str, partition: Partition, began_ns: int = 0) -> Reading:
-        """Note that a reader begins to read a partition."""
-        made = Reading(process, partition, began_ns=began_ns)
+    def read_by(
+        self, process: str, partition: Partition, began_ns: int = 0, group: str | None = None
+    ) -> Reading:
+        """Note that a reader begins to read a partition, where its group has come to."""
+        made = Reading(process, partition, began_ns=began_ns, group=group)
         self.readings.append(made)
         return made
 
@@ -206,16 +240,22 @@ class History:
         group: str,
         offsets: dict[Partition, int],
         transaction: Transaction | None = None,
+        *,
+        generation: int = -1,
+        began_ns: int = 0,
     ) -> list[Commit]:
         """Note offsets that are about to be committed."""
-        made = [Commit(group, each, at, transaction=transaction) for each, at in offsets.items()]
+        made = [
+            Commit(group, each, at, Outcome.UNKNOWN, transaction, generation, began_ns)
+            for each, at in offsets.items()
+        ]
         self.offsets += made
         return made
 
-    def committed(self, commits: Sequence[Commit]) -> None:
+    def committed(self, commits: Sequence[Commit], at_ns: int = -1) -> None:
         """Note that offsets were committed, just now."""
         for commit in commits:
-            commit.outcome = Outcome.OK
+            commit.outcome, commit.at_ns = Outcome.OK, at_ns
             self.offsets.remove(commit)
             self.offsets.append(commit)
 

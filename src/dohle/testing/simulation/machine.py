@@ -186,6 +186,9 @@ class SimulatedHost:
     def process_usage(self) -> None:
         """Tell nothing: there is no process."""
 
+    def start_child(self, module: str) -> None:
+        """Start nothing: there are no processes."""
+
     def thread_cpu_s(self) -> None:
         """Tell nothing: there is no thread."""
 

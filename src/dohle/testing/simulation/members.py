@@ -36,7 +36,7 @@ from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from dohle.testing.checking.history import History, Partition, Reading
+from dohle.testing.checking.history import History, Owned, Partition, Reading
 from dohle.testing.simulation.machine import SimulatedHost
 
 MEMBERS = "members"
@@ -49,17 +49,33 @@ _POLL_MS = 200
 class Tenure(RebalanceListener):
     """What a member of a group is given, from one rebalance to the next."""
 
-    def __init__(self, history: History, process: str, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        history: History,
+        process: str,
+        now_ns: Callable[[], int],
+        group: str,
+        generation: Callable[[], int] | None = None,
+    ) -> None:
+        """``generation`` tells which one the member is in, if its group has any."""
         self._history = history
         self._process = process
         self._now_ns = now_ns
+        self._group = group
+        self._generation = generation
         self._readings: dict[TopicPartition, Reading] = {}
 
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         """Begin to read."""
+        now_ns = self._now_ns()
         for each in partitions:
-            reading = self._history.read_by(self._process, Partition(*each), self._now_ns())
+            where = Partition(*each)
+            reading = self._history.read_by(self._process, where, now_ns, self._group)
             self._readings[each] = reading
+            if self._generation is not None:
+                generation = self._generation()
+                owned = Owned(self._group, generation, where, self._process, now_ns)
+                self._history.owned.append(owned)
 
     def given(self, records: Sequence[ConsumedRecord]) -> None:
         """Note what was read."""
@@ -78,8 +94,10 @@ class Member:
         history: History,
         topics: Sequence[str],
         tenure: Tenure,
+        now_ns: Callable[[], int],
     ) -> None:
         self._cluster = cluster
+        self._now_ns = now_ns
         self._host = host
         self._history = history
         self._topics = tuple(map(TopicName, topics))
@@ -179,7 +197,7 @@ class Member:
 
     async def _commit(self, ends: dict[Partition, int]) -> None:
         ids = await self._topic_ids()
-        commits = self._history.commit(MEMBERS, ends)
+        commits = self._history.commit(MEMBERS, ends, began_ns=self._now_ns())
         request = OffsetCommitRequest(
             group_id=_GROUP,
             generation_id_or_member_epoch=self._epoch,
@@ -210,7 +228,7 @@ class Member:
 
         router = self._cluster.coordinators
         await router.ask(CoordinatorKind.GROUP, MEMBERS, "commit offsets", ask)
-        self._history.committed(commits)
+        self._history.committed(commits, self._now_ns())
 
     async def _owned(self) -> tuple[TopicPartitions, ...]:
         ids = await self._topic_ids()

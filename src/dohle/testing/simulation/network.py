@@ -4,6 +4,8 @@
   exponential distribution. Order holds within a connection and nowhere else.
 - A cut link (:meth:`Network.cut`) delivers nothing until it is mended; then what was on its way
   arrives, as TCP's repetitions would have it. It can be cut in one direction only.
+- A connection can be held (:meth:`Network.hold`): what was sent on it comes late, after what is
+  sent on a newer one.
 - A killed process ends its connections: by FIN or by reset, as chance has it. A machine without
   power ends nothing: whoever sends to it hears of it once it is back, by a reset.
 - Where nobody listens, connections are refused; where there is no power, nothing happens at all.
@@ -191,6 +193,7 @@ class Network:
         if not outgoing.flying:
             return
         wait_ns = self._cut_until_ns.get((sock.machine.name, peer.machine.name), 0)
+        wait_ns = max(wait_ns, outgoing.held_until_ns)
         if wait_ns > self._world.time.now_ns:
             self._world.at(wait_ns, lambda: self._land(sock))
             return
@@ -259,6 +262,15 @@ class Network:
     def cut(self, source: str, target: str, until_ns: int) -> None:
         """Deliver nothing from one machine to another until then."""
         self._cut_until_ns[source, target] = until_ns
+
+    def hold(self, sock: SimulatedSocket, until_ns: int) -> None:
+        """Deliver nothing of what one end of a connection sends until then.
+
+        Other connections go on: whoever takes this one for dead and asks again on another is
+        answered there, and what was sent here arrives later all the same.
+        """
+        self._world.note("hold", sock.machine.name, f"what goes to {sock.peer.machine.name}")
+        sock.outgoing.held_until_ns = until_ns
 
     def mend(self) -> None:
         """Mend all links."""

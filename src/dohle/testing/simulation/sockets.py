@@ -28,7 +28,15 @@ def _error(number: int) -> OSError:
 class Direction:
     """What one end of a connection has sent to the other."""
 
-    __slots__ = ("arrived", "buffer_bytes", "flying", "is_ended", "last_due_ns", "unread_bytes")
+    __slots__ = (
+        "arrived",
+        "buffer_bytes",
+        "flying",
+        "held_until_ns",
+        "is_ended",
+        "last_due_ns",
+        "unread_bytes",
+    )
 
     def __init__(self, buffer_bytes: int) -> None:
         #: How many bytes may be on their way or unread.
@@ -40,6 +48,8 @@ class Direction:
         self.unread_bytes = 0
         self.is_ended = False
         self.last_due_ns = 0
+        #: Nothing arrives before.
+        self.held_until_ns = 0
 
 
 class SimulatedSocket:

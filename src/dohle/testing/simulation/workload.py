@@ -94,6 +94,9 @@ class Workload:
     rack: str = ""
     _instances: int = field(default=0)
 
+    def __post_init__(self) -> None:
+        self.history.patience_ns = CLIENT.request_timeout_ms * 1_000_000
+
     def roles(self) -> dict[str, Program]:
         """Return the programs that a client may have."""
         return {
@@ -184,7 +187,7 @@ class Workload:
                 process = self._instance(host, "copier")
                 producer = Producer(cluster, _transactional(transactional_id, host))
                 consumer = Consumer(cluster, _grouped(COPIERS))
-                tenure = Tenure(self.history, process, self.now_ns)
+                tenure = self._tenure(process, COPIERS, consumer)
                 try:
                     await producer.init_transactions()
                     await consumer.subscribe([INPUT], tenure)
@@ -229,11 +232,17 @@ class Workload:
                 return
             ends = {Partition(r.topic, r.partition): r.record.offset + 1 for r in records}
             await _outcomes(futures, self.now_ns)
-            commits = self.history.commit(COPIERS, ends, transaction)
+            commits = self.history.commit(
+                COPIERS,
+                ends,
+                transaction,
+                generation=membership.generation_id,
+                began_ns=self.now_ns(),
+            )
             await producer.send_offsets_to_transaction(_offsets(ends), membership)
             await producer.commit_transaction()
             transaction.outcome = Outcome.OK
-            self.history.committed(commits)
+            self.history.committed(commits, self.now_ns())
             await self._rest(host)
 
     async def _consume(self, host: SimulatedHost) -> None:
@@ -241,7 +250,7 @@ class Workload:
             while not self.is_over():
                 process = self._instance(host, "consumer")
                 consumer = Consumer(cluster, replace(_grouped(READERS), client_rack=self.rack))
-                tenure = Tenure(self.history, process, self.now_ns)
+                tenure = self._tenure(process, READERS, consumer)
                 try:
                     await consumer.subscribe([INPUT, LEDGER], tenure)
                     for _ in range(host.rng.randint(5, 100)):
@@ -260,15 +269,18 @@ class Workload:
 
     async def _commit(self, consumer: Consumer, records: Sequence[ConsumedRecord]) -> None:
         ends = {Partition(r.topic, r.partition): r.record.offset + 1 for r in records}
-        commits = self.history.commit(READERS, ends)
+        generation = consumer.group_metadata().generation_id
+        commits = self.history.commit(READERS, ends, generation=generation, began_ns=self.now_ns())
         await consumer.commit(_offsets(ends))
-        self.history.committed(commits)
+        self.history.committed(commits, self.now_ns())
 
     async def _join(self, host: SimulatedHost) -> None:
         async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
             while not self.is_over():
-                tenure = Tenure(self.history, self._instance(host, "member"), self.now_ns)
-                member = Member(cluster, host, self.history, [INPUT, LOOSE], tenure)
+                process = self._instance(host, "member")
+                tenure = Tenure(self.history, process, self.now_ns, MEMBERS)
+                topics = [INPUT, LOOSE]
+                member = Member(cluster, host, self.history, topics, tenure, self.now_ns)
                 try:
                     for _ in range(host.rng.randint(5, 60)):
                         if self.is_over():
@@ -317,6 +329,12 @@ class Workload:
                 continue
             futures.append((send, sent))
         await _outcomes(futures, self.now_ns)
+
+    def _tenure(self, process: str, group: str, consumer: Consumer) -> Tenure:
+        def generation() -> int:
+            return consumer.group_metadata().generation_id
+
+        return Tenure(self.history, process, self.now_ns, group, generation)
 
     def _instance(self, host: SimulatedHost, what: str) -> str:
         self._instances += 1
@@ -381,10 +399,13 @@ async def _outcomes(
 ) -> None:
     """Note what became of records; of an error it is not known what it says."""
     for send, future in futures:
-        with suppress(KafkaError):
+        try:
             found = await future
-            if found.offset >= 0:
-                send.acknowledged(found.offset, now_ns())
+        except KafkaError as error:
+            send.is_out_of_order = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            continue
+        if found.offset >= 0:
+            send.acknowledged(found.offset, now_ns())
 
 
 def _offsets(ends: dict[Partition, int]) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -50,6 +50,8 @@ class World:
         self.network = Network(self, self.stream("network"), network or NetworkSettings())
         #: Called when a process has ended by itself, or has died in a crash of its disk.
         self.on_exit: Callable[[Machine], None] = lambda machine: None
+        #: Called after each callback, with the machine whose it was: for checks at every event.
+        self.on_step: Callable[[Machine], None] | None = None
         #: What nobody has caught, with the machine where it was raised.
         self.errors: list[str] = []
         self.callbacks = 0
@@ -137,6 +139,8 @@ class World:
             self._crashed(machine)
         elif machine.main.done():
             self._ended(machine)
+        elif self.on_step is not None:
+            self.on_step(machine)
         return True
 
     def _pass_time(self) -> bool:
