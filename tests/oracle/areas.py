@@ -22,12 +22,39 @@ CONFIG = {
     "transaction.state.log.num.partitions": "1",
 }
 
+#: What the names of areas of several nodes begin with.
+CLUSTER = "three-"
+
 
 def all_areas() -> dict[str, dict[str, Scenario]]:
-    """Return the scenarios of each module in ``scenarios``, by their names."""
-    folder = Path(__file__).parent / "scenarios"
+    """Return the scenarios of each module in ``scenarios``, by their names: those of one node."""
+    return _areas("scenarios")
+
+
+def cluster_areas() -> dict[str, dict[str, Scenario]]:
+    """Return those of three nodes (``layout``)."""
+    return {f"{CLUSTER}{name}": found for name, found in _areas("cluster_scenarios").items()}
+
+
+def needs_own_cluster(area: str) -> bool:
+    """Tell whether the scenarios of an area leave a cluster that is of no use to others."""
+    return _has(area, "OWN_CLUSTER") or has_static_voters(area)
+
+
+def has_static_voters(area: str) -> bool:
+    """Tell whether an area is about a quorum whose voters are in the nodes' configuration."""
+    return _has(area, "STATIC_VOTERS")
+
+
+def _has(area: str, mark: str) -> bool:
+    name = area.removeprefix(CLUSTER).replace("-", "_")
+    return hasattr(import_module(f"tests.oracle.cluster_scenarios.{name}"), mark)
+
+
+def _areas(package: str) -> dict[str, dict[str, Scenario]]:
+    folder = Path(__file__).parent / package
     names = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
     return {
-        name.replace("_", "-"): scenarios_in(import_module(f"tests.oracle.scenarios.{name}"))
+        name.replace("_", "-"): scenarios_in(import_module(f"tests.oracle.{package}.{name}"))
         for name in names
     }

@@ -7,13 +7,23 @@ body serves for all versions; a field that no version has is a mistake of the sc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
-from dohle.protocol.apis import APIS, Api
+from dohle.protocol.apis import APIS, Api, ApiKey
 from dohle.protocol.schema import Request, Struct
-from dohle.server.registry import all_handlers
+from dohle.server.net.handler import Handler
+from dohle.server.registry import all_handlers, controller_handlers
 
 _BY_NAME = {api.name: api for api in APIS.values()}
+
+
+def handlers_of_controllers() -> dict[ApiKey, Handler]:
+    """Return what is served on the listeners of controllers."""
+
+    def take(*request: object) -> NoReturn:
+        raise AssertionError("nobody asks")
+
+    return controller_handlers(take)
 
 
 def api_named(name: str) -> Api:
@@ -24,7 +34,7 @@ def api_named(name: str) -> Api:
 def versions_of(name: str) -> range:
     """Return the versions that both dohle and the release of Kafka serve."""
     api = api_named(name)
-    handler = all_handlers()[api.key]
+    handler = all_handlers().get(api.key) or handlers_of_controllers()[api.key]
     lowest = max(handler.lowest, api.release_versions.lowest)
     return range(lowest, min(handler.highest, api.release_versions.highest) + 1)
 

@@ -6,6 +6,8 @@
 - Times near now, ports, sizes of disks and the like become a word. Texts for people become "...".
 - Long texts are cut, and end with their size and a digest.
 - Arrays in whose order Kafka follows a hash table are sorted.
+- Of a quorum, epochs are told as they differ from the one that the run begins with, offsets and
+  sizes are words, and what the log holds is "records": no two implementations write the same.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import hashlib
 import json
 import re
 import time
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,15 +40,40 @@ _WORDS = {
     "finalized_features_epoch": "epoch",
     "log_dir": "folder",
     "port": "port",
+    "previous_broker_epoch": "epoch",
     "total_bytes": "bytes",
     "usable_bytes": "bytes",
 }
 _IDS = {
     "producer_id": "producer",
     "producer_id_filters": "producer",
+    "producer_id_start": "producer",
     "v3_and_below_producer_id": "producer",
     "session_id": "session",
 }
+#: In a cluster: other structs have a field of this name that is something else.
+_BROKER_EPOCH = ("ReplicaState", "replica_epoch")
+#: Of a quorum: epochs, and what depends on how much is in its log.
+_QUORUM_EPOCHS = {
+    "current_leader_epoch",
+    "epoch",
+    "last_fetched_epoch",
+    "last_offset_epoch",
+    "leader_epoch",
+    "replica_epoch",
+}
+_QUORUM_OFFSETS = {
+    "end_offset",
+    "fetch_offset",
+    "high_watermark",
+    "last_offset",
+    "log_end_offset",
+    "log_start_offset",
+    "position",
+    "size",
+}
+#: Larger ones are no offsets, but stand for something.
+_OFFSET_MAX = 1 << 31
 #: Arrays that are told as what they are, a table: by the field that is the key.
 _TABLES = {
     ("ApiVersionsResponse", "api_keys"): "api_key",
@@ -90,6 +118,15 @@ _SETS = {
     ("ListOffsetsTopicResponse", "partitions"),
     ("ProduceResponse", "responses"),
     ("TopicProduceResponse", "partition_responses"),
+    ("MetadataResponse", "brokers"),
+    ("DescribeClusterResponse", "brokers"),
+    ("DescribeQuorumResponse", "nodes"),
+    ("ElectLeadersResponse", "replica_election_results"),
+    ("WriteTxnMarkersResponse", "markers"),
+    ("WritableTxnMarkerResult", "topics"),
+    ("WritableTxnMarkerTopicResult", "partitions"),
+    ("DescribeQuorumResponsePartitionData", "current_voters"),
+    ("DescribeQuorumResponsePartitionData", "observers"),
 }
 
 
@@ -105,6 +142,11 @@ class Normaliser:
 
     #: Before all names that a run has made.
     prefix: str
+    #: The machines of a cluster, if it is one.
+    hosts: Set[str] = frozenset()
+    #: The quorum's epoch as the run begins.
+    quorum_epoch: int = 0
+    _is_of_quorum: bool = False
     _names: dict[_Id, str] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
 
@@ -116,6 +158,14 @@ class Normaliser:
         """Return what a message says."""
         return self._named(self._struct(message, version))
 
+    def plain_of_quorum(self, message: Struct, version: int) -> Json:
+        """Return what a message about the quorum says."""
+        self._is_of_quorum = True
+        try:
+            return self.plain(message, version)
+        finally:
+            self._is_of_quorum = False
+
     def _struct(self, struct: Struct, version: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, declared in struct.FIELDS.items():
@@ -126,6 +176,8 @@ class Normaliser:
                 found[name] = ErrorCode(value).name
             elif value != declared.default_value:
                 found[name] = self._value(name, declared, value, version)
+                if self.hosts and (type(struct).__name__, name) == _BROKER_EPOCH:
+                    found[name] = "epoch"
                 if (type(struct).__name__, name) in _SETS:
                     found[name].sort(key=self._order)
                 if (key := _TABLES.get((type(struct).__name__, name))) and value:
@@ -143,6 +195,8 @@ class Normaliser:
         if name in _FOR_PEOPLE:
             return "..." if value else ""
         if declared.kind == "record_data":
+            if self._is_of_quorum:
+                return "records" if value else ""
             return self._records(bytes(value))
         if isinstance(value, Struct):
             return self._struct(value, version)
@@ -158,13 +212,28 @@ class Normaliser:
         if isinstance(value, bool):
             return value
         if isinstance(value, int):
+            if self.hosts and (word := self._word_of_cluster(name, value)):
+                return word
             return _Id(_IDS[name], value) if name in _IDS and value >= 0 else self._number(value)
         if isinstance(value, bytes):
             return value.replace(self.prefix.encode(), b"").decode("ascii", "backslashreplace")
         assert isinstance(value, str)
+        if name == "host" and value in self.hosts:
+            return "host"
         if name == "member_id" and _KAFKA_UUID.fullmatch(value):
             return _Id("member", value)
         return value.replace(self.prefix, "")
+
+    def _word_of_cluster(self, name: str, value: int) -> str | None:
+        if name == "current_metadata_offset" and value > 0:
+            return "offset"
+        if not self._is_of_quorum:
+            return None
+        if name in _QUORUM_EPOCHS and value > 0:
+            return f"epoch{value - self.quorum_epoch:+}".removesuffix("+0")
+        if name in _QUORUM_OFFSETS and 0 < value < _OFFSET_MAX:
+            return "offset"
+        return None
 
     def _number(self, value: int) -> Any:
         return "now" if abs(value - time.time() * 1000) < _DAY_MS else value

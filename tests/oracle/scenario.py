@@ -12,7 +12,7 @@ share a broker. Where Kafka answers before it has done something, it waits with
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -47,15 +47,34 @@ class Step:
     response: Json
 
 
-class Run:
-    """One run of a scenario against a broker."""
+#: The listener of a broker that is alone, or of the first one.
+ANYWHERE = ""
+#: What the listeners of controllers are called.
+CONTROLLER = "controller"
 
-    def __init__(self, bootstrap: str, scenario: str, salt: str) -> None:
-        self.bootstrap = bootstrap
+_OF_QUORUM = {
+    "Vote",
+    "BeginQuorumEpoch",
+    "EndQuorumEpoch",
+    "FetchSnapshot",
+    "DescribeQuorum",
+    "UpdateRaftVoter",
+}
+
+
+class Run:
+    """One run of a scenario against a broker, or against several nodes."""
+
+    def __init__(self, addresses: Mapping[str, str], scenario: str, salt: str) -> None:
+        """``addresses`` has the listeners by their names, one of which is ``ANYWHERE``."""
+        self.addresses = addresses
+        #: Where clients connect that do not say so.
+        self.here = ANYWHERE
         self.steps: list[Step] = []
         self._prefix = f"{scenario}-{salt}-"
-        self._normal = Normaliser(self._prefix)
-        self._clients: dict[str, Client] = {}
+        hosts = {address.rpartition(":")[0] for address in addresses.values()}
+        self.normal = Normaliser(self._prefix, hosts if len(addresses) > 1 else set())
+        self._clients: dict[tuple[str, str], Client] = {}
 
     def name(self, what: str) -> str:
         """Return a name that no other run has."""
@@ -65,11 +84,12 @@ class Run:
         """Tell whether this run made a name."""
         return name.startswith(self._prefix)
 
-    async def client(self, client_id: str = "client") -> Client:
-        """Return the connection of this name."""
-        if client_id not in self._clients:
-            self._clients[client_id] = Client(self, client_id)
-        return self._clients[client_id]
+    async def client(self, client_id: str = "client", at: str | None = None) -> Client:
+        """Return the connection of this name to a listener."""
+        at = self.here if at is None else at
+        if (client_id, at) not in self._clients:
+            self._clients[client_id, at] = Client(self, client_id, at)
+        return self._clients[client_id, at]
 
     async def close(self) -> None:
         """Close all connections."""
@@ -77,16 +97,24 @@ class Run:
             await client.close()
 
     def told(
-        self, name: str, version: int, request: Request, response: Struct | None, note: str
+        self,
+        name: str,
+        version: int,
+        request: Request,
+        response: Struct | None,
+        note: str,
+        at: str = ANYWHERE,
     ) -> None:
         """Note a step."""
-        label = f"{name} v{version}" + (f": {note}" if note else "")
+        label = f"{name} v{version}" + (f" at {at}" if at else "") + (f": {note}" if note else "")
         count = sum(step.name.split(" (")[0] == label for step in self.steps)
+        of_quorum = name in _OF_QUORUM or (name == "Fetch" and at.startswith(CONTROLLER))
+        plain = self.normal.plain_of_quorum if of_quorum else self.normal.plain
         self.steps.append(
             Step(
                 f"{label} ({count + 1})" if count else label,
-                self._normal.plain(request, version),
-                CLOSED if response is None else self._normal.plain(response, version),
+                plain(request, version),
+                CLOSED if response is None else plain(response, version),
             )
         )
 
@@ -105,7 +133,7 @@ class Run:
             topics=[{"name": name, "partitions": asked}],
         )
         topic_id = response.topics[0].topic_id
-        self._normal.name_topic(topic_id, name)
+        self.normal.name_topic(topic_id, name)
         return Topic(name, topic_id)
 
     async def group(self, what: str = "group") -> str:
@@ -158,15 +186,16 @@ class Topic:
 class Client:
     """A connection of a run, made anew where the broker has closed it."""
 
-    def __init__(self, run: Run, client_id: str) -> None:
+    def __init__(self, run: Run, client_id: str, at: str) -> None:
         self._run = run
         self._client_id = client_id
+        self.at = at
         self._wire: Wire | None = None
 
     async def connect(self) -> Wire:
         """Return the connection."""
         if self._wire is None:
-            self._wire = await Wire.connect(self._run.bootstrap, self._client_id)
+            self._wire = await Wire.connect(self._run.addresses[self.at], self._client_id)
         return self._wire
 
     async def close(self) -> None:
@@ -217,7 +246,7 @@ class Client:
     ) -> Any:
         """Send a request again and again until its answer is accepted, which is the step."""
         response = await self.until_quietly(name, version, accept, **body)
-        self._run.told(name, version, make_request(name, version, body), response, note)
+        self._run.told(name, version, make_request(name, version, body), response, note, self.at)
         return response
 
     async def until_quietly(
@@ -255,27 +284,33 @@ class Posted:
             response = None
             await self.client.close()
         shown = self.show(response) if self.show and response else response
-        self.run.told(self.name, self.version, self.request, shown, self.note)
+        where = self.client.at
+        self.run.told(self.name, self.version, self.request, shown, self.note, where)
         return response
 
 
 @asynccontextmanager
-async def running(bootstrap: str, scenario: str, salt: str) -> AsyncIterator[Run]:
+async def running(addresses: Mapping[str, str], scenario: str, salt: str) -> AsyncIterator[Run]:
     """Make a run and close its connections at the end."""
-    run = Run(bootstrap, scenario, salt)
+    run = Run(addresses, scenario, salt)
     try:
         # The first producer id is 0, which would look like none.
         body = {"transactional_id": None, "transaction_timeout_ms": 1000}
         setup = await run.client("setup")
         await setup.until_quietly("InitProducerId", 4, lambda r: r.producer_id > 0, **body)
         yield run
+    except Exception as error:
+        error.add_note(f"after {run.steps[-1].name if run.steps else 'nothing'}")
+        raise
     finally:
         await run.close()
 
 
-async def steps_of(bootstrap: str, name: str, scenario: Scenario, salt: str) -> list[Step]:
-    """Run a scenario and return its transcript."""
-    async with running(bootstrap, name, salt) as run:
+async def steps_of(
+    where: str | Mapping[str, str], name: str, scenario: Scenario, salt: str
+) -> list[Step]:
+    """Run a scenario at an address, or at the listeners of a cluster; return its transcript."""
+    async with running({ANYWHERE: where} if isinstance(where, str) else where, name, salt) as run:
         await scenario(run)
         return run.steps
 

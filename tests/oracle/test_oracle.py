@@ -14,7 +14,7 @@ import pytest
 from dohle.protocol.apis import APIS
 from dohle.server.registry import all_handlers
 from tests.oracle import transcripts
-from tests.oracle.areas import CONFIG, all_areas
+from tests.oracle.areas import CONFIG, all_areas, cluster_areas
 from tests.oracle.bodies import versions_of
 from tests.oracle.scenario import Scenario, Step, steps_of
 from tests.server.wire import running_node
@@ -45,7 +45,8 @@ def test_dohle_answers_as_kafka_does(
 
 
 def test_every_transcript_and_every_listed_difference_has_its_scenario() -> None:
-    known = {f"{area}/{name}" for area, scenarios in _AREAS.items() for name in scenarios}
+    areas = {**_AREAS, **cluster_areas()}
+    known = {f"{area}/{name}" for area, scenarios in areas.items() for name in scenarios}
     recorded = {
         f"{path.stem}/{name}"
         for path in transcripts.FOLDER.glob("*.json")
