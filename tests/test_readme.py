@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -77,3 +78,50 @@ def test_every_path_the_architecture_names_is_there() -> None:
     assert len(named) > 30
     for name in named:
         assert (ROOT / "src/dohle" / name).exists() or (ROOT / name).exists(), name
+
+
+def figures(path: str) -> dict[str, int]:
+    """Return the numbers that a test module has names for, and how long its lists are."""
+    found: dict[str, int] = {}
+    for node in ast.parse((ROOT / path).read_text()).body:
+        if not isinstance(node, ast.Assign):
+            continue
+        (target,) = node.targets
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        values = node.value.elts if isinstance(target, ast.Tuple) else [node.value]  # type: ignore[attr-defined]
+        for name, value in zip(names, values, strict=True):
+            if isinstance(name, ast.Name) and isinstance(value, ast.List):
+                found[name.id] = len(value.elts)
+            elif isinstance(name, ast.Name) and isinstance(value, ast.Constant):
+                found[name.id] = value.value if isinstance(value.value, int) else 0
+    return found
+
+
+def test_the_guarantees_tell_as_many_seeds_mutants_and_rounds_as_there_are() -> None:
+    text = (ROOT / "docs" / "guarantees.md").read_text()
+    seeds = figures("tests/testing/simulation/test_seeds.py")
+    quorum = figures("tests/server/quorum/test_simulated_quorum.py")
+    controllers = figures("tests/server/quorum/test_simulated_controllers.py")
+    raft = figures("tests/raft/simulation/test_mutants.py")
+    simulator = figures("tests/testing/simulation/test_mutants.py")
+    failovers = figures("tests/server/replicas/test_failovers.py")
+    copying = figures("tests/interop/test_cluster_exactly_once.py")
+    kills = figures("tests/interop/test_kill.py")
+    leaders = figures("tests/interop/test_cluster_kill.py")
+    expected = [
+        f"| {seeds['_SEEDS']} seeds | {seeds['_LONG_SEEDS']:,} more, and "
+        f"{seeds['_CLEANED_SEEDS']} with compaction |",
+        f"| {quorum['FEW_SEEDS']} and {controllers['FEW_SEEDS']} seeds | "
+        f"{quorum['SEEDS'] - quorum['FEW_SEEDS']} and "
+        f"{controllers['SEEDS'] - controllers['FEW_SEEDS']} more |",
+        f"within {raft['SEEDS_MAX']} seeds (`tests/raft/simulation/test_mutants.py`) | "
+        f"{raft['MUTANTS']} mutants |",
+        f"(`tests/testing/simulation/test_mutants.py`) | "
+        f"{simulator['_MUTANTS'] + simulator['_MUTANTS_BY_ROLE']} mutants |",
+        f"| {failovers['_SEEDS']} seeds | {failovers['_LONG_SEEDS']:,} more; ",
+        f"{copying['RECORDS']:,} records are copied",
+        f"| {copying['NODE_KILLS']} and {copying['WORKER_KILLS']} kills |",
+        f"(`tests/interop/test_kill.py`) | {kills['ROUNDS']} rounds |",
+        f"(`tests/interop/test_cluster_kill.py`) | {leaders['ROUNDS']} rounds |",
+    ]
+    assert [each for each in expected if each not in text] == []
