@@ -1,4 +1,4 @@
-"""Apache Kafka itself: a node that is broker and controller, in a process of its own.
+"""Apache Kafka itself, in a process of its own; by default a node that is broker and controller.
 
 Its data lies in ``folder/data`` as that of a ``BrokerProcess`` does, so either can go on where the
 other stopped.
@@ -39,72 +39,62 @@ _ONE_NODE = {
 def format_storage(jvm: Jvm, properties: Path, cluster_id: str, *options: str) -> None:
     """Give the data directories of a node their identity, and dohle's features."""
     levels = [option for feature in _NOT_OURS for option in ("--feature", f"{feature}=0")]
+    format_as_kafka_does(jvm, properties, cluster_id, *levels, *options)
+
+
+def format_as_kafka_does(jvm: Jvm, properties: Path, cluster_id: str, *options: str) -> None:
+    """Give the data directories of a node their identity, and the features of Kafka's release."""
     done = jvm.run(
         *("kafka.tools.StorageTool", "format", "-t", cluster_id),
-        *("-c", str(properties), *levels, *options),
+        *("-c", str(properties), *options),
     )
     assert done.code == 0, done
 
 
-class ApacheKafka:
-    """A node that keeps its data in ``folder``; it may be started again after its end."""
+class KafkaProcess:
+    """A node with a configuration of its own; it may be started again after its end."""
 
-    def __init__(
-        self,
-        classpath: str,
-        folder: Path,
-        config: Mapping[str, str] | None = None,
-        *,
-        standalone: bool = False,
-    ) -> None:
-        """``standalone`` has the quorum's voters in the metadata log (``kraft.version`` 1)."""
+    def __init__(self, classpath: str, properties: Path, log: Path) -> None:
+        self.properties = properties
         self._classpath = classpath
-        self._is_standalone = standalone
-        self._log_path = folder / "kafka.log"
+        self._log_path = log
+        self._log_begin = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self.properties = folder / "server.properties"
-        broker_port, controller_port = free_ports(2)
-        self.bootstrap = f"127.0.0.1:{broker_port}"
-        self.controller = controller = f"127.0.0.1:{controller_port}"
-        quorum = {"controller.quorum.voters": f"1@{controller}"}
-        if standalone:
-            quorum = {"controller.quorum.bootstrap.servers": controller}
-        values = {
-            **_ONE_NODE,
-            **quorum,
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
-            "log.dirs": str(folder / "data"),
-            **(config or {}),
-        }
-        self.properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
 
-    def format(
-        self, jvm: Jvm, cluster_id: str = "oracle-of-the-tests-00", voters: str = "--standalone"
-    ) -> None:
-        """Give the empty data directory its identity, and dohle's features.
-
-        ``voters`` says which voters the log begins with, if it has them.
-        """
-        format_storage(jvm, self.properties, cluster_id, *([voters] if self._is_standalone else []))
-
-    def start(self) -> Self:
-        """Start and wait until it serves."""
+    def spawn(self) -> None:
+        """Start the process, without waiting for it to serve."""
         assert self._process is None
         with self._log_path.open("ab") as log:
-            begin = log.tell()
-            self._process = process = subprocess.Popen(
+            self._log_begin = log.tell()
+            self._process = subprocess.Popen(
                 ["java", *QUICK, "-cp", self._classpath, "kafka.Kafka", str(self.properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
 
+    def await_start(self) -> None:
+        """Wait until it serves."""
+        process = self._process
+        assert process is not None
+
         def is_started() -> bool:
             assert process.poll() is None, f"Apache Kafka ended:\n{self.log}"
-            return _STARTED in self.log[begin:]
+            said = self._log_path.read_bytes()[self._log_begin :]
+            return _STARTED.encode() in said
 
         wait_until(is_started, START_DEADLINE_S)
+
+    def start(self) -> Self:
+        """Start and wait until it serves."""
+        self.spawn()
+        self.await_start()
         return self
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended, by itself or by others."""
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         """End it with -9."""
@@ -139,4 +129,43 @@ class ApacheKafka:
     @property
     def log(self) -> str:
         """All that it has logged."""
-        return self._log_path.read_text(errors="replace")
+        return self._log_path.read_text(errors="replace") if self._log_path.exists() else ""
+
+
+class ApacheKafka(KafkaProcess):
+    """A node that keeps its data in ``folder``, alone in its cluster unless configured."""
+
+    def __init__(
+        self,
+        classpath: str,
+        folder: Path,
+        config: Mapping[str, str] | None = None,
+        *,
+        standalone: bool = False,
+    ) -> None:
+        """``standalone`` has the quorum's voters in the metadata log (``kraft.version`` 1)."""
+        super().__init__(classpath, folder / "server.properties", folder / "kafka.log")
+        self._is_standalone = standalone
+        broker_port, controller_port = free_ports(2)
+        self.bootstrap = f"127.0.0.1:{broker_port}"
+        self.controller = controller = f"127.0.0.1:{controller_port}"
+        quorum = {"controller.quorum.voters": f"1@{controller}"}
+        if standalone:
+            quorum = {"controller.quorum.bootstrap.servers": controller}
+        values = {
+            **_ONE_NODE,
+            **quorum,
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "log.dirs": str(folder / "data"),
+            **(config or {}),
+        }
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+
+    def format(
+        self, jvm: Jvm, cluster_id: str = "oracle-of-the-tests-00", voters: str = "--standalone"
+    ) -> None:
+        """Give the empty data directory its identity, and dohle's features.
+
+        ``voters`` says which voters the log begins with, if it has them.
+        """
+        format_storage(jvm, self.properties, cluster_id, *([voters] if self._is_standalone else []))

@@ -20,7 +20,7 @@ DEADLINE_S = 60.0
 QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"]
 
 #: Some tools leave their connections to themselves, which then complain of brokers that are gone.
-_LOG_LEVELS = [
+LOG_LEVELS = [
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.clients.NetworkClient=error",
 ]
@@ -47,7 +47,7 @@ class Ran:
 
 def run_alone(classpath: str, main: str, *arguments: str, stdin: str = "") -> Ran:
     """Run a program in a virtual machine of its own: one that ends it, or whose signals matter."""
-    command = ["java", *QUICK, *_LOG_LEVELS, "-cp", classpath, main, *arguments]
+    command = ["java", *QUICK, *LOG_LEVELS, "-cp", classpath, main, *arguments]
     done = subprocess.run(
         command, input=stdin, capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
@@ -62,7 +62,7 @@ class Jvm:
 
     def __init__(self, classpath: str, folder: Path, options: Sequence[str] = ()) -> None:
         self._errors = folder / "jvm.log"
-        self._command = ["java", *QUICK, *_LOG_LEVELS, *options, "-cp", classpath, "Shell"]
+        self._command = ["java", *QUICK, *LOG_LEVELS, *options, "-cp", classpath, "Shell"]
         self._process = self._start()
         self._is_busy = False
 
