@@ -6,13 +6,16 @@ BIN    := $(VENV)/bin
 # Without bytecode every process that a test or a measurement starts would compile all of dohle anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: start demo test test-fast test-versions explore test-long test-isolation test-jvm test-node oracle-record check format bench bench-versus bench-cluster bench-spark clean
+.PHONY: start demo cluster-demo test test-fast test-versions explore test-long test-isolation test-jvm test-mixed test-node oracle-record check format bench bench-versus bench-cluster bench-spark clean
 
 start: $(VENV)/.installed  ## Run a broker on 127.0.0.1:9092 with its data in ./data
 	$(BIN)/dohle start
 
 demo: $(VENV)/.installed-spark  ## Run a broker, live orders and clicks, and a pipeline on Spark; Ctrl-C stops all
 	$(BIN)/python examples/shop/demo.py
+
+cluster-demo: $(VENV)/.installed  ## Run three nodes under load, watch them, kill some by a key and see them heal
+	$(BIN)/python examples/cluster/demo.py
 
 # They wait for processes, Spark's above all, more than they compute: three workers for two cores.
 WORKERS := $(shell echo $$((($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2)))
@@ -31,8 +34,10 @@ SECONDS := 180
 explore: $(VENV)/.installed-test  ## Look for failures with new examples and seeds: make explore SECONDS=600
 	$(BIN)/python tools/explore.py --seconds $(SECONDS)
 
-test-long: $(VENV)/.installed-test  ## Run what takes minutes: 1,000 seeds of the simulator; pipelines and exactly once on Spark, with everything killed
-	$(BIN)/python -m pytest -n auto -m long
+SHARE := 1
+
+test-long: $(VENV)/.installed-test  ## Run what takes minutes: 1,000 seeds of a node, 2,000 of clusters and of quorums in the simulator (SHARE=0.1: a tenth of them), mutants; pipelines and exactly once on Spark, with everything killed
+	DOHLE_SHARE_OF_SEEDS=$(SHARE) $(BIN)/python -m pytest -n auto -m long
 
 WAIT_MS := 50
 ATTACKS := tests/isolation
@@ -41,6 +46,9 @@ test-isolation: $(VENV)/.installed-test  ## Attack a broker while another client
 
 test-jvm: $(VENV)/.installed-test  ## Test beside Apache Kafka, its tools and its clients; needs Java 17 and Maven
 	$(BIN)/python -m pytest tests/jvm
+
+test-mixed: $(VENV)/.installed-test  ## Test clusters whose nodes are Apache Kafka's and dohle's, and docs/migrate.md (about 10 minutes); needs Java 17 and Maven
+	$(BIN)/python -m pytest tests/mixed
 
 test-node: $(VENV)/.installed-test  ## Test Node's clients beside Apache Kafka; needs Node, npm, a C++ compiler, Java 17 and Maven
 	$(BIN)/python -m tests.node.packages

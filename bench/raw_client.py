@@ -150,6 +150,21 @@ def appended_at(answer: bytes) -> int:
     return partition.base_offset
 
 
+def first_produced(sock: socket.socket, request: bytes) -> bytes:
+    """Return the first good answer: very many partitions come a moment after their topic."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    while True:
+        answer = call(sock, request)
+        try:
+            appended_at(answer)
+        except RuntimeError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_S)
+        else:
+            return answer
+
+
 def fetched_size(answer: bytes) -> int:
     """Return how many bytes of records are in the answer to a Fetch request of one partition."""
     _, start = parse_response_header(FetchRequest.API_KEY, FETCH_VERSION, answer, 4)

@@ -22,6 +22,7 @@ from bench.raw_client import (
     call,
     connect,
     create_topics,
+    first_produced,
     frame,
     ping_pong,
     produce_frame,
@@ -65,7 +66,7 @@ def _beside_consumer(server: Process, topic_id: Uuid, quick: bool) -> list[Row]:
         request = produce_frame(topic, batch)
         with ExitStack() as stack:
             sockets = [stack.enter_context(connect(server.address)) for _ in range(_PRODUCERS)]
-            size = len(call(sockets[0], request))
+            size = len(first_produced(sockets[0], request))
             ping_pong(sockets, request, size, 10 * _PRODUCERS)
             return server.measure(1, count, lambda: ping_pong(sockets, request, size, count))
 

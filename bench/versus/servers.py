@@ -98,15 +98,8 @@ class Server(Measured, Watched):
 
     @property
     def peak_rss_mb(self) -> float:
-        """The most memory that it has ever had."""
+        """The most memory that it has ever had, and that the processes have it has started."""
         return self._memory_mb("status", "VmHWM")
-
-    def _memory_mb(self, file: str, field: str) -> float:
-        for line in Path(f"/proc/{self.pid}/{file}").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name == field:
-                return int(value.split()[0]) * 1024 / 1e6
-        raise RuntimeError(f"/proc has no {field}")
 
     def stop(self) -> None:
         """End it at once, if it runs."""
