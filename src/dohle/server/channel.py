@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId
+from dohle.core.principal import Principal
 from dohle.metadata.delta import Delta
 from dohle.metadata.image import ClusterImage
 from dohle.protocol.messages.add_raft_voter import AddRaftVoterResponse
@@ -49,9 +50,7 @@ class Client(NamedTuple):
     client_id: str
     #: Its address, as numbers.
     host: str
-    #: Nobody has to say who they are yet.
-    principal_type: str = "User"
-    principal_name: str = "ANONYMOUS"
+    principal: Principal
 
 
 class ControllerEndpoint(NamedTuple):

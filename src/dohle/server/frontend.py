@@ -53,4 +53,4 @@ class Frontend(Server, Protocol):
 def client_of(context: RequestContext) -> Client:
     """Return who sends a request."""
     host = context.connection.peer.rpartition(":")[0].partition("%")[0]
-    return Client(context.version, context.client_id, host)
+    return Client(context.version, context.client_id, host, context.connection.principal)

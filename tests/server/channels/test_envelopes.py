@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, TopicName
+from dohle.core.principal import Principal
 from dohle.protocol.apis import FORWARDABLE, ApiKey, find_api
 from dohle.protocol.framing import (
     SIZE_BYTES,
@@ -57,7 +58,7 @@ WITH_CONTROLLER = {
 }
 TOPIC = TopicName("t")
 CREATE = CreateTopicsRequest(topics=(CreatableTopic(name=TOPIC, num_partitions=1),))
-ALICE = Client(7, "the client", "192.0.2.7", "User", "alice")
+ALICE = Client(7, "the client", "192.0.2.7", Principal("User", "alice"))
 
 
 def created(code: int = 0) -> CreateTopicsResponse:
@@ -87,7 +88,7 @@ def test_an_envelope_has_the_request_as_it_was_sent_and_who_sent_it(
     host: str, client_id: str, name: str
 ) -> None:
     """A10."""
-    client = Client(5, client_id, host, "User", name[:50])
+    client = Client(5, client_id, host, Principal("User", name[:50]))
     envelope = wrap(client, CREATE)
     assert envelope.request_data == b"".join(encode_request(CREATE, 5, 0, client_id))[SIZE_BYTES:]
     assert envelope.client_host_address == ip_address(host).packed

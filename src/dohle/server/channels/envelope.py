@@ -29,7 +29,7 @@ _CORRELATION_ID = 0
 def wrap(client: Client, request: Request) -> EnvelopeRequest:
     """Put a client's request into an envelope."""
     frame = b"".join(encode_request(request, client.version, _CORRELATION_ID, client.client_id))
-    principal = DefaultPrincipalData(type=client.principal_type, name=client.principal_name)
+    principal = DefaultPrincipalData(type=client.principal.type, name=client.principal.name)
     return EnvelopeRequest(
         request_data=frame[SIZE_BYTES:],
         request_principal=_PRINCIPAL_VERSION + principal.encode(0),

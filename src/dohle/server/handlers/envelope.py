@@ -17,9 +17,10 @@ from functools import partial
 from inspect import isawaitable
 from ipaddress import ip_address
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.principal import Principal
 from dohle.core.steps import let_go
 from dohle.protocol.apis import FORWARDABLE, ApiKey, find_api
 from dohle.protocol.entries import entries_of
@@ -43,13 +44,6 @@ if TYPE_CHECKING:
     from dohle.server.net.connection import Connection
 
 _PRINCIPAL_VERSION_BYTES = 2
-
-
-class Principal(NamedTuple):
-    """Who somebody is."""
-
-    type: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)

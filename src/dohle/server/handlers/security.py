@@ -68,7 +68,6 @@ if TYPE_CHECKING:
 _NO_AUTHORIZER = "No Authorizer is configured."
 _NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 _NO_TIME = -1
-_ANONYMOUS = ("User", "ANONYMOUS")
 #: The version from which on a token may be asked for in the name of somebody else.
 _NAMES_REQUESTER = 3
 
@@ -124,7 +123,7 @@ def handle_create_token(
     server: Frontend, context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
     """Refuse a token to somebody who has not authenticated."""
-    kind, name = _ANONYMOUS
+    kind, name = context.connection.principal
     owner_kind, owner = kind, name
     if request.owner_principal_name:
         owner_kind, owner = request.owner_principal_type or "", request.owner_principal_name

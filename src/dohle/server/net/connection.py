@@ -31,6 +31,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dohle.core.host import StreamSocket
+from dohle.core.principal import ANONYMOUS
 from dohle.protocol.errors import MalformedMessage
 from dohle.server.net.outcome import CloseConnection
 from dohle.server.net.receive_buffer import ReceiveBuffer
@@ -105,6 +106,7 @@ class Connection:
         """Serve a socket; ``now`` is the loop's time, as finely as the machine knows it."""
         self.listener = listener
         self.peer = peer
+        self.principal = ANONYMOUS
         #: The shortcuts that the dispatcher has learnt from the last requests, by API key.
         self.shortcuts: dict[int, Shortcut] = {}
         #: How many of the next requests are not learnt from, by API key.
