@@ -11,11 +11,11 @@ from bench.processes import Process, Sample, broker_in, folder, rounds_of
 from bench.raw_client import (
     Load,
     api_versions_frame,
-    appended_at,
     build_batch,
     call,
     connect,
     create_topics,
+    first_produced,
     metadata_frame,
     pour,
     produce_frame,
@@ -132,7 +132,7 @@ def _write_to_each(server: Process, topics: list[TopicName]) -> None:
     with connect(server.address) as sock:
         for topic in topics:
             for partition in range(_PARTITIONS_OF_TOPIC):
-                appended_at(call(sock, produce_frame(topic, batch, partition)))
+                first_produced(sock, produce_frame(topic, batch, partition))
 
 
 def _compared(small: Process, large: Process, requests: int, rounds: int) -> list[Row]:
