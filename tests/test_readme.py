@@ -48,7 +48,7 @@ def test_the_readmes_example_on_spark_runs_as_it_stands(tmp_path: Path) -> None:
 
     async def write(bootstrap: str) -> None:
         async with Cluster(bootstrap) as cluster, Producer(cluster) as producer:
-            await (await producer.send("orders", b"1 coffee", key=b"alice"))
+            await (await producer.send_soon("orders", b"1 coffee", key=b"alice"))
 
     async def first_written(bootstrap: str) -> tuple[bytes | None, bytes | None]:
         async with Cluster(bootstrap) as cluster, Consumer(cluster) as consumer:

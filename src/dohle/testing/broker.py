@@ -7,15 +7,18 @@ a temporary folder that goes with it, unless ``data`` names one that stays.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 import threading
 from collections.abc import Mapping
+from os import PathLike
 from types import TracebackType
 from typing import Self
 
 from dohle.core.config.static import SINGLE_NODE, BrokerConfig
 from dohle.server.node import Node
+from dohle.testing.properties import as_property
 
 _START_TIMEOUT_S = 30
 
@@ -23,9 +26,12 @@ _START_TIMEOUT_S = 30
 class Broker:
     """A real broker, made for the length of a test."""
 
-    def __init__(self, config: Mapping[str, str] | None = None, *, data: str | None = None) -> None:
-        self._overrides = dict(config or {})
-        self._data = data
+    def __init__(
+        self, config: Mapping[str, object] | None = None, *, data: str | PathLike[str] | None = None
+    ) -> None:
+        """``config`` has Kafka's names, and values as in Python: ``{"num.partitions": 3}``."""
+        self._overrides = {name: as_property(value) for name, value in (config or {}).items()}
+        self._data = None if data is None else os.fspath(data)
         self._thread: threading.Thread | None = None
         self._started = threading.Event()
         self._failure: BaseException | None = None
