@@ -37,7 +37,7 @@ def output_of(example: str, folder: Path, timeout_s: float) -> str:
 
 def test_the_readmes_example_runs_as_it_stands(tmp_path: Path) -> None:
     (example,) = [example for example in examples() if ADDRESS not in example]
-    assert output_of(example, tmp_path, 60) == "0\n"
+    assert output_of(example, tmp_path, 60) == "coffee\n"
 
 
 @pytest.mark.slow

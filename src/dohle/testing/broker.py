@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from dohle.core.config.static import SINGLE_NODE, BrokerConfig
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.server.node import Node
 from dohle.testing.properties import as_property
 
@@ -70,7 +71,10 @@ class Broker:
             "log.dirs": self._folder,
             **self._overrides,
         }
-        config, _ = BrokerConfig.from_properties(properties)
+        config, notices = BrokerConfig.from_properties(properties)
+        for notice in notices:
+            if notice.is_unknown:  # in a test it is a slip
+                raise KafkaError(ErrorCode.INVALID_CONFIG, notice.message)
         self.node = Node(config)
         await self.node.start()
         self.bootstrap = self.node.bootstrap
