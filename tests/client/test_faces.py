@@ -237,3 +237,25 @@ def test_slips_are_told_where_they_are_made(own_bootstrap: str, topic: str) -> N
     closed.close()
     with pytest.raises(KafkaError, match="the producer is closed"):
         closed.send(topic, b"")
+
+
+def test_a_partitioner_of_ones_own_chooses_and_taking_turns_spreads(
+    own_bootstrap: str, topic: str
+) -> None:
+    with sync.Admin(own_bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, partitions=3)]).ok()
+    with sync.Producer(own_bootstrap, partitioner="round_robin") as producer:
+        sent = [producer.send(topic, b"", key=b"same").partition for _ in range(6)]
+        assert sent == [0, 1, 2, 0, 1, 2]
+
+    def by_length(name: str, key: bytes | None, value: bytes | None, partitions: int) -> int:
+        assert (name, partitions) == (topic, 3)
+        return len(value or b"")
+
+    with sync.Producer(own_bootstrap, partitioner=by_length) as producer:
+        assert producer.send(topic, b"22").partition == 2
+        assert producer.send(topic, b"22", partition=0).partition == 0
+        with pytest.raises(ValueError, match=r"the partitioner chose 3 for .* partitions 0 to 2"):
+            producer.send(topic, b"333")
+    with pytest.raises(ValueError, match="partitioner is 'sticky': choose murmur2, round_robin"):
+        sync.Producer(own_bootstrap, partitioner="sticky")

@@ -34,6 +34,7 @@ from dohle.client.group.rebalance_listener import RebalanceListener
 from dohle.client.loop_thread import loop_thread
 from dohle.client.producer.batch import RecordMetadata
 from dohle.client.producer.handover import Handover
+from dohle.client.producer.partitioner import Partitioner
 from dohle.client.producer.producer import Producer as AsyncProducer
 from dohle.client.serializers import Serialization
 from dohle.core.ids import TopicPartition
@@ -57,6 +58,7 @@ class Producer:
         *,
         key_serializer: Serialization | None = None,
         value_serializer: Serialization | None = None,
+        partitioner: str | Partitioner | None = None,
         **settings: Any,
     ) -> None:
         """Send to a cluster: as :class:`dohle.client.Producer` takes it."""
@@ -68,6 +70,7 @@ class Producer:
                 config,
                 key_serializer=key_serializer,
                 value_serializer=value_serializer,
+                partitioner=partitioner,
                 **settings,
             )
 

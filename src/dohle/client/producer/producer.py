@@ -24,7 +24,12 @@ from dohle.client.net.connection import Channel
 from dohle.client.producer.accumulator import Accumulator, record_bytes_max
 from dohle.client.producer.batch import RecordMetadata
 from dohle.client.producer.buffer_memory import BufferMemory
-from dohle.client.producer.partitioner import StickyPartitioner, partition_of_key
+from dohle.client.producer.partitioner import (
+    Partitioner,
+    StickyPartitioner,
+    partition_of_key,
+    partitioner_of,
+)
 from dohle.client.producer.sender import Sender
 from dohle.client.serializers import Serialization, serialized, serializer_of
 from dohle.client.settings.names import Where, given
@@ -56,6 +61,7 @@ class Producer:
         channel: Channel | None = None,
         key_serializer: Serialization | None = None,
         value_serializer: Serialization | None = None,
+        partitioner: str | Partitioner | None = None,
         **settings: Any,
     ) -> None:
         """Send to a cluster: where it is, or a :class:`Cluster` that others use too.
@@ -67,6 +73,7 @@ class Producer:
         cluster, is_own, config = given(cluster, config, ProducerConfig, settings)
         self._key_serializer = serializer_of(key_serializer, "key_serializer")
         self._value_serializer = serializer_of(value_serializer, "value_serializer")
+        self._partitioner = partitioner_of(partitioner)
         self._has_own_cluster = is_own
         self.config: ProducerConfig = config
         self._cluster = cluster
@@ -143,6 +150,8 @@ class Producer:
         name = TopicName(topic)
         size = record_bytes_max(key, value, headers)
         self._check_size(size)
+        if self._partitioner is not None and partition is None:
+            partition = await self._choose_by_own(self._partitioner, name, key, value)
         info = self._cluster.known_topic(name)
         is_known = info is not None and (partition is None or partition in info.partitions)
         if info is None or not is_known or not self._memory.try_take(size):
@@ -353,13 +362,8 @@ class Producer:
     async def _wait_for(self, name: TopicName, partition: int | None, size: int) -> TopicInfo:
         """Wait for the topic and for room, together at most ``max_block_ms``."""
         timeout_ms = self.config.max_block_ms
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_ms / 1000
-        info = await self._cluster.retry(
-            f"a record for {name} is not accepted, for want of the topic's metadata",
-            lambda: self._topic_with(name, partition),
-            timeout_ms=timeout_ms,
-        )
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        info = await self._wait_for_topic(name, partition)
         if not self._memory.try_take(size):
             self._sender.wake()
             try:
@@ -372,6 +376,13 @@ class Producer:
                     "acknowledged"
                 ) from None
         return info
+
+    async def _wait_for_topic(self, name: TopicName, partition: int | None) -> TopicInfo:
+        return await self._cluster.retry(
+            f"a record for {name} is not accepted, for want of the topic's metadata",
+            lambda: self._topic_with(name, partition),
+            timeout_ms=self.config.max_block_ms,
+        )
 
     async def _topic_with(self, name: TopicName, partition: int | None) -> TopicInfo:
         info = await self._cluster.topic(
@@ -386,6 +397,19 @@ class Producer:
                 f"{name} has {len(info.partitions)} partitions and no partition {partition}",
             )
         return info
+
+    async def _choose_by_own(
+        self, choose: Partitioner, name: TopicName, key: bytes | None, value: bytes | None
+    ) -> int | None:
+        """Ask the user's partitioner, which has to know how many partitions there are."""
+        info = self._cluster.known_topic(name) or await self._wait_for_topic(name, None)
+        chosen = choose(name, key, value, len(info.partitions))
+        if chosen is not None and not 0 <= chosen < len(info.partitions):
+            raise ValueError(
+                f"the partitioner chose {chosen!r} for {name}, which has the partitions 0 to "
+                f"{len(info.partitions) - 1}"
+            )
+        return chosen
 
     def _choose(
         self, info: TopicInfo, key: bytes | None, partition: int | None, size: int
