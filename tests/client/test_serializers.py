@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+import msgspec
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,21 +58,24 @@ def test_none_stays_none_whatever_the_serializer() -> None:
     assert serialized(None, serializer_of("json", "value_serializer"), "value") is None
 
 
-def test_models_are_written_as_json_and_checked_when_they_are_read() -> None:
-    class Order:
-        """As pydantic's models are, as far as they are used."""
+class PydanticOrder(pydantic.BaseModel):
+    item: str
+    cups: int = 1
 
-        def __init__(self, item: str) -> None:
-            self.item = item
 
-        def model_dump_json(self) -> str:
-            return json.dumps({"item": self.item})
+class MsgspecOrder(msgspec.Struct):
+    item: str
+    cups: int = 1
 
-        @classmethod
-        def model_validate_json(cls, data: bytes) -> Order:
-            return cls(json.loads(data)["item"])
 
-    assert there_and_back(Order, Order("coffee")).item == "coffee"
+@pytest.mark.parametrize("kind", [PydanticOrder, MsgspecOrder])
+def test_models_are_written_as_json_and_checked_when_they_are_read(kind: Any) -> None:
+    assert there_and_back(kind, kind(item="coffee", cups=2)) == kind(item="coffee", cups=2)
+    assert there_and_back(kind, kind(item="tea")).cups == 1
+    read = deserializer_of(kind, "value_deserializer")
+    assert read is not None
+    with pytest.raises(ValueError, match="item"):
+        read(b'{"cups":2}')
 
 
 def test_a_function_is_taken_as_it_is() -> None:

@@ -100,7 +100,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser with all commands."""
-    parser = CommandParser(
+    parser: argparse.ArgumentParser = CommandParser(
         prog="dohle",
         description="dohle is Kafka in Python: a durable, partitioned commit log that speaks "
         "Kafka's protocol and keeps Kafka's files.",

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from dohle.core.errors import ErrorCode, KafkaError
@@ -103,9 +104,8 @@ def _models(kind: type[Any]) -> tuple[Serializer, Deserializer] | None:
     if hasattr(kind, "model_validate_json"):  # pydantic
         return (lambda model: model.model_dump_json().encode()), kind.model_validate_json
     if hasattr(kind, "__struct_fields__"):
-        import msgspec
-
-        return msgspec.json.encode, msgspec.json.Decoder(kind).decode
+        json = import_module("msgspec").json
+        return json.encode, json.Decoder(kind).decode
     return None
 
 

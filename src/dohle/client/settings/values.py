@@ -7,10 +7,11 @@ refused with a sentence when the settings are created.
 from __future__ import annotations
 
 from enum import Enum
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+#: The types of the fields of each kind of settings: to find them out takes a while.
+_TYPES: dict[type[Any], dict[str, Any]] = {}
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 #: What librdkafka and Java's clients call values that have another name here.
 _OTHER_WORDS = {
@@ -25,16 +26,19 @@ _OTHER_WORDS = {
 
 def take_words(config: Any) -> None:
     """Put the values that words mean in the place of those words, in a frozen dataclass."""
-    for name, kind in _types(type(config)).items():
+    for name, kind in _types_of(config).items():
         given = getattr(config, name)
         meant = understand(name, given, kind)
         if meant is not given:
             object.__setattr__(config, name, meant)
 
 
-@cache
-def _types(config: type[Any]) -> dict[str, Any]:
-    return get_type_hints(config)
+def _types_of(config: Any) -> dict[str, Any]:
+    kind = type(config)
+    known = _TYPES.get(kind)
+    if known is None:
+        known = _TYPES[kind] = get_type_hints(kind)
+    return known
 
 
 def understand(name: str, value: Any, kind: Any) -> Any:
