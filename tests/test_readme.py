@@ -37,7 +37,7 @@ def output_of(example: str, folder: Path, timeout_s: float) -> str:
 
 def test_the_readmes_example_runs_as_it_stands(tmp_path: Path) -> None:
     (example,) = [example for example in examples() if ADDRESS not in example]
-    assert output_of(example, tmp_path, 60) == "0\n"
+    assert output_of(example, tmp_path, 60) == "coffee\n"
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_the_readmes_example_on_spark_runs_as_it_stands(tmp_path: Path) -> None:
 
     async def write(bootstrap: str) -> None:
         async with Cluster(bootstrap) as cluster, Producer(cluster) as producer:
-            await (await producer.send("orders", b"1 coffee", key=b"alice"))
+            await (await producer.send_soon("orders", b"1 coffee", key=b"alice"))
 
     async def first_written(bootstrap: str) -> tuple[bytes | None, bytes | None]:
         async with Cluster(bootstrap) as cluster, Consumer(cluster) as consumer:

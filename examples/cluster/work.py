@@ -65,7 +65,7 @@ class Work:
                             break
                         number += 1
                         partition = number % PARTITIONS
-                        sent = await producer.send(TOPIC, b"%d" % number, partition=partition)
+                        sent = await producer.send_soon(TOPIC, b"%d" % number, partition=partition)
                         self._outstanding.add(sent)
                         sent.add_done_callback(self._sent)
                     await asyncio.sleep(REST_S)

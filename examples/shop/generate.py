@@ -24,10 +24,11 @@ async def generate(bootstrap: str) -> None:
             customer = random.choice(CUSTOMERS)
             product = random.choice(list(PRICES))
             click = {"customer": customer, "product": product}
-            await producer.send("shop-clicks", json.dumps(click).encode(), key=customer.encode())
+            value = json.dumps(click).encode()
+            await producer.send_soon("shop-clicks", value, key=customer.encode())
             if random.random() < ORDERS_PER_CLICK:
                 value = new_order(next(numbers), customer, product)
-                await producer.send("shop-orders", value, key=customer.encode())
+                await producer.send_soon("shop-orders", value, key=customer.encode())
             await asyncio.sleep(1 / CLICKS_PER_SECOND)
 
 

@@ -169,7 +169,6 @@ def test_the_help_names_every_option_and_every_kind_of_file(
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["log"],
         ["log", "dump"],
         ["no-such-command"],
@@ -276,3 +275,31 @@ def test_relative_paths_are_shown_as_they_were_given(tmp_path: Path) -> None:
     assert done.stdout.startswith(f"Dumping {SEGMENT}.log (log segment, offset 0, 234 bytes)\n")
     assert done.stderr == "dohle: error: meta.properties: No such file or directory\n"
     assert run("log", "dump", ".", cwd=folder).returncode == 0
+
+
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "dohle COMMAND --help" in capsys.readouterr().out
+    assert main(["topic"]) == 2
+    assert "delete topics with all their records" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("topc list", "dohle: error: there is no command topc: did you mean topic?"),
+        ("topic crate x", "dohle topic: error: there is no command crate: did you mean create?"),
+        ("group qqq", "dohle group: error: there is no command qqq: choose from list, describe"),
+    ],
+)
+def test_a_misspelt_command_is_told_with_the_one_that_is_meant(
+    line: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(shlex.split(line)) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_ls_and_rm_stand_for_list_and_delete() -> None:
+    parser = build_parser()
+    for short, long in [("topic ls", "topic list"), ("group rm billing", "group delete billing")]:
+        assert parser.parse_args(shlex.split(short)) == parser.parse_args(shlex.split(long))

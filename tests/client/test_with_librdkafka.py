@@ -80,7 +80,7 @@ def read_with_librdkafka(bootstrap: str, topic: str, count: int) -> list[Record]
 async def write(bootstrap: str, topic: str, config: ProducerConfig) -> list[int]:
     async with Cluster(bootstrap) as cluster, Producer(cluster, config) as producer:
         futures = [
-            await producer.send(
+            await producer.send_soon(
                 topic,
                 each.value,
                 key=each.key,
@@ -172,7 +172,7 @@ def test_records_spread_over_all_partitions_and_come_back(bootstrap: str, topic:
         async with Cluster(bootstrap) as cluster:
             async with Producer(cluster, ProducerConfig(batch_size=1000)) as producer:
                 for number in range(2000):
-                    await producer.send(topic, b"%d" % number)
+                    await producer.send_soon(topic, b"%d" % number)
             name = TopicName(topic)
             partitions = [
                 TopicPartition(name, number) for number in (await cluster.topic(name)).partitions
@@ -195,7 +195,7 @@ def test_offsets_are_listed_and_read_from(bootstrap: str, topic: str) -> None:
         async with Cluster(bootstrap) as cluster:
             async with Producer(cluster) as producer:
                 for number in range(10):
-                    await producer.send(topic, b"%d" % number, partition=0)
+                    await producer.send_soon(topic, b"%d" % number, partition=0)
             partition = TopicPartition(TopicName(topic), 0)
             admin = Admin(cluster)
             assert (await admin.list_offsets({partition: Beginning()})).one().offset == 0

@@ -56,7 +56,7 @@ def filled_topic(cluster: Cluster, name: str, *replicas: int, size: int = 100) -
             async with Producer(client, ProducerConfig(linger_ms=0)) as producer:
                 for number in range(RECORDS):
                     value = b"%d".ljust(size) % number
-                    await producer.send(topic, value, partition=number % PARTITIONS)
+                    await producer.send_soon(topic, value, partition=number % PARTITIONS)
 
     run(work())
     return topic

@@ -44,7 +44,9 @@ def filled_topic(cluster: Cluster, name: str, *replicas: int) -> TopicName:
             (await Admin(client).create_topics([NewTopic(name, assignments=assignments)])).ok()
             async with Producer(client, ProducerConfig(linger_ms=0)) as producer:
                 for number in range(40):
-                    sent = await producer.send(name, bytes(20_000), partition=number % PARTITIONS)
+                    sent = await producer.send_soon(
+                        name, bytes(20_000), partition=number % PARTITIONS
+                    )
                     await sent
 
     run(work())

@@ -73,7 +73,7 @@ class Copier:
         producer.begin_transaction()
         values = [b"%d %d" % (self._rounds, partition) for partition in range(PARTITIONS)]
         for partition, value in enumerate(values):
-            await producer.send(self._topic, value, partition=partition)
+            await producer.send_soon(self._topic, value, partition=partition)
         await producer.send_offsets_to_transaction(
             {TopicPartition(self._topic, 0): OffsetAndMetadata(self._rounds)}, self._group
         )

@@ -64,7 +64,7 @@ def test_a_transaction_times_out_after_its_timeout_and_not_before(
                 for producer, topic in ((left, "left"), (kept, "kept")):
                     await producer.init_transactions()
                     producer.begin_transaction()
-                    await (await producer.send(topic, b"v"))
+                    await (await producer.send_soon(topic, b"v"))
                 clock.ahead_ms = jump_ms
                 # The abort marker of the one, which nobody ends, lets its readers go on.
                 log = log_of(node, "left")

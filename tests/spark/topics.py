@@ -12,7 +12,7 @@ def write(broker: Broker, topic: str, *values: bytes) -> None:
     async def work() -> None:
         async with Cluster(broker.bootstrap) as cluster, Producer(cluster) as producer:
             for value in values:
-                await producer.send(topic, value, key=b"k", headers=[("own", b"1")])
+                await producer.send_soon(topic, value, key=b"k", headers=[("own", b"1")])
 
     run(work())
 

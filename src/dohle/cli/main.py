@@ -34,6 +34,7 @@ from dohle.cli.commands import (
 )
 from dohle.cli.errors import CliError, describe_os_error, report_error
 from dohle.cli.options import add_global_options
+from dohle.cli.parser import CommandParser, add_aliases
 
 EXIT_FAILURE = 1
 EXIT_INTERRUPTED = 130
@@ -74,8 +75,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
+    parser = build_parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help()
+        return 0
     try:
-        args = build_parser().parse_args(argv)
+        args = parser.parse_args(argv)
     except SystemExit as exit:
         # argparse has printed its help or its error; 0 and 2 are its codes.
         return exit.code if isinstance(exit.code, int) else EXIT_FAILURE
@@ -95,7 +100,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser with all commands."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = CommandParser(
         prog="dohle",
         description="dohle is Kafka in Python: a durable, partitioned commit log that speaks "
         "Kafka's protocol and keeps Kafka's files.",
@@ -117,4 +122,5 @@ def build_parser() -> argparse.ArgumentParser:
     log_dump.add_parser(commands)
     pipeline.add_parser(commands)
     doctor.add_parser(commands)
+    add_aliases(parser)
     return parser

@@ -1,7 +1,7 @@
-"""The client: connections, metadata, producer, consumer and admin, for asyncio.
+"""The client: producer, consumer and admin, for asyncio; :mod:`dohle.client.sync` for the rest.
 
-Start from :class:`Cluster`; the other parts share its connections. A program without a loop of its
-own uses :func:`run`.
+A producer, consumer or admin is told where the brokers are, or given a :class:`Cluster` whose
+connections it shares with others. Everything that a program needs is found here.
 """
 
 from __future__ import annotations
@@ -63,7 +63,12 @@ if TYPE_CHECKING:
     from dohle.client.metadata import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
     from dohle.client.producer.batch import RecordMetadata
     from dohle.client.producer.producer import Producer
+    from dohle.client.serializers import SerializationFailed
     from dohle.client.transactions.ends import PreparedTransaction, end_transaction
+    from dohle.core.errors import ErrorCode, KafkaError
+    from dohle.core.ids import TopicPartition
+    from dohle.records.compression.codecs import Codec
+    from dohle.records.record import Header, Record
 
 __all__ = [
     "Admin",
@@ -77,6 +82,7 @@ __all__ = [
     "Cluster",
     "ClusterDescription",
     "ClusterMetadata",
+    "Codec",
     "ConfigChange",
     "ConfigEntry",
     "ConfigResource",
@@ -88,13 +94,16 @@ __all__ = [
     "CreatedTopic",
     "ElectionType",
     "End",
+    "ErrorCode",
     "Features",
     "GroupDescription",
     "GroupListing",
     "GroupMemberDescription",
     "GroupMetadata",
     "GroupType",
+    "Header",
     "IsolationLevel",
+    "KafkaError",
     "LogDirDescription",
     "MaxTimestamp",
     "NewTopic",
@@ -111,14 +120,17 @@ __all__ = [
     "QuorumDescription",
     "QuorumReplica",
     "RebalanceListener",
+    "Record",
     "RecordMetadata",
     "ResourceType",
     "Results",
+    "SerializationFailed",
     "Since",
     "Start",
     "Tail",
     "TimedOut",
     "TopicInfo",
+    "TopicPartition",
     "TransactionDescription",
     "TransactionListing",
     "UpgradeType",
@@ -198,12 +210,22 @@ _HOMES = {
     ),
     "producer.batch": ("RecordMetadata",),
     "producer.producer": ("Producer",),
+    "serializers": ("SerializationFailed",),
     "transactions.ends": (
         "PreparedTransaction",
         "end_transaction",
     ),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names}
+#: What users need of other rooms.
+_HOME_OF |= {
+    "Codec": "dohle.records.compression.codecs",
+    "ErrorCode": "dohle.core.errors",
+    "Header": "dohle.records.record",
+    "KafkaError": "dohle.core.errors",
+    "Record": "dohle.records.record",
+    "TopicPartition": "dohle.core.ids",
+}
 
 
 _Result = TypeVar("_Result")
@@ -212,7 +234,7 @@ _Result = TypeVar("_Result")
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    return getattr(import_module(_HOME_OF[name]), name)
 
 
 def run(call: Coroutine[Any, Any, _Result]) -> _Result:

@@ -17,6 +17,7 @@ Rules it keeps:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Self, TypeVar
 
@@ -43,6 +44,8 @@ from dohle.protocol.messages.metadata import (
 )
 
 _Result = TypeVar("_Result")
+
+logger = logging.getLogger("dohle.client")
 
 
 class Cluster:
@@ -76,6 +79,8 @@ class Cluster:
         self._asked_at: dict[TopicName, float] = {}
         self._brokers_asked_at = float("-inf")
         self._is_closed = False
+        #: Whether it has been told that no broker can be reached.
+        self._is_unreachable = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -117,7 +122,12 @@ class Cluster:
                 return await self._connect(address)
             except (ConnectionClosed, TimedOut) as error:
                 failures.append(str(error.args[0]))
-        raise ConnectionClosed(f"no broker can be reached: {'; '.join(failures)}")
+        reason = f"no broker can be reached: {'; '.join(failures)}"
+        if not self._is_unreachable:
+            # Whoever waits for it is told at the end of its time, which may be a minute away.
+            logger.warning("%s; trying on", reason)
+            self._is_unreachable = True
+        raise ConnectionClosed(reason)
 
     async def connection(self, node_id: BrokerId, channel: Channel = SHARED) -> Connection:
         """Return a connection to one broker."""
@@ -289,6 +299,9 @@ class Cluster:
                 await connection.close()
                 raise
             self._connections[key] = connection
+            if self._is_unreachable:
+                logger.warning("connected to %s", address)
+                self._is_unreachable = False
             return connection
 
     def _check_open(self) -> None:

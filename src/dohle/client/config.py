@@ -1,7 +1,8 @@
 """The settings of the client, under Kafka's own names and with Kafka's own defaults.
 
-Dots became underscores, and units come last, as in Kafka's names. An invalid value is refused when
-the settings are created, not when they are used.
+Dots became underscores, and units come last, as in Kafka's names. Words are understood
+(``codec="gzip"``, ``acks="all"``). An invalid value is refused when the settings are created, not
+when they are used. :mod:`dohle.client.settings.names` reads them from a dict with Kafka's names.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from dohle.client.group.assignors import ASSIGNORS
+from dohle.client.group.assignors import ASSIGNORS, JAVA_CLASSES
+from dohle.client.settings.values import take_words
 from dohle.records.compression.codecs import Codec
 
 #: How many batches of a producer and partition a broker remembers to recognise duplicates.
@@ -53,6 +55,7 @@ class ClientConfig:
     response_bytes_kept: int = 2_097_152
 
     def __post_init__(self) -> None:
+        take_words(self)
         _positive(
             self,
             "request_timeout_ms",
@@ -96,6 +99,7 @@ class ProducerConfig:
     allow_auto_create_topics: bool = True
 
     def __post_init__(self) -> None:
+        take_words(self)
         _positive(
             self,
             "batch_size",
@@ -160,6 +164,7 @@ class ConsumerConfig:
     auto_commit_interval_ms: int = 5000
 
     def __post_init__(self) -> None:
+        take_words(self)
         _positive(
             self,
             "fetch_max_bytes",
@@ -172,7 +177,11 @@ class ConsumerConfig:
         )
         if self.group_id == "":
             raise ValueError("group_id is empty: leave it out, or give it a value")
-        for name in self.partition_assignment_strategy:
+        strategy = tuple(
+            JAVA_CLASSES.get(name, name) for name in self.partition_assignment_strategy
+        )
+        object.__setattr__(self, "partition_assignment_strategy", strategy)
+        for name in strategy:
             if name not in ASSIGNORS:
                 raise ValueError(f"unknown assignor {name!r}: choose from {', '.join(ASSIGNORS)}")
         if not self.partition_assignment_strategy:

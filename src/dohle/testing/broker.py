@@ -7,15 +7,19 @@ a temporary folder that goes with it, unless ``data`` names one that stays.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 import threading
 from collections.abc import Mapping
+from os import PathLike
 from types import TracebackType
 from typing import Self
 
 from dohle.core.config.static import SINGLE_NODE, BrokerConfig
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.server.node import Node
+from dohle.testing.properties import as_property
 
 _START_TIMEOUT_S = 30
 
@@ -23,9 +27,12 @@ _START_TIMEOUT_S = 30
 class Broker:
     """A real broker, made for the length of a test."""
 
-    def __init__(self, config: Mapping[str, str] | None = None, *, data: str | None = None) -> None:
-        self._overrides = dict(config or {})
-        self._data = data
+    def __init__(
+        self, config: Mapping[str, object] | None = None, *, data: str | PathLike[str] | None = None
+    ) -> None:
+        """``config`` has Kafka's names, and values as in Python: ``{"num.partitions": 3}``."""
+        self._overrides = {name: as_property(value) for name, value in (config or {}).items()}
+        self._data = None if data is None else os.fspath(data)
         self._thread: threading.Thread | None = None
         self._started = threading.Event()
         self._failure: BaseException | None = None
@@ -64,7 +71,10 @@ class Broker:
             "log.dirs": self._folder,
             **self._overrides,
         }
-        config, _ = BrokerConfig.from_properties(properties)
+        config, notices = BrokerConfig.from_properties(properties)
+        for notice in notices:
+            if notice.is_unknown:  # in a test it is a slip
+                raise KafkaError(ErrorCode.INVALID_CONFIG, notice.message)
         self.node = Node(config)
         await self.node.start()
         self.bootstrap = self.node.bootstrap

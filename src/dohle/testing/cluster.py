@@ -29,6 +29,7 @@ from dohle.cli.local_cluster import (
 from dohle.core.errors import KafkaError
 from dohle.testing.asking import active_controller, run_apart, unfenced
 from dohle.testing.node_process import NodeFailed, NodeProcess, dohle_command
+from dohle.testing.properties import as_property
 
 #: For whatever a test waits for: a machine may be busy.
 TIMEOUT_S = 60.0
@@ -71,7 +72,7 @@ class Cluster:
         *,
         brokers: int = 0,
         controllers: int = 0,
-        config: Mapping[str, str] | None = None,
+        config: Mapping[str, object] | None = None,
         racks: Sequence[str] | None = None,
         dynamic_voters: bool = False,
         timeout_s: float = TIMEOUT_S,
@@ -84,7 +85,7 @@ class Cluster:
             raise ValueError("a cluster needs at least one broker and one controller")
         if racks is not None and len(racks) != (nodes or brokers):
             raise ValueError(f"{len(racks)} racks for {nodes or brokers} brokers: say one for each")
-        self._config = dict(config or {})
+        self._config = {name: as_property(value) for name, value in (config or {}).items()}
         self._voters = VoterConfig.DYNAMIC if dynamic_voters else VoterConfig.STATIC
         self._timeout_s = timeout_s
         self._folder = Path(tempfile.mkdtemp(prefix="dohle-cluster-"))

@@ -37,12 +37,12 @@ async def fill(bootstrap: str) -> None:
         )
         async with Producer(cluster) as producer:
             for number in range(30):
-                await producer.send("orders", b"%d" % number, partition=number % 3)
-            await producer.send("small", b"one")
+                await producer.send_soon("orders", b"%d" % number, partition=number % 3)
+            await producer.send_soon("small", b"one")
         async with Producer(cluster, TRANSACTION) as producer:
             await producer.init_transactions()
             producer.begin_transaction()
-            await producer.send("small", b"two")
+            await producer.send_soon("small", b"two")
             await producer.commit_transaction()
 
 
@@ -164,11 +164,11 @@ async def produce_more(bootstrap: str) -> None:
     """Write with new producer ids, which must not be those of before, and with the old one."""
     async with Cluster(bootstrap) as cluster:
         async with Producer(cluster) as producer:
-            await (await producer.send("small", b"more"))
+            await (await producer.send_soon("small", b"more"))
         async with Producer(cluster, TRANSACTION) as producer:
             await producer.init_transactions()
             producer.begin_transaction()
-            await producer.send("small", b"even more")
+            await producer.send_soon("small", b"even more")
             await producer.commit_transaction()
 
 

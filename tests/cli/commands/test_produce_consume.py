@@ -100,7 +100,7 @@ def test_reading_begins_where_it_is_told_to(command: Command) -> None:
 async def produce_at(bootstrap: str, topic: str, times: Sequence[int]) -> None:
     async with Cluster(bootstrap) as cluster, Producer(cluster) as producer:
         for number, timestamp in enumerate(times):
-            await producer.send(topic, b"%d" % number, timestamp=timestamp)
+            await producer.send_soon(topic, b"%d" % number, timestamp=timestamp)
 
 
 def test_reading_begins_and_ends_at_times(command: Command, bootstrap: str) -> None:

@@ -84,7 +84,7 @@ def test_a_two_phase_transaction_is_marked_and_can_be_aborted(
         ):
             await producer.init_transactions()
             producer.begin_transaction()
-            await producer.send(name, b"1", partition=0)
+            await producer.send_soon(name, b"1", partition=0)
             await producer.prepare_transaction()
 
     asyncio.run(prepare())

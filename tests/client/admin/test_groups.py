@@ -118,7 +118,7 @@ def test_an_open_transaction_is_seen_from_both_sides(own_bootstrap: str, topic: 
             async with Producer(cluster, config) as producer:
                 await producer.init_transactions()
                 producer.begin_transaction()
-                await producer.send(topic, b"", partition=0)
+                await producer.send_soon(topic, b"", partition=0)
                 await producer.flush()
                 described = (await admin.describe_transactions([topic])).one()
                 assert (described.state, described.partitions) == ("Ongoing", (partition,))
@@ -160,7 +160,7 @@ def test_a_hanging_transaction_is_ended_by_a_marker(own_bootstrap: str, topic: s
             async with Producer(cluster, config) as producer:
                 await producer.init_transactions()
                 producer.begin_transaction()
-                await producer.send(topic, b"", partition=0)
+                await producer.send_soon(topic, b"", partition=0)
                 await producer.flush()
                 (state,) = (await admin.describe_producers([partition])).one()
                 assert state.current_txn_start_offset == 0
@@ -184,7 +184,7 @@ def test_fencing_shuts_a_producer_out_and_aborts_what_it_had_open(
             async with Producer(cluster, config) as producer:
                 await producer.init_transactions()
                 producer.begin_transaction()
-                await producer.send(topic, b"", partition=0)
+                await producer.send_soon(topic, b"", partition=0)
                 await producer.flush()
                 (await admin.fence_producers([topic])).ok()
                 with contextlib.suppress(KafkaError):

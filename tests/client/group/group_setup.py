@@ -39,7 +39,7 @@ async def write(cluster: Cluster, partitions: Sequence[TopicPartition], values: 
     async with Producer(cluster) as producer:
         for number in values:
             topic, partition = partitions[number % len(partitions)]
-            await producer.send(topic, b"%d" % number, partition=partition)
+            await producer.send_soon(topic, b"%d" % number, partition=partition)
 
 
 def numbers(items: Sequence[ConsumedRecord]) -> list[int]:

@@ -138,7 +138,7 @@ def test_librdkafka_reads_what_was_committed_and_nothing_else(
                 for number in range(4):
                     producer.begin_transaction()
                     for each in (2 * number, 2 * number + 1):
-                        await producer.send(topic, b"%d" % each, partition=0)
+                        await producer.send_soon(topic, b"%d" % each, partition=0)
                     await producer.flush()
                     if number % 2:
                         await producer.abort_transaction()

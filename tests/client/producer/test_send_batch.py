@@ -31,7 +31,7 @@ def test_batches_are_written_whole_and_in_order(
         async with Cluster(own_bootstrap) as cluster:
             (partition,) = await make_topic(cluster, topic, 1)
             async with Producer(cluster, ProducerConfig(codec=codec)) as producer:
-                alone = await producer.send(topic, b"first")
+                alone = await producer.send_soon(topic, b"first")
                 outcomes = []
                 for number in range(20):
                     batch = producer.new_batch()

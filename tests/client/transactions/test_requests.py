@@ -174,9 +174,9 @@ def test_in_the_older_protocol_partitions_are_added_first_and_sequences_go_on() 
         async with scene(1) as (script, producer):
             for _ in range(2):
                 producer.begin_transaction()
-                await producer.send("t", b"")
+                await producer.send_soon("t", b"")
                 await producer.flush()
-                await producer.send("t", b"")
+                await producer.send_soon("t", b"")
                 await producer.commit_transaction()
             asked = script.asked(ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.PRODUCE, ApiKey.END_TXN)
             once = [ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.PRODUCE, ApiKey.PRODUCE, ApiKey.END_TXN]
@@ -192,7 +192,7 @@ def test_in_the_newer_protocol_each_transaction_has_its_epoch_and_sequences_begi
         async with scene(2) as (script, producer):
             for _ in range(2):
                 producer.begin_transaction()
-                await producer.send("t", b"")
+                await producer.send_soon("t", b"")
                 await producer.commit_transaction()
             assert not script.asked(ApiKey.ADD_PARTITIONS_TO_TXN)
             places = [(batch.producer_epoch, batch.base_sequence) for batch in script.batches]
@@ -211,7 +211,7 @@ def test_an_end_that_was_not_answered_is_asked_for_again(level: int) -> None:
                 ErrorCode.NOT_COORDINATOR,
             ]
             producer.begin_transaction()
-            await producer.send("t", b"")
+            await producer.send_soon("t", b"")
             await producer.commit_transaction()
             assert script.ends() == [True] * 4
             epochs = {each.producer_epoch for each in script.scripted.asked(ApiKey.END_TXN)}
@@ -227,7 +227,7 @@ def test_records_that_were_not_delivered_in_time_are_never_committed(level: int)
         async with scene(level, config) as (script, producer):
             script.twists[ApiKey.PRODUCE] = [SILENCE]
             producer.begin_transaction()
-            future = await producer.send("t", b"lost")
+            future = await producer.send_soon("t", b"lost")
             with pytest.raises(KafkaError, match="must be aborted"):
                 await producer.commit_transaction()
             assert isinstance(future.exception(), KafkaError)
@@ -235,7 +235,7 @@ def test_records_that_were_not_delivered_in_time_are_never_committed(level: int)
             await producer.abort_transaction()
             assert script.ends() == [False]
             producer.begin_transaction()
-            await producer.send("t", b"kept")
+            await producer.send_soon("t", b"kept")
             await producer.commit_transaction()
             assert [batch.base_sequence for batch in script.batches] == [0]
             # In the older protocol the new epoch must be asked for, under the old identity.
@@ -254,7 +254,7 @@ def test_what_is_retried_is_committed_once(level: int) -> None:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
             ]
             producer.begin_transaction()
-            await producer.send("t", b"")
+            await producer.send_soon("t", b"")
             await producer.commit_transaction()
             assert [batch.base_sequence for batch in script.batches] == [0]
             assert script.ends() == [True]
@@ -270,7 +270,7 @@ def test_a_partition_that_cannot_be_added_spoils_the_transaction_only() -> None:
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             ]
             producer.begin_transaction()
-            future = await producer.send(TopicName("t"), b"")
+            future = await producer.send_soon(TopicName("t"), b"")
             with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
                 await producer.commit_transaction()
             error = future.exception()
@@ -280,7 +280,7 @@ def test_a_partition_that_cannot_be_added_spoils_the_transaction_only() -> None:
             # The coordinator never knew of it, so there is nothing to end.
             assert script.ends() == []
             producer.begin_transaction()
-            await producer.send("t", b"")
+            await producer.send_soon("t", b"")
             await producer.commit_transaction()
 
     within(TIMELY, body())
@@ -293,7 +293,7 @@ def test_who_is_fenced_at_the_end_is_fenced_for_good(level: int, code: ErrorCode
         async with scene(level) as (script, producer):
             script.twists[ApiKey.END_TXN] = [code]
             producer.begin_transaction()
-            await producer.send("t", b"")
+            await producer.send_soon("t", b"")
             with pytest.raises(KafkaError) as raised:
                 await producer.commit_transaction()
             assert raised.value.code is ErrorCode.PRODUCER_FENCED
@@ -301,7 +301,7 @@ def test_who_is_fenced_at_the_end_is_fenced_for_good(level: int, code: ErrorCode
                 producer.begin_transaction()
             assert raised.value.code is ErrorCode.PRODUCER_FENCED
             with pytest.raises(KafkaError):
-                await producer.send("t", b"")
+                await producer.send_soon("t", b"")
 
     within(TIMELY, body())
 
@@ -313,7 +313,7 @@ def test_a_commit_whose_answer_never_comes_can_be_finished_later(level: int) -> 
         async with scene(level, config) as (script, producer):
             script.twists[ApiKey.END_TXN] = [SILENCE]
             producer.begin_transaction()
-            await producer.send("t", b"")
+            await producer.send_soon("t", b"")
             with pytest.raises(KafkaError) as raised:
                 await producer.commit_transaction()
             assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT

@@ -61,7 +61,7 @@ async def read(
 async def send(producer: Producer, partitions: tuple[TopicPartition, ...], *values: int) -> None:
     for value in values:
         topic, partition = partitions[value % len(partitions)]
-        await producer.send(topic, b"%d" % value, partition=partition)
+        await producer.send_soon(topic, b"%d" % value, partition=partition)
 
 
 def test_readers_see_what_was_committed_and_not_what_was_aborted(
@@ -96,7 +96,7 @@ def test_what_is_aborted_before_it_was_sent_is_not_sent(bootstrap: str, topic: s
             async with Producer(cluster, lingering) as producer:
                 await producer.init_transactions()
                 producer.begin_transaction()
-                future = await producer.send(topic, b"1", partition=0)
+                future = await producer.send_soon(topic, b"1", partition=0)
                 await producer.abort_transaction()
                 with pytest.raises(KafkaError, match="was aborted"):
                     await future
@@ -166,7 +166,7 @@ def test_a_transaction_with_a_record_that_was_refused_can_only_be_aborted(
                 await send(producer, partitions, 1)
                 await producer.flush()
                 # More than max.message.bytes.
-                future = await producer.send(topic, bytes(2_000_000), partition=0)
+                future = await producer.send_soon(topic, bytes(2_000_000), partition=0)
                 with pytest.raises(KafkaError, match="must be aborted") as raised:
                     await producer.commit_transaction()
                 assert raised.value.code is ErrorCode.TRANSACTION_ABORTABLE
@@ -270,7 +270,7 @@ def test_records_go_from_topic_to_topic_exactly_once_though_every_third_try_is_a
                     continue
                 producer.begin_transaction()
                 for item in items:
-                    await producer.send(output, item.record.value, partition=item.partition)
+                    await producer.send_soon(output, item.record.value, partition=item.partition)
                 offsets = {
                     each: OffsetAndMetadata(consumer.position(each)) for each in consumer.assignment
                 }

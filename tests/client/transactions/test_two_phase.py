@@ -49,7 +49,7 @@ def two_phase(name: str) -> ProducerConfig:
 
 async def write(producer: Producer, topic: str, value: int) -> None:
     producer.begin_transaction()
-    await producer.send(topic, b"%d" % value, partition=0)
+    await producer.send_soon(topic, b"%d" % value, partition=0)
 
 
 async def prepare(cluster: Cluster, topic: str, value: int) -> PreparedTransaction:
@@ -124,7 +124,7 @@ def test_what_is_prepared_is_ended_by_a_producer_that_takes_over(
             with pytest.raises(KafkaError, match="end its transaction first"):
                 producer.begin_transaction()
             with pytest.raises(KafkaError, match="end its transaction first"):
-                await producer.send(topic, b"2")
+                await producer.send_soon(topic, b"2")
             with pytest.raises(KafkaError) as fenced:
                 await end_transaction(cluster, prepared, commit=commit)
             assert fenced.value.code in (
@@ -164,7 +164,7 @@ def test_a_producer_ends_itself_what_it_has_prepared(bootstrap: str, topic: str)
                 await write(producer, topic, value)
                 assert await producer.prepare_transaction() is not None
                 with pytest.raises(KafkaError, match="end its transaction first"):
-                    await producer.send(topic, b"more")
+                    await producer.send_soon(topic, b"more")
                 await (producer.commit_transaction() if commit else producer.abort_transaction())
             producer.begin_transaction()
             assert await producer.prepare_transaction() is None

@@ -68,7 +68,7 @@ async def fill(node: Node, cluster: Cluster, admin: Admin) -> None:
         await producer.init_transactions()
         for number in range(TRANSACTIONS):
             producer.begin_transaction()
-            await producer.send(TOPIC, b"%d" % number, partition=0)
+            await producer.send_soon(TOPIC, b"%d" % number, partition=0)
             await producer.send_offsets_to_transaction(
                 {PARTITIONS[0]: OffsetAndMetadata(number)}, GroupMetadata(GroupId(IN_TRANSACTIONS))
             )
@@ -121,7 +121,7 @@ def test_groups_and_transactions_are_intact_when_their_topics_were_cleaned(
         async with Producer(cluster, config) as producer:
             await producer.init_transactions()
             producer.begin_transaction()
-            await producer.send(TOPIC, b"again", partition=0)
+            await producer.send_soon(TOPIC, b"again", partition=0)
             await producer.commit_transaction()
 
     asyncio.run(run())

@@ -75,7 +75,7 @@ class Stage:
             producer = Producer(cluster, config or ProducerConfig())
             try:
                 return [
-                    (await (await producer.send(TOPIC, value, partition=0))).offset
+                    (await (await producer.send_soon(TOPIC, value, partition=0))).offset
                     for value in values
                 ]
             finally:

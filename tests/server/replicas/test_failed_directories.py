@@ -52,7 +52,7 @@ def partition(stage: Stage, topic: str = TOPIC) -> PartitionImage:
 def produce_to(topic: str, value: bytes) -> Callable[[Cluster], Awaitable[int]]:
     async def work(cluster: Cluster) -> int:
         async with Producer(cluster, ProducerConfig()) as producer:
-            return (await (await producer.send(topic, value, partition=0))).offset
+            return (await (await producer.send_soon(topic, value, partition=0))).offset
 
     return work
 

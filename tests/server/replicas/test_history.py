@@ -65,7 +65,7 @@ def test_h29_what_a_dead_leader_had_appended_is_not_appended_again_by_the_next()
                 Cluster(cluster.bootstrap, CLIENT, host=host) as client,
                 Producer(client, ProducerConfig(batch_size=1, linger_ms=0)) as producer,
             ):
-                sent = [await producer.send(TOPIC, b"%d" % n, partition=0) for n in range(5)]
+                sent = [await producer.send_soon(TOPIC, b"%d" % n, partition=0) for n in range(5)]
                 offsets.extend([(await each).offset for each in sent])
 
         machine = world.machine("producer")

@@ -177,7 +177,7 @@ def transactional(transactional_id: str) -> ProducerConfig:
 async def send_to_all(producer: Producer, value: bytes, *partitions: int) -> None:
     """Send one record to each of some partitions, and wait until all are acknowledged."""
     sent = [
-        await producer.send(TOPIC, b"%s-%d" % (value, number), partition=number)
+        await producer.send_soon(TOPIC, b"%s-%d" % (value, number), partition=number)
         for number in partitions or range(PARTITIONS)
     ]
     for each in sent:

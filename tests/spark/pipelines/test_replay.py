@@ -36,7 +36,7 @@ async def write(
 ) -> None:
     async with Producer(cluster) as producer:
         for value, headers in records:
-            await producer.send(topic, value, key=b"key", headers=headers)
+            await producer.send_soon(topic, value, key=b"key", headers=headers)
 
 
 async def read(cluster: Cluster, topic: str) -> list[Record]:

@@ -73,7 +73,7 @@ def produce(broker: Broker, values: list[bytes]) -> None:
     async def work() -> None:
         async with Cluster(broker.bootstrap) as cluster, Producer(cluster) as producer:
             for value in values:
-                await producer.send("shop-orders", value)
+                await producer.send_soon("shop-orders", value)
 
     run(work())
 

@@ -78,7 +78,7 @@ class World:
         await confirm_task(brokers, batch)
         producer.begin_transaction()
         for row in rows:
-            await producer.send(self.topic, row.encode(), partition=task % 2)
+            await producer.send_soon(self.topic, row.encode(), partition=task % 2)
         transaction = await producer.prepare_transaction()
         await producer.close(flush=False)
         return TaskResult(batch, task, transaction, is_two_phase=is_two_phase, claim=chosen.claim)
@@ -214,7 +214,7 @@ async def an_attempt_that_comes_late_writes_nothing(world: World) -> None:
         await confirm_task(brokers, batch)
         await end(world.brokers(), results)
         before.begin_transaction()
-        await before.send(world.topic, b"late", partition=0)
+        await before.send_soon(world.topic, b"late", partition=0)
         with pytest.raises(KafkaError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
             await before.prepare_transaction()
         await before.close(flush=False)

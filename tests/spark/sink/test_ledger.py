@@ -45,7 +45,7 @@ async def _write_and_end(bootstrap: str, is_committed: bool) -> None:
         async with Producer(cluster, config) as producer:
             await producer.init_transactions()
             producer.begin_transaction()
-            sent = await producer.send(name, b"value", key=b"key", partition=0)
+            sent = await producer.send_soon(name, b"value", key=b"key", partition=0)
             prepared = await producer.prepare_transaction()
             assert prepared is not None
             waiting = asyncio.create_task(reader.wait_until_ended((await sent).offset))

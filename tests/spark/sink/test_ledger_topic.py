@@ -76,7 +76,7 @@ def test_one_with_records_is_refused_as_it_may_be_of_something_else(broker: Brok
         async with Cluster(broker.bootstrap) as cluster:
             await create(cluster, "orders", {})
             async with Producer(cluster) as producer:
-                await (await producer.send("orders", b"without a key"))
+                await (await producer.send_soon("orders", b"without a key"))
             with pytest.raises(KafkaError, match="choose another topic"):
                 await LedgerReader(cluster, "orders").ensure_topic()
             assert await policy(cluster, "orders") == "delete"

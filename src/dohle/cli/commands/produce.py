@@ -174,7 +174,7 @@ class _Sending:
         async for lines in read_lines(sys.stdin.fileno()):
             for line in lines:
                 key, value = self._format.split(line)
-                future = await producer.send(
+                future = await producer.send_soon(
                     args.topic, value, key=key, partition=args.partition, headers=args.header
                 )
                 future.add_done_callback(self._note)

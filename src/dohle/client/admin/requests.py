@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from dohle.client.admin.results import Results
-from dohle.client.cluster import Cluster
+from dohle.client.config import ClientConfig
 from dohle.client.coordinators import CoordinatorKind
 from dohle.client.errors import TimedOut, answered_error
 from dohle.client.metadata import NO_LEADER
 from dohle.client.net.addresses import Address
 from dohle.client.net.connection import Connection
+from dohle.client.settings.names import Where, given
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId
 
@@ -45,8 +46,20 @@ def sort_out(entries: Iterable[Entry[_Key, _Value]]) -> Results[_Key, _Value]:
 class AdminRequests:
     """Sends requests to the controller, to one broker or to any; retries while that may help."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Where, config: ClientConfig | None = None, **settings: Any) -> None:
+        """Administer a cluster: where it is, or a :class:`Cluster` that others use too."""
+        self._cluster, self._has_own_cluster, _ = given(cluster, config, ClientConfig, settings)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections, unless others use them too."""
+        if self._has_own_cluster:
+            await self._cluster.close()
 
     async def _ask_any(self, what: str, ask: Ask[_Result]) -> _Result:
         async def attempt() -> _Result:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
-from typing import Self
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, Self
 
-from dohle.client.cluster import Cluster
 from dohle.client.config import ConsumerConfig, OffsetReset
+from dohle.client.consumer.begun import Begun
+from dohle.client.consumer.deserializing import record_deserializer
 from dohle.client.consumer.fetched import ConsumedRecord, PartitionReader
 from dohle.client.consumer.fetcher import Fetcher
 from dohle.client.consumer.offsets import resolve_starts
@@ -28,6 +29,8 @@ from dohle.client.group.member import GroupMember, Topics
 from dohle.client.group.membership import GroupMembership, GroupMetadata
 from dohle.client.group.offsets import OffsetAndMetadata
 from dohle.client.group.rebalance_listener import RebalanceListener
+from dohle.client.serializers import Serialization, SerializationFailed
+from dohle.client.settings.names import Where, given
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import GroupId, TopicName, TopicPartition
 
@@ -37,11 +40,38 @@ class Consumer:
 
     Leaving it as a context manager without an error commits what was read, if auto-commit is
     enabled and it is in a group.
+
+    >>> async def main(bootstrap: str) -> None:
+    ...     async with Consumer(bootstrap, group_id="g", value_deserializer="json") as consumer:
+    ...         consumer.subscribe(["orders"])
+    ...         async for record in consumer:
+    ...             print(record.key, record.value["item"])
     """
 
-    def __init__(self, cluster: Cluster, config: ConsumerConfig | None = None) -> None:
-        self.config = config or ConsumerConfig()
+    def __init__(
+        self,
+        cluster: Where,
+        config: ConsumerConfig | None = None,
+        *,
+        key_deserializer: Serialization | None = None,
+        value_deserializer: Serialization | None = None,
+        **settings: Any,
+    ) -> None:
+        """Read from a cluster: where it is, or a :class:`Cluster` that others use too.
+
+        Settings are a ``config``, or by name (``group_id="billing"``), or a dict with Kafka's own
+        names in the place of the first argument.
+        """
+        cluster, is_own, config = given(cluster, config, ConsumerConfig, settings)
+        self.config: ConsumerConfig = config
         self._cluster = cluster
+        self._has_own_cluster = is_own
+        self._deserialize = record_deserializer(key_deserializer, value_deserializer)
+        #: What ``subscribe`` or ``assign`` has begun, until somebody has waited for it.
+        self._begun: Begun | None = None
+        self._is_told_what = False
+        #: What the next call raises: a record that could not be deserialized.
+        self._failure: SerializationFailed | None = None
         self._fetcher = Fetcher(cluster, self.config)
         self._group_channel = cluster.new_channel("group")
         self._commits: Commits | None = None
@@ -66,16 +96,18 @@ class Consumer:
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         await self.close(commit=kind is None)
 
-    async def assign(
-        self, starts: Mapping[TopicPartition, Start], *, stop_at_end: bool = False
-    ) -> None:
+    def assign(self, starts: Mapping[TopicPartition, Start], *, stop_at_end: bool = False) -> Begun:
         """Read these partitions from these positions, instead of the previous assignment.
 
-        With ``stop_at_end`` reading stops at the current end of the partitions.
+        With ``stop_at_end`` reading stops at the current end of the partitions. It takes effect
+        whether or not it is awaited: the next record comes from there.
         """
         self._check_open()
         if self._member is not None:
             raise ValueError("the group assigns the partitions: call unsubscribe first")
+        return self._begin(self._assign(starts, stop_at_end))
+
+    async def _assign(self, starts: Mapping[TopicPartition, Start], stop_at_end: bool) -> None:
         level = self.config.isolation_level
         offsets = await resolve_starts(self._cluster, starts, level)
         self._stop_at_end = stop_at_end
@@ -84,18 +116,18 @@ class Consumer:
         self._fetcher.errors.clear()
         self._fetcher.add(readers)
 
-    async def subscribe(
+    def subscribe(
         self,
         topics: Iterable[str] | re.Pattern[str],
         listener: RebalanceListener | None = None,
         *,
         stop_at_end: bool = False,
-    ) -> None:
+    ) -> Begun:
         """Read these topics together with the other members of the group.
 
         A pattern must match the whole name of a topic; topics that are created later are found too.
         With ``stop_at_end`` reading stops when all partitions of this member are read up to the end
-        that they had when they were assigned.
+        that they had when they were assigned. It takes effect whether or not it is awaited.
         """
         self._check_open()
         if self._commits is None:
@@ -103,6 +135,15 @@ class Consumer:
         if isinstance(topics, str):
             raise TypeError("topics is a single string: pass a list of topics")
         wanted: Topics = topics if isinstance(topics, re.Pattern) else tuple(map(TopicName, topics))
+        return self._begin(self._subscribe(self._commits, wanted, listener, stop_at_end))
+
+    async def _subscribe(
+        self,
+        commits: Commits,
+        wanted: Topics,
+        listener: RebalanceListener | None,
+        stop_at_end: bool,
+    ) -> None:
         self._listener = listener or RebalanceListener()
         self._stop_at_end = stop_at_end
         if self._member is not None:
@@ -110,13 +151,21 @@ class Consumer:
             await self._member.look_at_topics()
             return
         self._fetcher.remove([*self._fetcher.readers])
-        member = self._new_member(self._commits.group_id, wanted)
+        member = self._new_member(commits.group_id, wanted)
         await member.start()
         self._member = member
-        self._commits.membership = member.membership
+        commits.membership = member.membership
+
+    def _begin(self, change: Coroutine[Any, Any, None]) -> Begun:
+        """Change what is read, after the change before it."""
+        self._begun = Begun(change, before=self._begun)
+        self._is_told_what = True
+        return self._begun
 
     async def unsubscribe(self, *, commit: bool = True) -> None:
         """Give up the assignment and leave the group."""
+        await self._attend_begun()
+        self._is_told_what = False
         member, self._member = self._member, None
         if member is None or self._commits is None:
             return
@@ -132,6 +181,7 @@ class Consumer:
 
     async def seek(self, partition: TopicPartition, start: Start) -> None:
         """Continue reading a partition at another position."""
+        await self._attend_begun()
         offsets = await resolve_starts(
             self._cluster, {partition: start}, self.config.isolation_level
         )
@@ -204,12 +254,18 @@ class Consumer:
     async def __anext__(self) -> ConsumedRecord:
         """Return the next record of any partition; within a partition they come in order."""
         fetcher = self._fetcher
+        if self._begun is not None or not self._is_told_what:
+            await self._attend_begun()
+            self._check_told()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
         while True:
             if self._commits is not None:
                 await self._attend(self._commits)
             item = fetcher.next_buffered()
             if item is not None:
-                return item
+                return item if self._deserialize is None else self._deserialize(item)
             if fetcher.has_answers:
                 # Between two responses other tasks get their turn, including the next fetch.
                 await asyncio.sleep(0)
@@ -242,6 +298,13 @@ class Consumer:
                     break
                 fetcher.open_next()
                 continue
+            if self._deserialize is not None:
+                try:
+                    item = self._deserialize(item)
+                except SerializationFailed as error:
+                    # Those before it are good; the next call raises it.
+                    self._failure = error
+                    break
             items.append(item)
         return items
 
@@ -250,6 +313,9 @@ class Consumer:
         if self._is_closed:
             return
         try:
+            if self._begun is not None:
+                begun, self._begun = self._begun, None
+                await begun.end()
             if self._member is not None:
                 await self.unsubscribe(commit=commit)
             elif self._commits is not None and commit and self.config.enable_auto_commit:
@@ -261,6 +327,19 @@ class Consumer:
                 await self._commits.close()
             await self._fetcher.close()
             await self._cluster.close_channel(self._group_channel)
+            if self._has_own_cluster:
+                await self._cluster.close()
+
+    async def _attend_begun(self) -> None:
+        """Wait for a change that nobody has waited for, and raise what it raised."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            await begun.attend()
+
+    def _check_told(self) -> None:
+        self._check_open()
+        if not self._is_told_what:
+            raise ValueError("there is nothing to read: call subscribe or assign first")
 
     async def _attend(self, commits: Commits) -> None:
         """Handle what waits for the caller to ask for more."""

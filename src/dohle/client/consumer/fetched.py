@@ -8,7 +8,7 @@ are returned, and past the skipped ones.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dohle.client.config import ConsumerConfig
 from dohle.core.errors import ErrorCode, KafkaError
@@ -17,7 +17,7 @@ from dohle.protocol.messages.fetch import PartitionData
 from dohle.records.aborted import AbortedTransactions
 from dohle.records.batch import Batch, batches
 from dohle.records.errors import CorruptBatch
-from dohle.records.record import Record, TimestampType
+from dohle.records.record import Header, Record, TimestampType
 
 NO_EPOCH = -1
 
@@ -30,6 +30,31 @@ class ConsumedRecord(NamedTuple):
     record: Record
     leader_epoch: int
     timestamp_type: TimestampType
+
+    @property
+    def offset(self) -> int:
+        """Its place in the partition."""
+        return self.record.offset
+
+    @property
+    def timestamp(self) -> int:
+        """When it was sent, or appended, in milliseconds."""
+        return self.record.timestamp
+
+    @property
+    def key(self) -> Any:
+        """Its key: bytes, what the ``key_deserializer`` makes of them, or None."""
+        return self.record.key
+
+    @property
+    def value(self) -> Any:
+        """Its value: bytes, what the ``value_deserializer`` makes of them, or None."""
+        return self.record.value
+
+    @property
+    def headers(self) -> tuple[Header, ...]:
+        """Its headers, each a name and bytes or None."""
+        return self.record.headers
 
 
 class PartitionReader:

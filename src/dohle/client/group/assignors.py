@@ -150,3 +150,10 @@ ASSIGNORS = {
         Assignor("cooperative-sticky", assign_cooperative_sticky, is_cooperative=True),
     )
 }
+
+#: Their names in Java's ``partition.assignment.strategy``.
+JAVA_CLASSES = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}

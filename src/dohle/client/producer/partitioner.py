@@ -1,4 +1,4 @@
-"""Chooses the partition of a record.
+"""Chooses the partition of a record that comes without one.
 
 A key always goes to the same partition, the one that Java clients choose: murmur2 of its bytes.
 Records without a key go to one partition until its batch is full or sent, then to another random
@@ -8,7 +8,8 @@ one (KIP-480): that makes fewer and larger batches than taking turns.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
 
 from dohle.core.ids import TopicName
 from dohle.core.seams import Rng
@@ -58,3 +59,31 @@ class StickyPartitioner:
         others = [each for each in available if each != self._current.get(topic)]
         partition = self._current[topic] = self._rng.choice(others or available)
         return partition
+
+
+#: A function from topic, key, value and the number of partitions to one of them; None leaves the
+#: choice to the usual way.
+Partitioner = Callable[[str, bytes | None, bytes | None, int], int | None]
+
+
+def partitioner_of(given: str | Partitioner | None) -> Partitioner | None:
+    """Return the function for what a user has given; None for the usual way."""
+    if given is None or given == "murmur2":
+        return None
+    if given == "round_robin":
+        return _round_robin()
+    if isinstance(given, str):
+        raise ValueError(f"partitioner is {given!r}: choose murmur2, round_robin, or a function")
+    if not callable(given):
+        raise TypeError(f"partitioner is {given!r}: it must be a function, murmur2 or round_robin")
+    return given
+
+
+def _round_robin() -> Partitioner:
+    """Take turns by topic, whatever the key."""
+    turns: dict[str, count[int]] = {}
+
+    def choose(topic: str, key: bytes | None, value: bytes | None, partitions: int) -> int:
+        return next(turns.setdefault(topic, count())) % partitions
+
+    return choose

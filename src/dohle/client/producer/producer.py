@@ -1,7 +1,8 @@
-"""The producer: accepts records, and returns a future with the offset for each of them.
+"""The producer: accepts records, gathers them into batches and sends those to their leaders.
 
-``send`` waits only for what it needs to accept a record: the topic's metadata and space in the
-buffer. From then on the record is on its way, and its future has the outcome.
+``send`` returns where a record was written. ``send_soon`` waits only for what it needs to accept
+one: the topic's metadata and space in the buffer. From then on the record is on its way, and its
+future has the outcome.
 
 With a ``transactional_id`` records are sent in transactions: consumers with read_committed see all
 records of a committed one, and none of an aborted one.
@@ -10,10 +11,10 @@ records of a committed one, and none of an aborted one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Self
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Self
 
-from dohle.client.cluster import Cluster
 from dohle.client.config import ProducerConfig
 from dohle.client.errors import ClientClosed, TimedOut
 from dohle.client.group.membership import GroupMetadata
@@ -23,8 +24,15 @@ from dohle.client.net.connection import Channel
 from dohle.client.producer.accumulator import Accumulator, record_bytes_max
 from dohle.client.producer.batch import RecordMetadata
 from dohle.client.producer.buffer_memory import BufferMemory
-from dohle.client.producer.partitioner import StickyPartitioner, partition_of_key
+from dohle.client.producer.partitioner import (
+    Partitioner,
+    StickyPartitioner,
+    partition_of_key,
+    partitioner_of,
+)
 from dohle.client.producer.sender import Sender
+from dohle.client.serializers import Serialization, serialized, serializer_of
+from dohle.client.settings.names import Where, given
 from dohle.client.transactions.ends import PreparedTransaction
 from dohle.client.transactions.requests import TransactionRequests
 from dohle.client.transactions.state import ProducerTransactions
@@ -38,17 +46,36 @@ class Producer:
     """Sends records to topics; created and used within a running loop.
 
     Leaving it as a context manager flushes, unless it is left by a cancellation or an interrupt.
+
+    >>> async def main(bootstrap: str) -> None:
+    ...     async with Producer(bootstrap, value_serializer="json") as producer:
+    ...         sent = await producer.send("orders", {"item": "coffee"}, key=b"alice")
+    ...         print(f"partition {sent.partition}, offset {sent.offset}")
     """
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Where,
         config: ProducerConfig | None = None,
         *,
         channel: Channel | None = None,
+        key_serializer: Serialization | None = None,
+        value_serializer: Serialization | None = None,
+        partitioner: str | Partitioner | None = None,
+        **settings: Any,
     ) -> None:
-        """``channel`` is what coordinators are asked over, by default one of its own."""
-        self.config = config or ProducerConfig()
+        """Send to a cluster: where it is, or a :class:`Cluster` that others use too.
+
+        Settings are a ``config``, or by name (``linger_ms=20``), or a dict with Kafka's own names
+        in the place of the first argument. ``channel`` is what coordinators are asked over, by
+        default one of its own.
+        """
+        cluster, is_own, config = given(cluster, config, ProducerConfig, settings)
+        self._key_serializer = serializer_of(key_serializer, "key_serializer")
+        self._value_serializer = serializer_of(value_serializer, "value_serializer")
+        self._partitioner = partitioner_of(partitioner)
+        self._has_own_cluster = is_own
+        self.config: ProducerConfig = config
         self._cluster = cluster
         self._clock = cluster.host.clock
         self._memory = BufferMemory(self.config.buffer_memory)
@@ -77,9 +104,29 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: bytes | None,
+        value: Any,
         *,
-        key: bytes | None = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Sequence[Header] = (),
+    ) -> RecordMetadata:
+        """Send a record and return where it was written, once it is acknowledged.
+
+        One after the other takes a round trip for each: for many, use :meth:`send_soon`.
+        """
+        outcome = await self.send_soon(
+            topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers
+        )
+        # A caller that gives up does not take the record back.
+        return await asyncio.shield(outcome)
+
+    async def send_soon(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        key: Any = None,
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Sequence[Header] = (),
@@ -89,6 +136,10 @@ class Producer:
         The partition is the one given, else that of the key, else one that gathers records
         without keys. The timestamp is in milliseconds, by default now.
         """
+        if key.__class__ is not bytes or self._key_serializer is not None:
+            key = serialized(key, self._key_serializer, "key")
+        if value.__class__ is not bytes or self._value_serializer is not None:
+            value = serialized(value, self._value_serializer, "value")
         if self._should_yield:
             # Without this a caller that never waits would keep full batches from being sent.
             self._should_yield = False
@@ -99,6 +150,8 @@ class Producer:
         name = TopicName(topic)
         size = record_bytes_max(key, value, headers)
         self._check_size(size)
+        if self._partitioner is not None and partition is None:
+            partition = await self._choose_by_own(self._partitioner, name, key, value)
         info = self._cluster.known_topic(name)
         is_known = info is not None and (partition is None or partition in info.partitions)
         if info is None or not is_known or not self._memory.try_take(size):
@@ -185,6 +238,29 @@ class Producer:
                 transactions.state.transactional_id, ongoing, is_v2=is_v2
             )
         return self._prepared
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """Send what is sent within in one transaction: all of it is committed, or nothing.
+
+        It is committed at the end, and aborted if that fails or anything else is raised.
+        """
+        if not self._transactional().state.is_initialized:
+            await self.init_transactions()
+        self.begin_transaction()
+        try:
+            yield self
+            await self.commit_transaction()
+        except BaseException as error:
+            await self._abort_after(error)
+            raise
+
+    async def _abort_after(self, error: BaseException) -> None:
+        """Abort, unless the producer has been fenced: what was raised tells more than that."""
+        try:
+            await self.abort_transaction()
+        except (KafkaError, ValueError) as failure:
+            error.add_note(f"the transaction could not be aborted: {failure}")
 
     def begin_transaction(self) -> None:
         """Begin a transaction; the brokers learn of it by its first record."""
@@ -280,26 +356,33 @@ class Producer:
             await self._sender.stop()
             if self._transactions is not None:
                 await self._transactions.close()
+            if self._has_own_cluster:
+                await self._cluster.close()
 
     async def _wait_for(self, name: TopicName, partition: int | None, size: int) -> TopicInfo:
         """Wait for the topic and for room, together at most ``max_block_ms``."""
         timeout_ms = self.config.max_block_ms
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                info = await self._cluster.retry(
-                    f"metadata of {name}",
-                    lambda: self._topic_with(name, partition),
-                    timeout_ms=2 * timeout_ms,
-                )
-                if not self._memory.try_take(size):
-                    self._sender.wake()
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        info = await self._wait_for_topic(name, partition)
+        if not self._memory.try_take(size):
+            self._sender.wake()
+            try:
+                async with asyncio.timeout_at(deadline):
                     await self._memory.take(size)
-        except TimeoutError:
-            raise TimedOut(
-                f"a record for {name} was not accepted within {timeout_ms} ms: the topic is not "
-                f"known or the buffer of {self._memory.limit} bytes is full"
-            ) from None
+            except TimeoutError:
+                raise TimedOut(
+                    f"a record for {name} was not accepted within {timeout_ms} ms: the buffer of "
+                    f"{self._memory.limit} bytes (buffer_memory) is full of records that are not "
+                    "acknowledged"
+                ) from None
         return info
+
+    async def _wait_for_topic(self, name: TopicName, partition: int | None) -> TopicInfo:
+        return await self._cluster.retry(
+            f"a record for {name} is not accepted, for want of the topic's metadata",
+            lambda: self._topic_with(name, partition),
+            timeout_ms=self.config.max_block_ms,
+        )
 
     async def _topic_with(self, name: TopicName, partition: int | None) -> TopicInfo:
         info = await self._cluster.topic(
@@ -314,6 +397,19 @@ class Producer:
                 f"{name} has {len(info.partitions)} partitions and no partition {partition}",
             )
         return info
+
+    async def _choose_by_own(
+        self, choose: Partitioner, name: TopicName, key: bytes | None, value: bytes | None
+    ) -> int | None:
+        """Ask the user's partitioner, which has to know how many partitions there are."""
+        info = self._cluster.known_topic(name) or await self._wait_for_topic(name, None)
+        chosen = choose(name, key, value, len(info.partitions))
+        if chosen is not None and not 0 <= chosen < len(info.partitions):
+            raise ValueError(
+                f"the partitioner chose {chosen!r} for {name}, which has the partitions 0 to "
+                f"{len(info.partitions) - 1}"
+            )
+        return chosen
 
     def _choose(
         self, info: TopicInfo, key: bytes | None, partition: int | None, size: int

@@ -63,6 +63,11 @@ class ProducerTransactions:
         self._had_error = False
 
     @property
+    def is_initialized(self) -> bool:
+        """Whether the coordinator has given it an identity."""
+        return self.state is not TransactionState.UNINITIALIZED
+
+    @property
     def has_to_end(self) -> bool:
         """Whether the coordinator knows of the transaction, or may learn of it from a broker."""
         return self._is_started

@@ -113,7 +113,7 @@ async def replay(
             next_offsets: dict[TopicPartition, OffsetAndMetadata] = {}
             for letter in letters:
                 if target := _count(done, letter, to):
-                    await producer.send(
+                    await producer.send_soon(
                         target, letter.value, key=letter.key, headers=letter.headers
                     )
                 partition = TopicPartition(TopicName(letter.topic), letter.partition)

@@ -228,7 +228,7 @@ class BrokerLedgerHold:
         """
         self._producer.begin_transaction()
         topic, partition = self._ledger.partition
-        sent = await self._producer.send(
+        sent = await self._producer.send_soon(
             topic, encode_standing(standing), key=self._query_id.encode(), partition=partition
         )
         try:

@@ -152,7 +152,7 @@ class Case:
     async def _send(self, producer: OwnProducer, partition: int, transaction: Transaction) -> None:
         where = Partition(self._name, partition)
         send = self._recorder.send(self._name, where, transaction)
-        sent = await producer.send(self._name, send.value, partition=partition)
+        sent = await producer.send_soon(self._name, send.value, partition=partition)
         send.acknowledged((await sent).offset, self._recorder.now_ns)
 
 

@@ -221,7 +221,7 @@ class Workload:
             for record in records:
                 where = Partition(OUTPUT, record.partition)
                 send = self.history.copy(process, where, record.record.value or b"", transaction)
-                sent = await producer.send(
+                sent = await producer.send_soon(
                     OUTPUT, send.value, key=send.value, partition=record.partition
                 )
                 futures.append((send, sent))
@@ -318,7 +318,7 @@ class Workload:
             send = self.history.send(process, where, transaction)
             send.began_ns, send.delivery = self.now_ns(), delivery
             try:
-                sent = await producer.send(
+                sent = await producer.send_soon(
                     topic, send.value, key=send.value, partition=where.number
                 )
             except KafkaError:

@@ -1,0 +1,1 @@
+"""Settings as users write them: words for values, and Kafka's names."""
