@@ -23,12 +23,13 @@ test: $(VENV)/.installed-test  ## Run all tests but the long ones, in under ten 
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=10
 
 # Pure rooms: no sockets, no Spark, no process but our own. Arrow's codec is not of the base install.
-FAST_TESTS := $(addprefix tests/,core protocol records coordination groups txn metadata metrics replication storage tools)
+FAST_TESTS := $(addprefix tests/,core protocol records coordination groups txn metadata metrics replication storage tools) $(wildcard tests/raft/test_*.py)
 test-fast: $(VENV)/.installed-test  ## Run the tests of the pure rooms, with fewer examples, in under a minute
 	DOHLE_FAST=1 $(BIN)/python -m pytest -q -n auto -m 'not long and not slow and not isolation' --ignore tests/records/columnar $(FAST_TESTS)
 
+VERSIONS :=
 test-versions: $(VENV)/.installed-test  ## Run the fast tests and clients on every supported Python there is, and without uvloop
-	$(BIN)/python tools/versions.py
+	$(BIN)/python tools/versions.py $(VERSIONS)
 
 SECONDS := 180
 explore: $(VENV)/.installed-test  ## Look for failures with new examples and seeds: make explore SECONDS=600
@@ -37,7 +38,7 @@ explore: $(VENV)/.installed-test  ## Look for failures with new examples and see
 SHARE := 1
 
 test-long: $(VENV)/.installed-test  ## Run what takes minutes: 1,000 seeds of a node, 2,000 of clusters and of quorums in the simulator (SHARE=0.1: a tenth of them), mutants; pipelines and exactly once on Spark, with everything killed
-	DOHLE_SHARE_OF_SEEDS=$(SHARE) $(BIN)/python -m pytest -n auto -m long
+	DOHLE_SHARE_OF_SEEDS=$(SHARE) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m long
 
 WAIT_MS := 50
 ATTACKS := tests/isolation

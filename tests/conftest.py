@@ -1,7 +1,7 @@
 """Property tests run the same examples everywhere, and are not timed one by one.
 
 ``DOHLE_EXPLORE=1`` draws new examples (``make explore``): what it finds becomes an ``@example`` of
-its test. ``DOHLE_FAST=1`` draws fewer, where a test does not say how many (``make test-fast``).
+its test. ``DOHLE_FAST=1`` draws fewer (``make test-fast``).
 """
 
 from __future__ import annotations
@@ -27,12 +27,22 @@ settings.register_profile(
 settings.load_profile("dohle")
 
 
+#: Where Hypothesis and its plugin of pytest keep what ``@settings`` says of a function.
+_OF_FUNCTION = "_hypothesis_internal_use_settings"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let models, too, which say how many examples they take, take fewer where it must be fast."""
+    """Let tests that say how many examples they take, take fewer where it must be fast."""
     if "DOHLE_FAST" not in os.environ:
         return
     for item in items:
-        case = item.cls if isinstance(item, pytest.Function) else None
-        chosen = getattr(case, "settings", None)
-        if case and isinstance(chosen, settings) and chosen.max_examples > _FAST_EXAMPLES_MAX:
-            case.settings = settings(chosen, max_examples=_FAST_EXAMPLES_MAX)
+        if isinstance(item, pytest.Function):
+            _take_fewer(item.cls, "settings")
+            _take_fewer(getattr(item.obj, "__func__", item.obj), _OF_FUNCTION)
+
+
+def _take_fewer(of: object, name: str) -> None:
+    """Bound the examples of a model or of a function."""
+    chosen = getattr(of, name, None)
+    if isinstance(chosen, settings) and chosen.max_examples > _FAST_EXAMPLES_MAX:
+        setattr(of, name, settings(chosen, max_examples=_FAST_EXAMPLES_MAX))

@@ -14,3 +14,8 @@ def chunks(first: int, count: int, size: int) -> range:
         raise ValueError(f"SHARE={_SHARE} is not between 0 and 1")
     wanted = max(1, round(count * _SHARE / size))
     return range(first, first + wanted * size, size)
+
+
+def seeds(first: int, count: int) -> range:
+    """Return so many seeds, or the share of them, at least one."""
+    return chunks(first, count, 1)

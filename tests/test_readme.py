@@ -42,7 +42,7 @@ def test_the_readmes_example_runs_as_it_stands(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("spark-processes")
 def test_the_readmes_example_on_spark_runs_as_it_stands(tmp_path: Path) -> None:
     (example,) = [example for example in examples() if ADDRESS in example]
 
@@ -108,7 +108,10 @@ def test_the_guarantees_tell_as_many_seeds_mutants_and_rounds_as_there_are() -> 
     copying = figures("tests/interop/test_cluster_exactly_once.py")
     kills = figures("tests/interop/test_kill.py")
     leaders = figures("tests/interop/test_cluster_kill.py")
+    deaths = figures("tests/storage/test_crash_recovery.py")
     expected = [
+        f"(`tests/storage/test_crash_recovery.py`) | every {deaths['EVERY']}th byte, all "
+        "operations | the other bytes |",
         f"| {seeds['_SEEDS']} seeds | {seeds['_LONG_SEEDS']:,} more, and "
         f"{seeds['_CLEANED_SEEDS']} with compaction |",
         f"| {quorum['FEW_SEEDS']} and {controllers['FEW_SEEDS']} seeds | "
@@ -120,8 +123,9 @@ def test_the_guarantees_tell_as_many_seeds_mutants_and_rounds_as_there_are() -> 
         f"{simulator['_MUTANTS'] + simulator['_MUTANTS_BY_ROLE']} mutants |",
         f"| {failovers['_SEEDS']} seeds | {failovers['_LONG_SEEDS']:,} more; ",
         f"{copying['RECORDS']:,} records are copied",
-        f"| {copying['NODE_KILLS']} and {copying['WORKER_KILLS']} kills |",
-        f"(`tests/interop/test_kill.py`) | {kills['ROUNDS']} rounds |",
-        f"(`tests/interop/test_cluster_kill.py`) | {leaders['ROUNDS']} rounds |",
+        f"| | {copying['NODE_KILLS']} and {copying['WORKER_KILLS']} kills |",
+        f"(`tests/interop/test_kill.py`) | {kills['ROUNDS']} rounds | "
+        f"{kills['LONG_ROUNDS']} more |",
+        f"(`tests/interop/test_cluster_kill.py`) | | {leaders['ROUNDS']} rounds |",
     ]
     assert [each for each in expected if each not in text] == []

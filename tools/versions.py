@@ -1,11 +1,12 @@
 """Run the fast tests and a few of real clients on every supported Python that is to be had.
 
-    python tools/versions.py [3.12 3.13 ...]
+    python tools/versions.py [--others] [3.12 3.13 ...]
 
 Each version gets a virtual environment ``.venv-X.Y`` with the base install and the extra
 ``test-fast``. The newest of them runs once more with uvloop taken away, which has to make no
 difference. A version that is not on this machine is skipped, and told so: found are those on the
-PATH (``python3.12``), pyenv's and uv's.
+PATH (``python3.12``), pyenv's and uv's. ``--others`` leaves out the version that runs this: for
+where all tests have just been run on it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from time import monotonic
 
 ROOT = Path(__file__).parents[1]
 VERSIONS = ("3.11", "3.12", "3.13")
+OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 #: Our client and librdkafka with a broker in the process; a foreign client with one that is
 #: started by ``dohle start``, and so on uvloop if that is there.
 SMOKE = (
@@ -32,7 +34,7 @@ SMOKE = (
 
 def find_python(version: str) -> Path | None:
     """Return an interpreter of a version, if there is one."""
-    if f"{sys.version_info.major}.{sys.version_info.minor}" == version:
+    if version == OWN:
         return Path(sys.executable)
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     candidates = sorted(pyenv.glob(f"versions/{version}.*/bin/python"))
@@ -83,9 +85,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Test on all versions; return 1 if any of them fails."""
     parser = argparse.ArgumentParser(description="Test on every supported Python there is.")
     parser.add_argument("versions", nargs="*", default=VERSIONS)
+    parser.add_argument("--others", action="store_true", help="not the version that runs this")
+    options = parser.parse_args(argv)
     results: list[tuple[str, str, float]] = []
     last: Path | None = None
-    for version in parser.parse_args(argv).versions:
+    for version in options.versions:
+        if options.others and version == OWN:
+            continue
         began = monotonic()
         python = find_python(version)
         if python is None:
@@ -94,6 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         last = install(python, version)
         passed = run_tests(last, fast=True)
         results.append((f"Python {version}", _word(passed), monotonic() - began))
+    if last is None and OWN in options.versions:
+        last = install(Path(sys.executable), OWN)
     if last is not None:
         began = monotonic()
         pip = [str(last / "bin" / "python"), "-m", "pip"]

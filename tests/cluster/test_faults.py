@@ -240,7 +240,7 @@ def go_through(cluster: Cluster, seed: int, rounds: int) -> None:
 
 @pytest.mark.slow
 def test_nothing_is_lost_while_nodes_come_and_go(cluster: Cluster) -> None:
-    go_through(cluster, seed=1, rounds=3)
+    go_through(cluster, seed=1, rounds=2)
 
 
 @pytest.mark.long

@@ -29,16 +29,16 @@ from tests.interop.waiting import wait_until
 from tests.interop.wire import Closed, Wire, batch_of
 from tests.ports import free_port
 
-ROUNDS = 20
+ROUNDS, LONG_ROUNDS = 5, 20
 CREATION_ROUNDS = 6
 #: Every so many rounds the broker is killed once more before it has come up.
 KILL_IN_RECOVERY_EVERY = 4
 RECORDS_PER_ROUND_MAX = 4_000
 
 
-def kill_rounds(broker: BrokerProcess, loads: list[Load], rng: random.Random) -> None:
+def kill_rounds(broker: BrokerProcess, loads: list[Load], rng: random.Random, rounds: int) -> None:
     pause = threading.Event()
-    for number in range(ROUNDS):
+    for number in range(rounds):
         for load in loads:
             load.await_more(rng.randrange(1, RECORDS_PER_ROUND_MAX))
         # So that the moment does not follow from an acknowledgement.
@@ -53,7 +53,8 @@ def kill_rounds(broker: BrokerProcess, loads: list[Load], rng: random.Random) ->
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_acknowledged_records_survive_kills(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(LONG_ROUNDS, marks=pytest.mark.long)])
+def test_acknowledged_records_survive_kills(tmp_path: Path, rounds: int) -> None:
     with BrokerProcess(tmp_path, port=free_port()) as broker:
         with Wire(broker.bootstrap) as wire:
             wire.create_topic("once", PARTITIONS)
@@ -65,7 +66,7 @@ def test_acknowledged_records_survive_kills(tmp_path: Path) -> None:
         for load in loads:
             load.start()
         try:
-            kill_rounds(broker, loads, random.Random(3))
+            kill_rounds(broker, loads, random.Random(rounds), rounds)
         finally:
             for load in loads:
                 load.finish()

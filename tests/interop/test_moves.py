@@ -33,7 +33,7 @@ from tests.interop.wire import Closed, Wire
 from tests.ports import free_port
 
 MOVES = 4
-KILLS = 12
+KILLS, LONG_KILLS = 4, 12
 DIRECTORIES = ("one", "two", "three")
 
 
@@ -119,7 +119,10 @@ def test_partitions_move_while_they_are_written_and_read(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_acknowledged_records_survive_kills_while_partitions_move(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(LONG_KILLS, marks=pytest.mark.long)])
+def test_acknowledged_records_survive_kills_while_partitions_move(
+    tmp_path: Path, kills: int
+) -> None:
     rng, pause = random.Random(7), threading.Event()
     with broker_with_directories(tmp_path) as broker:
         with Wire(broker.bootstrap) as wire:
@@ -127,7 +130,7 @@ def test_acknowledged_records_survive_kills_while_partitions_move(tmp_path: Path
         load = Load(broker.bootstrap, "t", 1, idempotent=True)
         load.start()
         try:
-            for number in range(KILLS):
+            for number in range(kills):
                 load.await_more(rng.randrange(500, 3_000))
                 with Wire(broker.bootstrap) as wire, suppress(Closed, OSError):
                     move(wire, tmp_path / DIRECTORIES[number % 3], "t")
@@ -139,7 +142,7 @@ def test_acknowledged_records_survive_kills_while_partitions_move(tmp_path: Path
         assert load.failures == []
         with Wire(broker.bootstrap) as wire:
             # Whatever was interrupted comes to its end.
-            last = DIRECTORIES[(KILLS - 1) % 3]
+            last = DIRECTORIES[(kills - 1) % 3]
             wait_until(lambda: directories_of(wire, "t") == {p: [last] for p in range(PARTITIONS)})
         check_load(broker, load)
         assert broker.stop() == 0

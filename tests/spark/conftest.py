@@ -1,7 +1,9 @@
 """One Spark session and one broker for all tests of this folder, and topics of their own.
 
-A session takes seconds to start and half a gigabyte to run, so all these tests share one: they
-carry a group by which pytest-xdist keeps them in one process.
+A session takes seconds to start and half a gigabyte to run, so all tests that have it share one:
+they carry a group by which pytest-xdist keeps them in one process. Tests that start a Spark of
+their own have the group ``spark-processes``: one after the other, beside the session. All others
+run anywhere.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _numbers = count(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            if "spark" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.filterwarnings(_PANDAS_3))
 
 

@@ -72,6 +72,7 @@ def spark_home(tmp_path: Path) -> Path:
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.xdist_group("spark-processes")
 def test_executors_of_their_own_read_and_write_with_the_package_shipped_to_them(
     broker: Broker,
     new_topic: NewTopicName,
@@ -103,6 +104,7 @@ def test_executors_of_their_own_read_and_write_with_the_package_shipped_to_them(
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.xdist_group("spark-processes")
 def test_a_pipeline_runs_on_executors_of_their_own(
     broker: Broker, spark_home: Path, tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def test_the_running_session_is_taken_and_told_of(
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.xdist_group("spark-processes")
 def test_the_bundled_java_runs_a_query_where_no_java_is_installed(tmp_path: Path) -> None:
     environment = {
         "PATH": os.environ["PATH"],

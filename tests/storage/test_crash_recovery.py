@@ -44,6 +44,8 @@ NOW_MS = 1_000
 CONFIG = LogConfig(
     segment_bytes=450, index_interval_bytes=100, file_delete_delay_ms=10, retention_ms=-1
 )
+#: In how many parts each byte is tried, and how many parts there are to one that is not ``long``.
+PARTS, EVERY = 8, 4
 
 
 def open_manager(fs: SimulatedFileSystem, clock: ManualClock) -> LogManager:
@@ -220,9 +222,15 @@ def test_the_workload_itself_touches_what_is_to_be_tested() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(part, marks=() if part % EVERY == 0 else pytest.mark.long)
+        for part in range(PARTS)
+    ],
+)
 def test_death_at_every_byte_keeps_what_was_acknowledged(part: int) -> None:
-    for count in range(part, WHOLE.bytes_written, 8):
+    for count in range(part, WHOLE.bytes_written, PARTS):
         die_and_recover(methodcaller("cut_after_bytes", count), count)
 
 

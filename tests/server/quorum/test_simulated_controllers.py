@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from dohle.testing.simulation.world import World
+from tests.seeds import seeds
 from tests.server.quorum.simulated_controllers import SimulatedControllers
 from tests.server.quorum.simulated_quorum import start_all, strike
 
@@ -37,7 +38,10 @@ FEW_SEEDS = 2
     "seed",
     [
         *range(FEW_SEEDS),
-        *(pytest.param(seed, marks=pytest.mark.long) for seed in range(FEW_SEEDS, SEEDS)),
+        *(
+            pytest.param(seed, marks=pytest.mark.long)
+            for seed in seeds(FEW_SEEDS, SEEDS - FEW_SEEDS)
+        ),
     ],
 )
 def test_no_command_that_was_answered_is_lost_and_images_are_equal(seed: int) -> None:

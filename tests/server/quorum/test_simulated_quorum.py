@@ -11,6 +11,7 @@ from dohle.raft.effects import SyncLog
 from dohle.raft.events import Synced
 from dohle.server.quorum.raft_driver import RaftDriver
 from dohle.testing.simulation.world import Stuck, World
+from tests.seeds import seeds
 from tests.server.quorum.simulated_quorum import SimulatedQuorum, start_all, strike
 
 
@@ -146,7 +147,10 @@ FEW_SEEDS = 4
     "seed",
     [
         *range(FEW_SEEDS),
-        *(pytest.param(seed, marks=pytest.mark.long) for seed in range(FEW_SEEDS, SEEDS)),
+        *(
+            pytest.param(seed, marks=pytest.mark.long)
+            for seed in seeds(FEW_SEEDS, SEEDS - FEW_SEEDS)
+        ),
     ],
 )
 def test_nothing_that_was_promised_is_lost_whatever_fails(seed: int) -> None:

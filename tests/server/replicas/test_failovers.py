@@ -14,6 +14,8 @@ from tests.server.replicas.failovers import TRANSACTIONS, Failovers
 
 _CHUNK, _SEEDS = 5, 100
 _LONG_CHUNK, _LONG_SEEDS = 25, 2_000
+#: Of runs that go on for longer.
+_SLOW_CHUNK = 4
 
 
 def judge(seeds: range) -> None:
@@ -50,10 +52,10 @@ def test_nothing_that_was_acknowledged_is_lost(seed: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("first", range(100, 140, 20))
+@pytest.mark.parametrize("first", chunks(100, 40, _SLOW_CHUNK))
 def test_nothing_that_was_acknowledged_is_lost_in_many_runs(first: int) -> None:
     """The same, with more seeds."""
-    outcomes = [Failovers(seed).go() for seed in range(first, first + 20)]
+    outcomes = [Failovers(seed).go() for seed in range(first, first + _SLOW_CHUNK)]
     assert [each for each in outcomes if each.problems] == []
 
 
@@ -73,10 +75,10 @@ def test_transactions_and_groups_go_on_through_failovers(seed: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("first", range(200, 240, 20))
+@pytest.mark.parametrize("first", chunks(200, 40, _SLOW_CHUNK))
 def test_transactions_and_groups_go_on_through_failovers_in_many_runs(first: int) -> None:
     """The same, with more seeds."""
-    runs = range(first, first + 20)
+    runs = range(first, first + _SLOW_CHUNK)
     outcomes = [Failovers(seed, active_s=30, roles=TRANSACTIONS).go() for seed in runs]
     assert [each for each in outcomes if each.problems] == []
 

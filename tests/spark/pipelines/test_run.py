@@ -90,6 +90,7 @@ def rows_of(events: list[dict[str, Any]]) -> dict[str, tuple[int, int | None]]:
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.xdist_group("spark-processes")
 def test_a_new_project_runs_goes_on_with_new_records_and_replays_its_dead_letters(
     broker: Broker, project: Path, watched: Watched, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_new_project_runs_goes_on_with_new_records_and_replays_its_dead_letter
     assert watched.interrupt() == 130
 
 
+@pytest.mark.xdist_group("spark-processes")
 def test_a_project_that_cannot_be_read_fails_with_one_line_and_the_log(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

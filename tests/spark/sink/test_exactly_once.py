@@ -196,6 +196,7 @@ def _stream_until_through(spark: SparkSession, field: Field) -> None:
 @pytest.mark.parametrize(
     "field", [{"transaction.two.phase.commit.enable": "true"}], indirect=True, ids=["two-phase"]
 )
+@pytest.mark.xdist_group("spark-processes")
 def test_every_row_is_there_once_though_drivers_die(field: Field) -> None:
     for seed in range(_DRIVER_ROUNDS):
         rng = random.Random(1000 + seed)

@@ -27,7 +27,7 @@ def await_a_kill(progress: IO[str]) -> list[str]:
     raise AssertionError("".join(lines))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_nodes_that_are_killed_lose_nothing_and_the_report_says_so(tmp_path: Path) -> None:
     """Ctrl-C ends the round: it is judged, and the report is written."""
