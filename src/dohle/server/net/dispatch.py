@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 from dohle.core.steps import finish
 from dohle.protocol.apis import ApiKey, find_api
 from dohle.protocol.errors import MalformedMessage, UnsupportedVersion
-from dohle.protocol.framing import parse_request_header
+from dohle.protocol.framing import RequestHead, parse_request_header
 from dohle.protocol.schema import Request, Response
 from dohle.server.net.answering import Answering
 from dohle.server.net.connection import Connection
@@ -136,38 +136,14 @@ class Dispatcher:
         if not (handler.joins or self._may_go_ahead(connection)):
             return None
         if not handler.lowest <= version <= handler.highest:
-            if handler.unsupported is None:
-                raise CloseConnection(f"{ApiKey(api_key).name} version {version} is not served")
-            timed = self._answering.begin(
-                connection.times,
-                connection.last_active,
-                size,
-                api_key,
-                handler,
-                None,
-                version,
-                always=is_logged,
-            )
-            return self._answering.frame(timed, handler.unsupported(), 0, correlation_id)
+            return self._answer_unsupported(connection, handler, head, size, always=is_logged)
         context = RequestContext(connection, version, client_id or "")
         request_class = self._requests.get(api_key) or self._request_class(api_key)
         if size > _LONG_FRAME_BYTES:
-            decode = partial(request_class.decode_in_steps, version, frame, body_offset)
-            entries: Entries[Request] = Entries(decode)
-            # Those that are written together are handled at once, if they have few entries.
-            found = finish(entries.decode(_FEW_ENTRIES)) if handler.joins else None
-            if found is None:
-                asked = Asked(
-                    handler,
-                    context,
-                    api_key,
-                    correlation_id,
-                    connection.last_active,
-                    self._now(),
-                    size,
-                )
-                return self._long_requests.serve(asked, entries)
-            request = found
+            taken = self._take_long_frame(frame, handler, context, head, request_class)
+            if isinstance(taken, Task):
+                return taken
+            request = taken
         else:
             request, _ = request_class.decode(version, frame, body_offset)
         timed = self._answering.begin(
@@ -208,6 +184,60 @@ class Dispatcher:
             return self._answering.frame(timed, answer, version, correlation_id)
         late = answer
         return lambda: self._make(timed, late(), version, correlation_id)
+
+    def _answer_unsupported(
+        self,
+        connection: Connection,
+        handler: Handler,
+        head: RequestHead,
+        size: int,
+        *,
+        always: bool,
+    ) -> Frame:
+        """Answer a request of a version that is not served, if its API has an answer for that."""
+        name, version = ApiKey(head.api_key).name, head.version
+        if handler.unsupported is None:
+            raise CloseConnection(f"{name} version {version} is not served")
+        timed = self._answering.begin(
+            connection.times,
+            connection.last_active,
+            size,
+            head.api_key,
+            handler,
+            None,
+            version,
+            always=always,
+        )
+        return self._answering.frame(timed, handler.unsupported(), 0, head.correlation_id)
+
+    def _take_long_frame(
+        self,
+        frame: memoryview,
+        handler: Handler,
+        context: RequestContext,
+        head: RequestHead,
+        request_class: type[Request],
+    ) -> Request | Task[Frame]:
+        """Decode a long frame if it is handled at once; begin to serve it in slices if not.
+
+        Requests that are written together are handled at once if they have few entries.
+        """
+        decode = partial(request_class.decode_in_steps, head.version, frame, head.body_offset)
+        entries: Entries[Request] = Entries(decode)
+        if handler.joins:
+            request = finish(entries.decode(_FEW_ENTRIES))
+            if request is not None:
+                return request
+        asked = Asked(
+            handler,
+            context,
+            head.api_key,
+            head.correlation_id,
+            context.connection.last_active,
+            self._now(),
+            len(frame),
+        )
+        return self._long_requests.serve(asked, entries)
 
     def _learn(
         self,
