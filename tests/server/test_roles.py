@@ -15,10 +15,10 @@ from dohle.protocol.messages.api_versions import ApiVersionsRequest
 from dohle.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from dohle.protocol.messages.describe_cluster import DescribeClusterRequest
 from dohle.protocol.messages.metadata import MetadataRequest
+from dohle.raft.values import LeaderAndEpoch
 from dohle.server.host import SystemNodeHost
 from dohle.server.metrics.health import problems
 from dohle.server.node import Node
-from dohle.server.quorum.quorum import LeaderAndEpoch
 from tests.server.wire import UnsyncedFileSystem, Wire
 
 _SERVERS = "controller.quorum.bootstrap.servers"

@@ -55,7 +55,7 @@ _OFFSET_MAX = 2**63 - 1
 Records = tuple[VersionedRecord, ...]
 
 
-class BrokerState(Enum):
+class BrokerControlState(Enum):
     """The state that the controller tells a broker."""
 
     FENCED = "fenced"
@@ -213,14 +213,14 @@ def broker_heartbeat(
     if controlled_shutdown_offset is not None and not broker.fenced:
         moved = not (yield from leads_any(image, broker.id))
         done = moved and controlled_shutdown_offset <= lowest_active_offset
-        state = BrokerState.SHUTDOWN_NOW if done else BrokerState.CONTROLLED_SHUTDOWN
+        state = BrokerControlState.SHUTDOWN_NOW if done else BrokerControlState.CONTROLLED_SHUTDOWN
     else:
         state = yield from _next_state(image, broker, request)
-        if state is BrokerState.UNFENCED:
+        if state is BrokerControlState.UNFENCED:
             records += yield from unfence_broker(image, broker.id, context)
-        elif state is BrokerState.CONTROLLED_SHUTDOWN:
+        elif state is BrokerControlState.CONTROLLED_SHUTDOWN:
             records += yield from begin_controlled_shutdown(image, broker.id, context)
-    if state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW):
+    if state in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW):
         records += yield from fence_broker(image, broker.id, context)
     lost = tuple(each for each in broker.log_dirs if each in request.offline_log_dirs)
     if lost and supports_directories(_level(image)):
@@ -231,8 +231,8 @@ def broker_heartbeat(
         tuple(records),
         BrokerHeartbeatResponse(
             is_caught_up=request.current_metadata_offset >= broker.offset,
-            is_fenced=state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
-            should_shut_down=state is BrokerState.SHUTDOWN_NOW,
+            is_fenced=state in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW),
+            should_shut_down=state is BrokerControlState.SHUTDOWN_NOW,
         ),
         is_atomic=False,
     )
@@ -253,16 +253,20 @@ def check_broker_epoch(image: ClusterImage, broker_id: int, epoch: int) -> Broke
 
 def _next_state(
     image: ClusterImage, broker: BrokerRegistration, request: BrokerHeartbeatRequest
-) -> PlainSteps[BrokerState]:
+) -> PlainSteps[BrokerControlState]:
     if broker.fenced:
         if request.want_shut_down:
-            return BrokerState.SHUTDOWN_NOW
+            return BrokerControlState.SHUTDOWN_NOW
         caught_up = request.current_metadata_offset >= broker.offset
-        return BrokerState.UNFENCED if caught_up and not request.want_fence else BrokerState.FENCED
+        return (
+            BrokerControlState.UNFENCED
+            if caught_up and not request.want_fence
+            else BrokerControlState.FENCED
+        )
     if request.want_shut_down:
         leads = not request.want_fence and (yield from leads_any(image, broker.id))
-        return BrokerState.CONTROLLED_SHUTDOWN if leads else BrokerState.SHUTDOWN_NOW
-    return BrokerState.FENCED if request.want_fence else BrokerState.UNFENCED
+        return BrokerControlState.CONTROLLED_SHUTDOWN if leads else BrokerControlState.SHUTDOWN_NOW
+    return BrokerControlState.FENCED if request.want_fence else BrokerControlState.UNFENCED
 
 
 def _level(image: ClusterImage) -> int:

@@ -146,7 +146,7 @@ def describe_cluster(
     )
 
 
-class Endpoint(Protocol):
+class ListenerAddress(Protocol):
     """Where a controller listens, whoever tells it."""
 
     @property
@@ -163,7 +163,7 @@ class Endpoint(Protocol):
 
 
 def describe_controllers(
-    controllers: Iterable[tuple[BrokerId, Iterable[Endpoint]]],
+    controllers: Iterable[tuple[BrokerId, Iterable[ListenerAddress]]],
     request: DescribeClusterRequest,
     *,
     version: int,

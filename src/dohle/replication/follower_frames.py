@@ -2,7 +2,7 @@
 
 Within a session nearly all requests name a few partitions and forget none, and nearly all answers
 have records and offsets and no error. Such bodies are packed and read here in a few steps; whoever
-finds anything else in one takes the general way (``protocol.codec``), which means the same bytes.
+finds anything else in one takes the slow path (``protocol.codec``), which means the same bytes.
 """
 
 from __future__ import annotations

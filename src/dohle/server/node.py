@@ -18,6 +18,7 @@ from dohle.core.config.static import BrokerConfig
 from dohle.core.errors import KafkaError
 from dohle.core.uuid import random_uuid, uuid_to_text
 from dohle.metadata.broker_life import BrokerState
+from dohle.raft.values import LeaderAndEpoch
 from dohle.server.broker import BrokerServer
 from dohle.server.broker_role import BrokerRole
 from dohle.server.channel import ControllerChannel, ControllerChannels, ControllerEndpoint
@@ -36,7 +37,6 @@ from dohle.server.quorum.image_loader import ImageLoader
 from dohle.server.quorum.loss import LossCheck
 from dohle.server.quorum.member import QuorumMember
 from dohle.server.quorum.metadata_log import METADATA_PARTITION, MetadataBatch
-from dohle.server.quorum.quorum import LeaderAndEpoch
 from dohle.server.quorum.snapshots import SnapshotId
 from dohle.server.shared import Shared, data_paths, metadata_path
 from dohle.server.upkeep import Upkeep

@@ -29,16 +29,12 @@ from dohle.protocol.messages.create_topics import (
 from dohle.protocol.record_framing import decode_metadata_record, encode_metadata_record
 from dohle.protocol.schema import MetadataRecord, Request, Response
 from dohle.raft.membership import Voter
+from dohle.raft.values import LeaderAndEpoch
 from dohle.server.net.turns import Turns
 from dohle.server.quorum.controller import Controller
 from dohle.server.quorum.image_loader import ImageLoader
 from dohle.server.quorum.metadata_log import MetadataBatch
-from dohle.server.quorum.quorum import (
-    LeaderAndEpoch,
-    QuorumListener,
-    QuorumProgress,
-    VoterProgress,
-)
+from dohle.server.quorum.quorum import QuorumListener, QuorumProgress, VoterProgress
 from dohle.server.quorum.raft_log import RaftLog
 from dohle.server.quorum.voter_changes import VoterChange
 from dohle.testing.simulation.machine import SimulatedHost

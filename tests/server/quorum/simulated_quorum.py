@@ -35,13 +35,13 @@ from dohle.protocol.messages.records.cluster_metadata import TopicRecord
 from dohle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from dohle.protocol.schema import Request, Response
 from dohle.raft.membership import Membership, Voter, VoterEndpoint
-from dohle.raft.values import RaftConfig, ReplicaKey
+from dohle.raft.values import LeaderAndEpoch, RaftConfig, ReplicaKey
 from dohle.server.net.connection import Connection
 from dohle.server.net.listener import ConnectionLimits, ListeningSocket
 from dohle.server.net.outcome import CloseConnection, Frame
 from dohle.server.net.turns import Turns
 from dohle.server.quorum.metadata_log import MetadataBatch, open_metadata_log
-from dohle.server.quorum.quorum import LeaderAndEpoch, QuorumListener
+from dohle.server.quorum.quorum import QuorumListener
 from dohle.server.quorum.raft_log import RaftLog
 from dohle.server.quorum.raft_quorum import RaftQuorum
 from dohle.server.quorum.snapshots import (

@@ -44,8 +44,8 @@ from dohle.protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from dohle.protocol.schema import Request
+from dohle.raft.values import LeaderAndEpoch
 from dohle.server.quorum.commands import COMMANDS, Command, Turn
-from dohle.server.quorum.quorum import LeaderAndEpoch
 from tests.server.quorum.scripted import OTHER, OWN, Scene, create, play, settle
 
 

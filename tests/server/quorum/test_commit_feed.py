@@ -12,11 +12,11 @@ from dohle.core.steps import finish
 from dohle.metadata.decision import VersionedRecord
 from dohle.protocol.messages.records.cluster_metadata import NoOpRecord
 from dohle.protocol.record_framing import encode_metadata_record
+from dohle.raft.values import LeaderAndEpoch
 from dohle.records.builder import BatchBuilder
 from dohle.server.net.turns import Turns
 from dohle.server.quorum.commit_feed import CommitFeed
 from dohle.server.quorum.metadata_log import MetadataBatch
-from dohle.server.quorum.quorum import LeaderAndEpoch
 from dohle.server.quorum.raft_log import RaftLog
 from dohle.server.quorum.snapshots import SnapshotId, write_snapshot
 from dohle.testing.simulation.files import SimulatedFileSystem

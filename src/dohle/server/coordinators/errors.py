@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dohle.core.errors import ErrorCode, KafkaError
 
-_SAID_OF_COORDINATOR = {
+_COORDINATOR_CODES = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -23,7 +23,7 @@ _SAID_OF_COORDINATOR = {
 
 def coordinator_error_code(error: KafkaError) -> ErrorCode:
     """Return the code to send to a client for a failure."""
-    return _SAID_OF_COORDINATOR.get(error.code, error.code)
+    return _COORDINATOR_CODES.get(error.code, error.code)
 
 
 def coordinator_error(error: KafkaError) -> KafkaError:

@@ -80,7 +80,7 @@ async def handle_describe_controllers(
     Each of several has registered, so that any of them knows all (A14); one that is alone need not.
     """
     registered = sorted(server.image.controllers.items())
-    controllers: list[tuple[BrokerId, Sequence[queries.Endpoint]]]
+    controllers: list[tuple[BrokerId, Sequence[queries.ListenerAddress]]]
     if registered:
         leader_id = server.find_leader_id()
         controllers = [(BrokerId(id), each.end_points) for id, each in registered]

@@ -20,6 +20,7 @@ from dohle.core.errors import KafkaError
 from dohle.core.steps import PlainSteps
 from dohle.protocol.record_framing import decode_metadata_record
 from dohle.protocol.schema import MetadataRecord
+from dohle.raft.values import LeaderAndEpoch
 from dohle.records.batch import Batch, batches
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
@@ -28,7 +29,7 @@ from dohle.server.quorum.metadata_log import (
     MetadataBatch,
     metadata_batch,
 )
-from dohle.server.quorum.quorum import LeaderAndEpoch, QuorumListener
+from dohle.server.quorum.quorum import QuorumListener
 from dohle.server.quorum.raft_log import RaftLog
 from dohle.storage import log_read
 from dohle.storage.log_values import Isolation

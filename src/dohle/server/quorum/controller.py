@@ -23,17 +23,19 @@ from dohle.metadata.image import ClusterImage
 from dohle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from dohle.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from dohle.protocol.schema import Request, Response
+from dohle.raft.values import LeaderAndEpoch
 from dohle.server.net.outcome import CloseConnection
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
 from dohle.server.quorum.claim import Claim, stable_offset
 from dohle.server.quorum.commands import COMMANDS, Command, Turn
+from dohle.server.quorum.counts import ControllerCounts
 from dohle.server.quorum.describe import describe_quorum
 from dohle.server.quorum.image_loader import ImageLoader
 from dohle.server.quorum.leadership import Leadership
 from dohle.server.quorum.metadata_log import MetadataBatch
 from dohle.server.quorum.periodic import PeriodicTask
-from dohle.server.quorum.quorum import LeaderAndEpoch, Quorum
+from dohle.server.quorum.quorum import Quorum
 from dohle.server.quorum.refusals import Refusals
 from dohle.server.quorum.snapshots import SnapshotId
 from dohle.server.quorum.voter_changes import VoterChange, voter_change_failed
@@ -61,6 +63,8 @@ class Controller:
     ) -> None:
         self.context = context
         self.quorum = quorum
+        self.counts = ControllerCounts()
+        images.subscribe(self.counts.on_image)
         #: How many commands wait for their turn, without what recurs.
         self.waiting_count = 0
         self._loop = loop
@@ -152,6 +156,9 @@ class Controller:
                 timeout_ms=command.timeout_ms(request, self.context),
             )
         except KafkaError as error:
+            is_late = error.code is ErrorCode.REQUEST_TIMED_OUT
+            if is_late and isinstance(request, BrokerHeartbeatRequest):
+                self.counts.timed_out_heartbeats += 1
             return command.failed(request, ApiError.of(error))
         if decision.reason is not None:
             self._refusals.tell(request, decision.reason)
@@ -177,7 +184,10 @@ class Controller:
         counts: bool = True,
     ) -> Decision[D]:
         """Decide and append in turn; return the decision when it is committed."""
+        now_s = self._clock.monotonic_s
+        arrived = now_s()
         async with self._in_turn(timeout_ms, counts=counts):
+            began = now_s()
             claim = await self._active()
             turn = Turn(
                 image=claim.image,
@@ -200,6 +210,7 @@ class Controller:
                 raise self._leadership.give_up(claim, error) from error
             appended(turn, claim.image)
             settled = claim.settled()
+            self.counts.carried_out(began - arrived, now_s() - began)
         await settled
         return decided
 
@@ -239,6 +250,8 @@ class Controller:
 
     async def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Claim the leadership, or renounce it."""
+        if leader.leader_id is not None:
+            self.counts.leads(leader.epoch)
         leads = leader.leader_id == self.context.node_id
         claim = self._leadership.claim
         if leads and claim is not None and claim.epoch == leader.epoch:

@@ -14,12 +14,12 @@ from dohle.metadata.delta import Delta, difference
 from dohle.metadata.image import EMPTY_IMAGE, ClusterImage
 from dohle.metadata.replay import apply, apply_in_steps
 from dohle.protocol.schema import MetadataRecord
+from dohle.raft.values import LeaderAndEpoch
 from dohle.records.batch import CorruptBatch
 from dohle.server.channel import ImageListener
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
 from dohle.server.quorum.metadata_log import CorruptMetadataLog, MetadataBatch
-from dohle.server.quorum.quorum import LeaderAndEpoch
 from dohle.server.quorum.raft_log import RaftLog
 from dohle.server.quorum.snapshots import SnapshotId, read_batches
 from dohle.storage.files import FileSystem

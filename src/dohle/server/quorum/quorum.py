@@ -15,16 +15,10 @@ from dohle.core.steps import PlainSteps
 from dohle.metadata.decision import VersionedRecord
 from dohle.protocol.schema import Response
 from dohle.raft.membership import Voter
+from dohle.raft.values import LeaderAndEpoch
 from dohle.server.quorum.metadata_log import MetadataBatch
 from dohle.server.quorum.snapshots import SnapshotId
 from dohle.server.quorum.voter_changes import VoterChange
-
-
-class LeaderAndEpoch(NamedTuple):
-    """Who leads the quorum, as far as this node knows, and since which epoch."""
-
-    leader_id: BrokerId | None
-    epoch: int
 
 
 class VoterProgress(NamedTuple):

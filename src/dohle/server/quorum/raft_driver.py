@@ -21,7 +21,7 @@ from dohle.core.ids import BrokerId
 from dohle.core.seams import Clock
 from dohle.raft import effects, events
 from dohle.raft.machine import Raft
-from dohle.raft.values import ElectionState
+from dohle.raft.values import ElectionState, LeaderAndEpoch
 from dohle.server.host import NodeHost
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
@@ -32,7 +32,6 @@ from dohle.server.quorum.leader_watch import LeaderWatch
 from dohle.server.quorum.metadata_log import MetadataBatch
 from dohle.server.quorum.part_file import PartFile
 from dohle.server.quorum.peers import Peers
-from dohle.server.quorum.quorum import LeaderAndEpoch
 from dohle.server.quorum.quorum_state import write_election_state
 from dohle.server.quorum.raft_log import RaftLog
 from dohle.server.quorum.received_requests import ReceivedRequests

@@ -19,18 +19,13 @@ from dohle.raft.events import LogChanged, Resign
 from dohle.raft.leader import Leader, ReplicaProgress
 from dohle.raft.machine import Raft
 from dohle.raft.membership import Voter
-from dohle.raft.values import Node, RaftConfig
+from dohle.raft.values import LeaderAndEpoch, Node, RaftConfig
 from dohle.raft.voters import VoterSet, node_at
 from dohle.server.host import NodeHost
 from dohle.server.net.outcome import CloseConnection
 from dohle.server.net.turns import Turns
 from dohle.server.quorum.commit_feed import CommitFeed
-from dohle.server.quorum.quorum import (
-    LeaderAndEpoch,
-    QuorumListener,
-    QuorumProgress,
-    VoterProgress,
-)
+from dohle.server.quorum.quorum import QuorumListener, QuorumProgress, VoterProgress
 from dohle.server.quorum.quorum_state import read_election_state
 from dohle.server.quorum.raft_driver import RaftDriver
 from dohle.server.quorum.raft_log import RaftLog
@@ -130,7 +125,12 @@ class RaftQuorum:
         """The leader that this node knows of."""
         if self._driver is None:
             return LeaderAndEpoch(None, 0)
-        return LeaderAndEpoch(*self._driver.raft.leader)
+        return self._driver.raft.leader
+
+    @property
+    def raft(self) -> Raft | None:
+        """The state machine, to be read; None before the start."""
+        return None if self._driver is None else self._driver.raft
 
     @property
     def leaderless_ms(self) -> float:

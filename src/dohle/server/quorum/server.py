@@ -13,13 +13,13 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.decision import VersionedRecord
 from dohle.raft.membership import VoterEndpoint
+from dohle.raft.values import LeaderAndEpoch
 from dohle.records.batch import CorruptBatch
 from dohle.server.host import NodeHost
 from dohle.server.net.turns import Turns
 from dohle.server.quorum.controller import Controller
 from dohle.server.quorum.member import QuorumMember
 from dohle.server.quorum.metadata_log import CorruptMetadataLog, MetadataBatch
-from dohle.server.quorum.quorum import LeaderAndEpoch
 from dohle.server.quorum.snapshots import BOOTSTRAP_CHECKPOINT, SnapshotId, read_snapshot
 from dohle.storage.directory.directory import LogDirectory
 from dohle.storage.files import join

@@ -24,7 +24,7 @@ from dohle.testing.check.inspection import create_topics, inspect
 from dohle.testing.check.links import Held, LinkError, Links
 from dohle.testing.check.load import CLIENT, Recorder
 from dohle.testing.checking.checks import check
-from dohle.testing.checking.history import History, Outcome, Partition, Send, Transaction
+from dohle.testing.checking.history import ClientTransaction, History, Outcome, Partition, Send
 
 _CALL_S = 60.0
 #: After it the request is sent again.
@@ -111,7 +111,7 @@ class Case:
                 self._recorder.send(self._name, Partition(self._name, at), transaction)
             )
 
-        transactions: list[Transaction] = []
+        transactions: list[ClientTransaction] = []
         send = begin()
         send(0)
         send(1)
@@ -149,7 +149,9 @@ class Case:
             second.outcome = Outcome.FAILED
             await producer.close()
 
-    async def _send(self, producer: OwnProducer, partition: int, transaction: Transaction) -> None:
+    async def _send(
+        self, producer: OwnProducer, partition: int, transaction: ClientTransaction
+    ) -> None:
         where = Partition(self._name, partition)
         send = self._recorder.send(self._name, where, transaction)
         sent = await producer.send_soon(self._name, send.value, partition=partition)

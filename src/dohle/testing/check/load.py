@@ -31,7 +31,14 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from dohle.testing.checking.history import History, Outcome, Partition, Reading, Send, Transaction
+from dohle.testing.checking.history import (
+    ClientTransaction,
+    History,
+    Outcome,
+    Partition,
+    Reading,
+    Send,
+)
 
 PARTITIONS = 3
 #: No more records of one producer wait for a partition.
@@ -112,21 +119,23 @@ class Recorder:
         """The time since the check began."""
         return monotonic_ns() - self.began_ns
 
-    def send(self, process: str, where: Partition, transaction: Transaction | None = None) -> Send:
+    def send(
+        self, process: str, where: Partition, transaction: ClientTransaction | None = None
+    ) -> Send:
         """Note a record that is about to be sent."""
         with self.lock:
             send = self.history.send(process, where, transaction)
         send.began_ns = self.now_ns
         return send
 
-    def copy(self, process: str, where: Partition, value: bytes, within: Transaction) -> Send:
+    def copy(self, process: str, where: Partition, value: bytes, within: ClientTransaction) -> Send:
         """Note a copy of a record that is about to be sent."""
         with self.lock:
             send = self.history.copy(process, where, value, within)
         send.began_ns = self.now_ns
         return send
 
-    def begin(self, process: str) -> Transaction:
+    def begin(self, process: str) -> ClientTransaction:
         """Note a transaction that begins."""
         with self.lock:
             return self.history.begin(process)
@@ -318,7 +327,7 @@ class Load:
             send.outcome = Outcome.FAILED
             raise
 
-    def _end(self, producer: Producer, transaction: Transaction, *, is_commit: bool) -> bool:
+    def _end(self, producer: Producer, transaction: ClientTransaction, *, is_commit: bool) -> bool:
         """End a transaction; return whether its producer can go on.
 
         Whether a commit that fails for good has taken place is not known, unless the client asks

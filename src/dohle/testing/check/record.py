@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dohle.testing.checking.history import (
+    ClientTransaction,
     Commit,
     Delivery,
     History,
@@ -20,7 +21,6 @@ from dohle.testing.checking.history import (
     Partition,
     Reading,
     Send,
-    Transaction,
 )
 
 _NS = 1_000_000_000
@@ -105,7 +105,7 @@ def read_rounds(path: Path) -> dict[int, History]:
 
 
 def _take(history: History, event: dict[str, Any]) -> None:
-    def within() -> Transaction | None:
+    def within() -> ClientTransaction | None:
         number = event["transaction"]
         return None if number is None else history.transactions[number]
 
@@ -113,7 +113,7 @@ def _take(history: History, event: dict[str, Any]) -> None:
         case "copies":
             history.copies.append((event["source"], event["target"], event["group"]))
         case "transaction":
-            made = Transaction(event["name"], Outcome(event["outcome"]))
+            made = ClientTransaction(event["name"], Outcome(event["outcome"]))
             history.transactions.append(made)
         case "send":
             history.add(_send(event, within()))
@@ -135,7 +135,7 @@ def _take(history: History, event: dict[str, Any]) -> None:
             raise ValueError(f"unknown event {other}")
 
 
-def _send(event: dict[str, Any], transaction: Transaction | None) -> Send:
+def _send(event: dict[str, Any], transaction: ClientTransaction | None) -> Send:
     ended_s = event["ended_s"]
     return Send(
         event["process"],

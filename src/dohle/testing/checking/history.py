@@ -50,8 +50,8 @@ class Delivery(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Transaction:
-    """One transaction: OK is committed, FAILED is aborted."""
+class ClientTransaction:
+    """One transaction of a client: OK is committed, FAILED is aborted."""
 
     name: str
     outcome: Outcome = Outcome.UNKNOWN
@@ -65,7 +65,7 @@ class Send:
     process: str
     partition: Partition
     value: bytes
-    transaction: Transaction | None = None
+    transaction: ClientTransaction | None = None
     outcome: Outcome = Outcome.UNKNOWN
     offset: int | None = None
     #: When it was sent, and when its producer learnt that it is written.
@@ -122,7 +122,7 @@ class Commit:
     offset: int
     outcome: Outcome = Outcome.UNKNOWN
     #: If it is part of one: then that decides.
-    transaction: Transaction | None = None
+    transaction: ClientTransaction | None = None
     #: Of a classic group, which the committer was in; -1 if that is not known.
     generation: int = -1
     #: When it was sent, and when the committer learnt that it counts.
@@ -179,7 +179,7 @@ class History:
 
     def __init__(self) -> None:
         self.sends: list[Send] = []
-        self.transactions: list[Transaction] = []
+        self.transactions: list[ClientTransaction] = []
         self.readings: list[Reading] = []
         #: In the order in which they ended (commits that did not, began) and were asked.
         self.offsets: list[Commit | Looked] = []
@@ -203,14 +203,14 @@ class History:
         self._values = 0
 
     def send(
-        self, process: str, partition: Partition, transaction: Transaction | None = None
+        self, process: str, partition: Partition, transaction: ClientTransaction | None = None
     ) -> Send:
         """Note a record that is about to be sent, with a value of its own."""
         self._values += 1
         return self.add(Send(process, partition, b"v%d" % self._values, transaction))
 
     def copy(
-        self, process: str, partition: Partition, value: bytes, transaction: Transaction
+        self, process: str, partition: Partition, value: bytes, transaction: ClientTransaction
     ) -> Send:
         """Note a copy of a record that is about to be sent; another attempt is another value."""
         self._values += 1
@@ -221,9 +221,9 @@ class History:
         self.sends.append(send)
         return send
 
-    def begin(self, process: str) -> Transaction:
+    def begin(self, process: str) -> ClientTransaction:
         """Note a transaction that begins."""
-        made = Transaction(f"{process} #{len(self.transactions)}")
+        made = ClientTransaction(f"{process} #{len(self.transactions)}")
         self.transactions.append(made)
         return made
 
@@ -239,7 +239,7 @@ class History:
         self,
         group: str,
         offsets: dict[Partition, int],
-        transaction: Transaction | None = None,
+        transaction: ClientTransaction | None = None,
         *,
         generation: int = -1,
         began_ns: int = 0,

@@ -34,12 +34,12 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.records.compression.codecs import Codec
 from dohle.testing.checking.history import (
+    ClientTransaction,
     Delivery,
     History,
     Outcome,
     Partition,
     Send,
-    Transaction,
 )
 from dohle.testing.simulation.administration import (
     ADMINISTRATOR,
@@ -309,7 +309,7 @@ class Workload:
         producer: Producer,
         process: str,
         topic: str,
-        transaction: Transaction | None,
+        transaction: ClientTransaction | None,
         delivery: Delivery = Delivery.EXACTLY_ONCE,
     ) -> None:
         futures = []
