@@ -16,6 +16,10 @@ class Traffic:
         "failed_produce_requests",
         "fetch_conversions",
         "fetch_requests",
+        "invalid_checksums",
+        "invalid_magic",
+        "invalid_offsets",
+        "no_key",
         "produce_conversions",
         "produce_requests",
         "reassignment_bytes_in",
@@ -38,6 +42,8 @@ class Traffic:
         self.produce_requests = 0
         self.failed_produce_requests = 0
         self.produce_conversions = 0
+        #: What is wrong with batches that were refused; and how many records lacked a key.
+        self.invalid_checksums = self.invalid_magic = self.invalid_offsets = self.no_key = 0
 
     def add(self, other: Traffic) -> None:
         """Add the counts of another."""

@@ -18,7 +18,7 @@ from typing import Protocol
 from dohle.core.checksum import crc32c
 from dohle.core.ids import NO_PRODUCER_ID, ProducerId
 from dohle.records.compression.codecs import DECOMPRESSED_BYTES_MAX, Codec, codec_of, decompress
-from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord
+from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord, WrongChecksum
 from dohle.records.legacy import MESSAGE_SIZE_MIN, LegacyBatch
 from dohle.records.record import Record, TimestampType, decode_records
 
@@ -285,7 +285,7 @@ class RecordBatch:
             raise CorruptBatch(f"a batch of format {self.magic} is read as one of format {MAGIC}")
         computed = crc32c(self.buffer[ATTRIBUTES_AT:])
         if computed != self.crc:
-            raise CorruptBatch(
+            raise WrongChecksum(
                 f"the batch of offsets {self.base_offset} to {self.last_offset} has the checksum "
                 f"{self.crc:#010x}, but its bytes give {computed:#010x}"
             )

@@ -23,11 +23,23 @@ class IncompleteBatch(CorruptBatch):
     """The buffer ends within a batch: a torn tail on disk, or a normal cut in a fetch response."""
 
 
+class WrongChecksum(CorruptBatch):
+    """A batch, or a message of an old format, whose checksum is not that of its bytes."""
+
+
 class InvalidRecord(KafkaError):
     """A record that does not follow the format, inside a correctly framed batch."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, message)
+
+
+class WrongFormat(InvalidRecord):
+    """A message of another format than those before it."""
+
+
+class WrongOffsets(InvalidRecord):
+    """A batch whose offsets, count or sequence number no client may give."""
 
 
 class DecompressedTooLarge(KafkaError):

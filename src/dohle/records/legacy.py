@@ -20,7 +20,7 @@ from dohle.records.compression.codecs import (
     codec_of,
     decompress,
 )
-from dohle.records.errors import CorruptBatch, InvalidRecord
+from dohle.records.errors import CorruptBatch, InvalidRecord, WrongChecksum
 from dohle.records.record import NO_TIMESTAMP, Record, TimestampType
 
 #: The smallest size of a message, not counting offset and size: format 0, no key, no value.
@@ -128,7 +128,7 @@ class LegacyBatch:
         """Raise :class:`CorruptBatch` unless the checksum is right."""
         computed = zlib.crc32(self.buffer[_CHECKED_AT:])
         if computed != self.crc:
-            raise CorruptBatch(
+            raise WrongChecksum(
                 f"the message at offset {self.last_offset} has the checksum {self.crc:#010x}, "
                 f"but its bytes give {computed:#010x}"
             )

@@ -24,7 +24,7 @@ from dohle.records.checking.record_reader import RecordReader
 from dohle.records.checking.validation import RECORD_ERRORS_MAX, RecordErrors, RecordRules
 from dohle.records.compression.codecs import Codec, decompressing
 from dohle.records.compression.compressor import COMPRESSOR_BYTES, Compressor
-from dohle.records.errors import CorruptBatch, DecompressedTooLarge, InvalidRecord
+from dohle.records.errors import CorruptBatch, DecompressedTooLarge, InvalidRecord, WrongFormat
 from dohle.records.legacy import (
     LOG_OVERHEAD,
     MESSAGE_SIZE_MIN,
@@ -74,7 +74,7 @@ def converting_up(
         magic: int | None = None
         for number, entry in enumerate(batches(message_set)):
             if not isinstance(entry, LegacyBatch) or magic not in (None, entry.magic):
-                raise InvalidRecord(f"format {entry.magic} is not allowed in this message set")
+                raise WrongFormat(f"format {entry.magic} is not allowed in this message set")
             magic = entry.magic
             if source is Codec.NONE:
                 conversion.check(0, entry, entry)
@@ -180,6 +180,7 @@ class _Conversion:
         self._max_message_bytes = max_message_bytes
         self._writer = RecordWriter()
         self._code = _INVALID
+        self._of_wrong_format = 0
         #: For each refused message, its index and what is wrong with it.
         self.errors: list[tuple[int, str]] = []
 
@@ -205,6 +206,7 @@ class _Conversion:
             if message.compression is not Codec.NONE:
                 return _INVALID, "a compressed message inside a compressed message"
             if message.magic != wrapper.magic:
+                self._of_wrong_format += 1
                 return _INVALID, f"format {message.magic} inside a message of {wrapper.magic}"
             message.ensure_valid()
         if self._rules is None:
@@ -220,7 +222,9 @@ class _Conversion:
     def end(self) -> None:
         """Refuse the set if one of its messages is."""
         if self.errors:
-            raise RecordErrors(self._code, self.errors)
+            refused = RecordErrors(self._code, self.errors)
+            refused.of_wrong_format = self._of_wrong_format
+            raise refused
 
     def write(self, message: LegacyBatch, wrapper: LegacyBatch) -> None:
         """Write a message as a record."""

@@ -132,6 +132,8 @@ class BrokerServer:
             loop, config, self.coordinators.internal_topics, self.channel
         )
         self.groups = self.coordinators.groups
+        #: How many offsets of groups were committed, also by transactions.
+        self.offset_commits = 0
         self.transactions = self.coordinators.transactions
         self.txn_coordinators = ClusterCoordinators(self)
         self.txn_verification = TxnVerification(self, self.txn_coordinators)

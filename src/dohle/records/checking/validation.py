@@ -45,7 +45,7 @@ from dohle.records.checking.rebuild import rebuilding
 from dohle.records.checking.record_reader import RecordReader
 from dohle.records.checking.record_scan import Summary, begin_scan, memory_of
 from dohle.records.compression.codecs import Codec, decompressing
-from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord
+from dohle.records.errors import CorruptBatch, IncompleteBatch, InvalidRecord, WrongOffsets
 from dohle.records.record import NO_TIMESTAMP
 from dohle.records.varint import INT64_MAX
 
@@ -94,6 +94,9 @@ class RecordErrors(KafkaError):
         #: For each refused record, its index in the batch and what is wrong with it: the first
         #: ``RECORD_ERRORS_MAX``.
         self.record_errors = listed
+        #: How many of those lack the key that they need, and how many are of the wrong format.
+        self.without_key = sum(error.startswith(_NO_KEY) for _, error in listed)
+        self.of_wrong_format = 0
 
 
 def append_time_error(index: int) -> str:
@@ -180,11 +183,11 @@ def _check_size(batch: RecordBatch, max_message_bytes: int) -> None:
 def _check_header(batch: RecordBatch) -> None:
     count = batch.record_count
     if count <= 0 or count != batch.last_offset_delta + 1:
-        raise InvalidRecord(f"{count} records, last offset delta {batch.last_offset_delta}")
+        raise WrongOffsets(f"{count} records, last offset delta {batch.last_offset_delta}")
     if batch.attributes & CONTROL_FLAG:
-        raise InvalidRecord("clients may not write control batches")
+        raise WrongOffsets("clients may not write control batches")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
-        raise InvalidRecord(f"producer {batch.producer_id} gave no sequence number")
+        raise WrongOffsets(f"producer {batch.producer_id} gave no sequence number")
 
 
 def validating(

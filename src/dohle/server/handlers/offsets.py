@@ -126,9 +126,21 @@ def handle_offset_commit(
         return _commit_known(broker, version, prepared, refused)
     return broker.groups.submit(
         request.group_id,
-        lambda machine, ticket: machine.offsets.commit(prepared, ticket, version),
+        partial(_commit, broker, version, prepared),
         lambda error: commit_refused(request, error),
     )
+
+
+def _commit(
+    broker: BrokerServer,
+    version: int,
+    prepared: PreparedCommit,
+    machine: GroupCoordinator,
+    ticket: Ticket,
+) -> Effects:
+    effects = machine.offsets.commit(prepared, ticket, version)
+    broker.offset_commits += prepared.records.builder.record_count
+    return effects
 
 
 def _refused_commit(unknown: _Unknown) -> PlainSteps[OffsetCommitResponseTopic]:
@@ -152,7 +164,7 @@ async def _commit_known(
     try:
         response: OffsetCommitResponse = await broker.groups.call(
             request.group_id,
-            lambda machine, ticket: machine.offsets.commit(prepared, ticket, version),
+            partial(_commit, broker, version, prepared),
         )
         topics = response.topics
     except KafkaError as error:
@@ -210,6 +222,7 @@ async def _commit_in_transaction(
         lambda machine, ticket: machine.offsets.commit_in_transaction(prepared, ticket, version),
         guard=guard,
     )
+    broker.offset_commits += prepared.records.builder.record_count
     return response
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dohle.metadata.image import ClusterImage
-from dohle.metrics.exposition import Kind, Number, family, labels, single
-from dohle.metrics.samples import QUANTILE_LABELS, quantiles
+from dohle.metrics.exposition import Kind, family, labels, single
+from dohle.metrics.summary import summary
 from dohle.server.broker import BrokerServer
 from dohle.server.metrics.partitions import is_at_min_isr, is_under_replicated
 from dohle.server.metrics.sources import Sources
 
 _REPLICAS = "kafka_server_replicamanager"
 _CONTROLLER = "kafka_controller_kafkacontroller"
+#: How long a transaction that is over may take until it is aborted here.
+_LATE_BUFFER_MS = 5 * 60 * 1000
 
 
 def collect_broker(sources: Sources) -> Iterator[str]:
@@ -42,6 +44,7 @@ def collect_broker(sources: Sources) -> Iterator[str]:
 
 def _replicas(broker: BrokerServer) -> Iterator[str]:
     total = led = under_replicated = under_min = at_min = offline = reassigning = producers = 0
+    late, late_before_ms = 0, _late_before_ms(broker)
     for partition in list(broker.partitions):
         total += 1
         offline += partition.log.disk.failure is not None
@@ -53,6 +56,8 @@ def _replicas(broker: BrokerServer) -> Iterator[str]:
             at_min += is_at_min_isr(partition)
             image = partition.image
             reassigning += bool(image.adding_replicas or image.removing_replicas)
+            oldest_ms = partition.log.producer_state.oldest_transaction_timestamp
+            late += oldest_ms is not None and oldest_ms < late_before_ms
         yield ""
     for name, doc, value in (
         ("partitioncount", "Partitions with a replica here.", total),
@@ -67,8 +72,19 @@ def _replicas(broker: BrokerServer) -> Iterator[str]:
         ("offlinereplicacount", "Replicas here whose directory has failed.", offline),
         ("reassigningpartitions", "Led partitions that are being reassigned.", reassigning),
         ("produceridcount", "Producers whose sequence numbers are remembered.", producers),
+        (
+            "partitionswithlatetransactionscount",
+            "Led partitions whose oldest transaction is open for longer than any may be.",
+            late,
+        ),
     ):
         yield from single(f"{_REPLICAS}_{name}", "gauge", doc, value)
+
+
+def _late_before_ms(broker: BrokerServer) -> int:
+    """Return when an open transaction was written to last if it is late now, as in Kafka."""
+    allowed_ms = broker.config.get_int("transaction.max.timeout.ms") + _LATE_BUFFER_MS
+    return broker.clock.now_ms() - allowed_ms
 
 
 def _controller(sources: Sources, image: ClusterImage) -> Iterator[str]:
@@ -111,6 +127,12 @@ def _controller(sources: Sources, image: ClusterImage) -> Iterator[str]:
 
 
 def _waiting(broker: BrokerServer) -> Iterator[str]:
+    yield from single(
+        "kafka_network_requestchannel_requestqueuesize",
+        "gauge",
+        "Requests, begun or not, that wait for their turn.",
+        len(broker.turns),
+    )
     produces = sum(partition.replication.waiting_count for partition in broker.commits.waited_for)
     fetches = broker.purgatory.count
     for name, doc in (
@@ -186,10 +208,3 @@ def _flushes(sources: Sources) -> Iterator[str]:
             [value * 1000 for value in columns[0]],
             sources.flush_count,
         )
-
-
-def summary(name: str, doc: str, values: list[float], count: Number) -> str:
-    """Write the quantiles of samples of equal weight, without labels."""
-    found = zip(QUANTILE_LABELS, quantiles(values, [1.0] * len(values)), strict=True)
-    lines = [f'{name}{{quantile="{share}"}} {value:.6g}\n' for share, value in found]
-    return f"# HELP {name} {doc}\n# TYPE {name} summary\n{''.join(lines)}{name}_count {count}\n"

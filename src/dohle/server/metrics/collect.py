@@ -11,6 +11,7 @@ from dohle.server.metrics.log_counts import LogCounts
 from dohle.server.metrics.network import collect_network
 from dohle.server.metrics.partitions import collect_partitions
 from dohle.server.metrics.process import collect_process
+from dohle.server.metrics.quorum import collect_quorum
 from dohle.server.metrics.replication import collect_replication
 from dohle.server.metrics.requests import collect_requests
 from dohle.server.metrics.sources import Sources
@@ -22,6 +23,7 @@ def collect(sources: Sources, logged: LogCounts) -> Iterator[str]:
     """Yield the text of all metrics, and now and then nothing, after a moment's work each."""
     yield from collect_process(sources, logged)
     yield from collect_broker(sources)
+    yield from collect_quorum(sources)
     yield from collect_replication(sources)
     yield from collect_cleaner(sources)
     yield from collect_network(sources)

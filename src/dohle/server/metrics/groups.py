@@ -44,6 +44,12 @@ def collect_groups(sources: Sources) -> Iterator[str]:
             offset_count += len(offsets)
         yield ""
     yield from _counts(states, offset_count)
+    yield from single(
+        f"{_COORDINATOR}_offset_commit_total",
+        "counter",
+        "Offsets that groups have committed here.",
+        broker.offset_commits,
+    )
     yield from family(
         "kafka_consumergroup_members",
         "gauge",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dohle import __version__
 from dohle.metrics.exposition import family, labels, single
-from dohle.server.metrics.broker import summary
+from dohle.metrics.summary import summary
 from dohle.server.metrics.log_counts import LogCounts
 from dohle.server.metrics.sources import Sources
 

@@ -9,11 +9,11 @@ from dohle.metadata.broker_life import BrokerState
 from dohle.metrics.requests import AllRequests
 from dohle.metrics.samples import Samples
 from dohle.server.broker import BrokerServer
-from dohle.server.channel import ImageSource
 from dohle.server.host import NodeHost, ProcessUsage
 from dohle.server.metrics.loop_probe import LoopProbe
 from dohle.server.net.listener import ListeningSocket
 from dohle.server.quorum.controller import Controller
+from dohle.server.quorum.image_loader import ImageLoader
 from dohle.server.quorum.raft_quorum import RaftQuorum
 from dohle.storage.backup import CapturedLog
 from dohle.storage.cleaning.cleaner import LogCleaner
@@ -37,7 +37,7 @@ class Sources:
     #: As this node takes part in it, or follows it.
     quorum: RaftQuorum | None = None
     #: The cluster as this node knows it.
-    images: ImageSource | None = None
+    images: ImageLoader | None = None
     #: What is asked of it, as a broker and as a controller.
     requests: AllRequests = field(default_factory=AllRequests)
     cleaner: LogCleaner | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dohle.metrics.exposition import family, labels
+from dohle.metrics.exposition import family, labels, single
 from dohle.metrics.traffic import Traffic
 from dohle.server.metrics.sources import Sources
 
@@ -38,6 +38,25 @@ _COUNTS = {
     "reassignmentbytesout": (
         "reassignment_bytes_out",
         "Bytes of records that replicas being added elsewhere have fetched.",
+    ),
+}
+#: Kafka tells these of all topics together.
+_TOTALS = {
+    "invalidmessagecrcrecords": (
+        "invalid_checksums",
+        "Batches that were refused for their checksum.",
+    ),
+    "invalidmagicnumberrecords": (
+        "invalid_magic",
+        "Messages that were refused for being of another format than those around them.",
+    ),
+    "invalidoffsetorsequencerecords": (
+        "invalid_offsets",
+        "Batches that were refused for their offsets or their sequence number.",
+    ),
+    "nokeycompactedtopicrecords": (
+        "no_key",
+        "Records without a key that compacted topics have refused, up to 1,000 of a batch.",
     ),
 }
 
@@ -78,3 +97,5 @@ def collect_topics(sources: Sources) -> Iterator[str]:
         samples = [("", getattr(totals, attribute))]
         samples += [(label, getattr(traffic, attribute)) for label, traffic, _, _ in by_topic]
         yield from family(f"{_NAME}_{metric}_total", "counter", doc, samples)
+    for metric, (attribute, doc) in _TOTALS.items():
+        yield from single(f"{_NAME}_{metric}_total", "counter", doc, getattr(totals, attribute))

@@ -25,6 +25,7 @@ from dohle.records.checking.validation import (
     produced_batch,
     validating,
 )
+from dohle.records.errors import WrongChecksum, WrongFormat, WrongOffsets
 from dohle.records.up_conversion import converting_up
 from dohle.server.partitions.lookup import local_partition
 from dohle.server.partitions.partitions import Partition
@@ -62,6 +63,7 @@ class RefusedByLog(KafkaError):
 
     def __init__(self, cause: KafkaError, log_start_offset: int) -> None:
         super().__init__(cause.code, cause.args[0])
+        self.cause = cause
         self.record_errors = cause.record_errors if isinstance(cause, RecordErrors) else ()
         self.log_start_offset = log_start_offset
 
@@ -229,6 +231,16 @@ def _refused(partition: Partition, records: Records | None, error: KafkaError) -
     traffic.failed_produce_requests += 1
     if error.code in _TOO_LARGE:
         traffic.bytes_rejected += len(records or b"")
+    match error.cause if isinstance(error, RefusedByLog) else error:
+        case WrongChecksum():
+            traffic.invalid_checksums += 1
+        case WrongFormat():
+            traffic.invalid_magic += 1
+        case WrongOffsets():
+            traffic.invalid_offsets += 1
+        case RecordErrors() as of_records:
+            traffic.invalid_magic += of_records.of_wrong_format
+            traffic.no_key += of_records.without_key
     return error
 
 

@@ -160,6 +160,7 @@ class _CommonCommit:
         except KafkaError:
             # The slow path runs into the same error, and handles it.
             return None
+        broker.offset_commits += repeated.record_count
         return partial(self._reply, broker, shard, shard.partition.log.log_end_offset, fields[1])
 
     def _look_again(self, broker: BrokerServer) -> bool:

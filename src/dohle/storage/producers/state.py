@@ -300,6 +300,13 @@ class ProducerState:
         """Where the oldest transaction began that has no marker yet."""
         return self.transactions.first_undecided_offset
 
+    @property
+    def oldest_transaction_timestamp(self) -> int | None:
+        """When the producer of the oldest open transaction wrote last; None if none is open."""
+        producer_id = next(iter(self.transactions.ongoing.values()), None)
+        entry = None if producer_id is None else self._producers.get(producer_id)
+        return None if entry is None else entry.last_timestamp
+
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Forget the transactions whose markers are replicated."""
         self.transactions.markers_replicated_below(high_watermark)
