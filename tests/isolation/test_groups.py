@@ -226,9 +226,9 @@ def test_a_member_that_offers_very_many_protocols() -> None:
     assert_harmless(attack, prepare=find_coordinator)
 
 
-def test_a_group_of_very_many_members() -> None:
+@pytest.mark.parametrize("size", [800, 3_000])
+def test_a_group_of_very_many_members(size: int) -> None:
     """They join, are assigned, join again for another rebalance, are described, and go."""
-    size = 800
 
     def join(member: Attacker, member_id: str) -> None:
         member.send(

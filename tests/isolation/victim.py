@@ -3,7 +3,8 @@
 ``python -m tests.isolation.victim BOOTSTRAP TOPIC PID`` says "ready" after its first answers, goes
 on until its standard input ends, and then prints what it has seen, as JSON: its longest waits, and
 the most processor time that the broker (process PID) has used meanwhile. The latter does not depend
-on what else the machine has to do.
+on what else the machine has to do. It also tells for how much of the longest waits either of them
+had to wait for a processor: that is the machine's doing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import json
 import select
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from time import clock_gettime, perf_counter
 from typing import TypeVar
 
@@ -115,15 +118,27 @@ class Stopwatch:
     def __init__(self, pid: int) -> None:
         # As clock_getcpuclockid(3) makes it: the processor time of all threads of a process.
         self._clock = (~pid << 3) | 2
+        self._delays = [Path(f"/proc/{each}/schedstat") for each in (pid, "self")]
         self.wait_s = 0.0
         self.cpu_s = 0.0
+        #: For how much of the longest wait the broker's loop or the victim had no processor.
+        self.delayed_s = 0.0
 
     def measure(self, ask: Callable[[], T]) -> T:
+        delayed = self._delayed_s()
         began, cpu = perf_counter(), clock_gettime(self._clock)
         answer = ask()
-        self.wait_s = max(self.wait_s, perf_counter() - began)
+        wait_s = perf_counter() - began
         self.cpu_s = max(self.cpu_s, clock_gettime(self._clock) - cpu)
+        if wait_s > self.wait_s:
+            self.wait_s, self.delayed_s = wait_s, self._delayed_s() - delayed
         return answer
+
+    def _delayed_s(self) -> float:
+        """Return for how long both were ready to run, and others ran."""
+        with suppress(OSError):
+            return sum(int(path.read_text().split()[1]) for path in self._delays) / 1e9
+        return 0.0
 
 
 def main() -> None:
@@ -154,6 +169,7 @@ def main() -> None:
     seen = {
         "wait_s": {name: watch.wait_s for name, watch in watches.items()},
         "cpu_s": {name: watch.cpu_s for name, watch in watches.items()},
+        "delayed_s": {name: watch.delayed_s for name, watch in watches.items()},
         "count": count - WARM_UP_REQUESTS,
         "refused": refused,
     }
