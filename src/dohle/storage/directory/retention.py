@@ -8,13 +8,14 @@ is the time since its largest record timestamp (since the file's mtime if its re
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from dohle.core.steps import PlainSteps, finish
 from dohle.storage.log import Log
 from dohle.storage.segment.segment import LogSegment
 
 #: So many are deleted in one step: for each, some files are renamed.
-_SEGMENTS_AT_ONCE = 20
+_SEGMENTS_AT_ONCE = 8
 
 #: Given a segment and the one after it, tells whether it is to be deleted.
 Condition = Callable[[LogSegment, LogSegment | None], bool]
@@ -70,7 +71,8 @@ def _too_old(log: Log, now_ms: int) -> Condition:
 
 
 def _delete(log: Log, condition: Condition, reason: str) -> int:
-    segments = list(log.segments)
+    # There may be thousands; one more than may be deleted now tells whether all of them are.
+    segments = list(islice(log.segments, _SEGMENTS_AT_ONCE + 1))
     deletable: list[LogSegment] = []
     for number, segment in enumerate(segments):
         following = segments[number + 1] if number + 1 < len(segments) else None

@@ -28,10 +28,13 @@ class Segments:
         self._set(segments)
 
     def _set(self, segments: Iterable[LogSegment]) -> None:
-        self._segments = tuple(sorted(segments, key=lambda segment: segment.base_offset))
-        self._base_offsets = tuple(segment.base_offset for segment in self._segments)
-        if self._segments:
-            self.active = self._segments[-1]
+        ordered = tuple(sorted(segments, key=lambda segment: segment.base_offset))
+        self._set_ordered(ordered, tuple(segment.base_offset for segment in ordered))
+
+    def _set_ordered(self, segments: tuple[LogSegment, ...], base_offsets: tuple[int, ...]) -> None:
+        self._segments, self._base_offsets = segments, base_offsets
+        if segments:
+            self.active = segments[-1]
         elif hasattr(self, "active"):
             del self.active
 
@@ -58,12 +61,21 @@ class Segments:
 
     def add(self, segment: LogSegment) -> None:
         """Put a segment in its place."""
-        self._set((*self._segments, segment))
+        base_offsets = self._base_offsets
+        if not base_offsets or segment.base_offset > base_offsets[-1]:
+            # A log may have thousands of them, and mostly gets one more at its end.
+            self._set_ordered((*self._segments, segment), (*base_offsets, segment.base_offset))
+        else:
+            self._set((*self._segments, segment))
 
     def remove(self, gone: Iterable[LogSegment]) -> None:
         """Remove segments."""
         names = {segment.base_offset for segment in gone}
-        self._set(s for s in self._segments if s.base_offset not in names)
+        if names == set(self._base_offsets[: len(names)]):
+            # The oldest, as retention does.
+            self._set_ordered(self._segments[len(names) :], self._base_offsets[len(names) :])
+        else:
+            self._set(s for s in self._segments if s.base_offset not in names)
 
     def replace(self, gone: Iterable[LogSegment], new: Iterable[LogSegment]) -> None:
         """Put segments in the place of others, in one step for readers."""
