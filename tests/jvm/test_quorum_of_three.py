@@ -82,6 +82,7 @@ def test_topics_are_made_and_leaders_elected(jvm: Jvm, cluster: Cluster) -> None
 
 
 def test_the_metadata_log_of_each_node_is_read(jvm: Jvm, cluster: Cluster) -> None:
+    """M7 of replication.md: checksums, offsets and epochs are right as they are on the disk."""
     for node in cluster.nodes:
         (file,) = (cluster.data(node) / "__cluster_metadata-0").glob("*.log")
         decode = ("--cluster-metadata-decoder", "--files", str(file))

@@ -9,6 +9,7 @@ from dohle.metadata.brokers import fence_broker
 from dohle.metadata.queries import (
     MetadataAnswer,
     describe_cluster,
+    describe_controllers,
     describe_topic_partitions,
     metadata,
 )
@@ -29,6 +30,7 @@ from dohle.protocol.messages.metadata import (
 )
 from dohle.protocol.messages.records.cluster_metadata import (
     BrokerRegistrationChangeRecord,
+    ControllerEndpoint,
     RegisterBrokerRecord,
 )
 from tests.metadata.cluster import CLUSTER_ID, Cluster, cluster, uuid
@@ -230,6 +232,42 @@ def test_a_controller_that_is_not_among_the_brokers_is_not_named() -> None:
 def test_a_broker_does_not_describe_controllers(kind: int, version: int, code: int) -> None:
     request = DescribeClusterRequest(endpoint_type=kind)
     assert describe(cluster(), request, version).error_code == code
+
+
+HERE = ControllerEndpoint(name="CONTROLLER", host="c1", port=9093)
+THERE = ControllerEndpoint(name="OTHER", host="c2", port=9094)
+
+
+def controllers(
+    request: DescribeClusterRequest, version: int = 2, listener: str = "CONTROLLER"
+) -> DescribeClusterResponse:
+    return describe_controllers(
+        [(BrokerId(1), [HERE, THERE]), (BrokerId(2), [THERE]), (BrokerId(3), [HERE])],
+        request,
+        version=version,
+        listener=listener,
+        cluster_id=CLUSTER_ID,
+        leader_id=BrokerId(2),
+    )
+
+
+def test_a14_controllers_are_described_with_the_endpoints_of_the_listener_that_is_used() -> None:
+    """KIP-919: a leader without that listener is not named, because nobody could reach it."""
+    asked = DescribeClusterRequest(endpoint_type=2)
+    found = controllers(asked)
+    told = [(each.broker_id, each.host, each.port) for each in found.brokers]
+    assert told == [(1, "c1", 9093), (3, "c1", 9093)]
+    assert (found.error_code, found.endpoint_type, found.cluster_id) == (0, 2, CLUSTER_ID)
+    assert found.controller_id == -1
+    found = controllers(asked, listener="OTHER")
+    assert [each.broker_id for each in found.brokers] == [1, 2]
+    assert found.controller_id == 2
+
+
+@pytest.mark.parametrize(("kind", "version", "code"), [(1, 1, 114), (7, 1, 115), (1, 0, 42)])
+def test_a_controller_does_not_describe_brokers(kind: int, version: int, code: int) -> None:
+    answer = controllers(DescribeClusterRequest(endpoint_type=kind), version)
+    assert (answer.error_code, answer.brokers, answer.controller_id) == (code, (), -1)
 
 
 def with_topics() -> Cluster:

@@ -213,6 +213,7 @@ def test_a_feature_at_level_zero_is_no_more_finalized() -> None:
 
 
 def test_kraft_version_is_the_quorums_business() -> None:
+    """R98: a record of it, as older builds wrote them, is skipped."""
     assert not Cluster().replay(FeatureLevelRecord(name="kraft.version", feature_level=1))
 
 

@@ -58,6 +58,7 @@ def with_everything() -> Cluster:
 
 
 def test_a_snapshot_gives_the_image_again() -> None:
+    """R98: whoever loads it has everything, from nothing."""
     image = with_everything().image
     again = reloaded(image)
     assert again == image
@@ -66,6 +67,7 @@ def test_a_snapshot_gives_the_image_again() -> None:
 
 
 def test_a_snapshot_has_kafkas_order() -> None:
+    """R97."""
     kinds = [type(each.record).__name__ for each in snapshot_records(with_everything().image)]
     assert list(dict.fromkeys(kinds)) == [
         "FeatureLevelRecord",

@@ -1,4 +1,9 @@
-"""Three controllers of both kinds, apart from the brokers that they control (R100, R112; X4)."""
+"""Three controllers of both kinds, apart from the brokers that they control (R100, R112; X4).
+
+Brokers of each kind are registered, kept alive and told by controllers of the other (M1), and
+controllers vote for, fetch from and give way to those of the other (M2), whose batches they take
+as they are (M7). Rules M are those of replication.md, not mutants.
+"""
 
 from __future__ import annotations
 

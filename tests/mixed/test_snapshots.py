@@ -1,4 +1,7 @@
-"""A node that has no metadata log begins with a snapshot of the controller that leads."""
+"""A node that has no metadata log begins with a snapshot of the controller that leads.
+
+M1 and M7 of replication.md: FetchSnapshot between both kinds, and bytes that are taken as they are.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Whichever broker is asked, of whichever kind: the answer is about one and the same cluster."""
+"""Whichever broker is asked, of whichever kind: the answer is about one and the same cluster.
+
+M1 of replication.md: what brokers of either kind send on to a controller of the other.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """A quorum whose controllers are replaced while it works, by those of the other kind (KIP-853).
 
+M2 and M5 of replication.md: what controllers ask of each other, and voters told apart by directory.
+
 Kafka's nodes end themselves when they are answered what cannot be (raft.md 14).
 """
 

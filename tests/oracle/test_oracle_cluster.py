@@ -1,4 +1,8 @@
-"""What three nodes of Apache Kafka answered, three nodes of dohle answer too: in the simulator."""
+"""What three nodes of Apache Kafka answered, three nodes of dohle answer too: in the simulator.
+
+Rules M of replication.md: what brokers ask of controllers (M1) and controllers of each other (M2),
+with the right and with another cluster.id (M4) and directory.id (M5).
+"""
 
 from __future__ import annotations
 
@@ -50,6 +54,7 @@ def test_three_nodes_answer_as_those_of_kafka_do(
 
 
 def test_every_api_of_controllers_is_asked_at_every_version() -> None:
+    """M1, M2: nothing that a node of another kind may send is left out."""
     asked = {
         step.name.split(f" at {CONTROLLER}")[0]
         for path in transcripts.FOLDER.glob(f"{CLUSTER}*.json")

@@ -10,13 +10,14 @@ from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId
 from dohle.core.uuid import ZERO_UUID
 from dohle.protocol.messages import update_raft_voter as update
-from dohle.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from dohle.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from dohle.protocol.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     SupportedFeatureKey,
 )
 from dohle.protocol.messages.fetch import FetchRequest
+from dohle.protocol.messages.records.control import VotersRecord
 from dohle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from dohle.protocol.schema import VersionRange
 from dohle.raft import effects as do
@@ -80,6 +81,18 @@ class TestAdd:
         commit(node, 2)
         answers = [each for number, each in node.replies.items() if number > token]
         assert ErrorCode.NONE in [getattr(each, "error_code", None) for each in answers]
+
+    def test_m6_listener_names_are_written_in_upper_case_whoever_tells_them(self) -> None:
+        """M6 of replication.md, R4: Kafka's nodes look an endpoint up by the normalised name."""
+        node = ready(1, 2)
+        commit(node, 3)
+        listener = Listener(name="Controller", host="node-3", port=9003)
+        assert node.receive(add_request(3, listeners=(listener,))) is None
+        node.answer(node.take(ApiVersionsRequest, 3), versions())
+        assert node.raft.voters.by_id(BrokerId(3)) == voter(3)
+        ((_, value),) = node.all_of(do.AppendControlBatch)[-1].records
+        written, _ = VotersRecord.decode(0, value)
+        assert {each.name for one in written.voters for each in one.endpoints} == {"CONTROLLER"}
 
     def test_the_second_voter_has_time_to_fetch(self) -> None:
         """R74: the check-quorum timer begins when there is somebody to be checked."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dohle.core.ids import BrokerId, Uuid
 from dohle.protocol.schema import VersionRange
 from dohle.raft.membership import (
@@ -34,6 +36,12 @@ def test_control_records_carry_all_there_is() -> None:
     ]
     assert Membership().after(records) == BOTH
     assert Membership().after([(ControlRecordType.LEADER_CHANGE, b"?")]) == Membership()
+
+
+def test_m6_names_that_others_wrote_in_another_case_are_those_of_this_node() -> None:
+    """M6 of replication.md: so a voter does not take its own entry for an old one (R109)."""
+    written = Membership(1, (replace(OWN, endpoints=(HERE._replace(listener="controller"),)),))
+    assert Membership().after(written.control_records()) == ALONE
 
 
 def test_at_level_0_the_log_says_nothing_and_a_leader_adds_nothing() -> None:

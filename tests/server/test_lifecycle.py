@@ -60,6 +60,7 @@ class Images:
 
     def __init__(self, image: ClusterImage = EMPTY_IMAGE) -> None:
         self.image = image
+        self.applied_offset = image.offset
 
     def subscribe(self, listener: ImageListener) -> None:
         """Never call it."""

@@ -319,6 +319,7 @@ def test_deleting_many_partitions_costs_a_handful_of_syncs(tmp_path: Path) -> No
 
 
 def test_the_metadata_log_may_have_a_directory_of_its_own(tmp_path: Path) -> None:
+    """R66: it is locked, too, though it is no directory for data."""
     properties = {**two_directories(tmp_path), "metadata.log.dir": f"{tmp_path}/m"}
 
     async def run() -> None:
@@ -346,6 +347,8 @@ def test_the_metadata_log_may_have_a_directory_of_its_own(tmp_path: Path) -> Non
 
 
 def test_a_node_does_not_start_with_the_metadata_directory_of_another(tmp_path: Path) -> None:
+    """M4 of replication.md: cluster.id is checked in every meta.properties."""
+
     async def run() -> None:
         ours = {**two_directories(tmp_path), "metadata.log.dir": f"{tmp_path}/m"}
         async with running_node(tmp_path, ours):
@@ -364,6 +367,7 @@ def test_a_node_does_not_start_with_the_metadata_directory_of_another(tmp_path: 
 def test_a_node_does_not_begin_a_new_metadata_log_beside_its_old_one(
     tmp_path: Path, beside: bool
 ) -> None:
+    """R66."""
     before = two_directories(tmp_path)
     after = {"log.dirs": f"{tmp_path}/b,{tmp_path}/a"}
     if beside:

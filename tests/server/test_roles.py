@@ -49,7 +49,7 @@ def format_node(path: Path, properties: dict[str, str], *options: str) -> None:
 
 
 def test_a_controller_alone_serves_what_controllers_serve(tmp_path: Path) -> None:
-    """Of the APIs in protocol.md 1, those of its listener: no records, no metadata for clients."""
+    """R1: of the APIs in protocol.md 1, those of its listener: no records, no metadata."""
 
     async def run() -> None:
         properties = controller_properties(tmp_path)

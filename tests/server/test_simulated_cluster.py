@@ -12,6 +12,7 @@ from dohle.client.net.connection import Connection
 from dohle.core.config.static import SINGLE_NODE, BrokerConfig
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, Uuid
+from dohle.metadata.broker_life import BrokerState
 from dohle.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -176,8 +177,33 @@ def test_brokers_serve_without_a_controller_and_all_come_back() -> None:
         create(cluster, "more")
 
 
+def test_r123_a_broker_acts_on_metadata_only_once_it_has_all_that_was_committed() -> None:
+    """Logs are opened by the image of its registration or a later one, not by an old snapshot."""
+    with SimulatedCluster(9, STATIC) as cluster:
+        cluster.await_started()
+        create(cluster, "before")
+        cluster.kill(4)
+        del cluster.nodes[4]
+        for number in range(3):
+            create(cluster, f"meanwhile-{number}")
+        committed = cluster.image(cluster.await_active()).offset
+        cluster.start(4)
+        acting = (BrokerState.RECOVERY, BrokerState.RUNNING)
+        cluster.world.run_until(
+            lambda: 4 in cluster.nodes and cluster.nodes[4].sources.state in acting, 60
+        )
+        image = cluster.image(4)
+        assert image.offset >= committed
+        assert image.brokers[BrokerId(4)].epoch > committed, "it has seen its own registration"
+        assert 4 not in cluster.started, "nobody is served before"
+        cluster.await_started()
+
+
 def test_every_controller_knows_all_controllers() -> None:
-    """A14, A15: each registers for every life, and any of them describes all, active or not."""
+    """A14, A15: each registers for every life, and any of them describes all, active or not.
+
+    Each kind of node describes its own kind, and says of the other that it is to be asked itself.
+    """
     with SimulatedCluster(6, STATIC) as cluster:
         cluster.await_started()
 
@@ -193,16 +219,27 @@ def test_every_controller_knows_all_controllers() -> None:
         cluster.start(other)
         cluster.world.run_until(lambda: registered()[other] != former[other], 20)
 
+        async def describe(
+            host: SimulatedHost, address: Address, kind: int
+        ) -> DescribeClusterResponse:
+            connection = await Connection.open(address, ClientConfig(), host)
+            request = DescribeClusterRequest(endpoint_type=kind)
+            found = await connection.request(request, DescribeClusterResponse)
+            await connection.close()
+            return found
+
         async def program(host: SimulatedHost) -> None:
-            for node_id in CONTROLLERS:
-                address = Address(f"n{node_id}", 9093)
-                connection = await Connection.open(address, ClientConfig(), host)
-                request = DescribeClusterRequest(endpoint_type=2)
-                found = await connection.request(request, DescribeClusterResponse)
-                assert (found.error_code, found.controller_id) == (0, active)
-                told = {(one.broker_id, one.host, one.port) for one in found.brokers}
-                assert told == {(id, f"n{id}", 9093) for id in CONTROLLERS}
-                await connection.close()
+            for ids, port, own, other in ((BROKERS, 9092, 1, 2), (CONTROLLERS, 9093, 2, 1)):
+                for node_id in ids:
+                    address = Address(f"n{node_id}", port)
+                    found = await describe(host, address, own)
+                    assert (found.error_code, found.endpoint_type) == (0, own)
+                    told = {(one.broker_id, one.host, one.port) for one in found.brokers}
+                    assert told == {(id, f"n{id}", port) for id in ids}
+                    assert found.controller_id in ({active} if own == 2 else BROKERS)
+                    refused = await describe(host, address, other)
+                    assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+                    assert refused.brokers == ()
 
         machine = cluster.world.machine("tool")
         machine.start(program)

@@ -171,7 +171,10 @@ def describe_controllers(
     cluster_id: str,
     leader_id: BrokerId,
 ) -> DescribeClusterResponse:
-    """Return those of the controllers that have the listener (A14)."""
+    """Return those of the controllers that have the listener (A14).
+
+    A leader that is not among them is not named: a client could not reach it.
+    """
     if request.endpoint_type != _CONTROLLER_ENDPOINTS:
         return _other_endpoints(request, version, "controller")
     described = tuple(
@@ -180,10 +183,11 @@ def describe_controllers(
         for each in endpoints
         if each.name == listener
     )
+    known = any(one.broker_id == leader_id for one in described)
     return DescribeClusterResponse(
         cluster_id=cluster_id,
         endpoint_type=_CONTROLLER_ENDPOINTS,
-        controller_id=leader_id,
+        controller_id=leader_id if known else BrokerId(-1),
         brokers=described,
     )
 

@@ -30,7 +30,7 @@ from dohle.protocol.schema import Response, VersionRange
 from dohle.raft.effects import AppendControlBatch, Reply, UpgradeDecided
 from dohle.raft.events import Received, UpgradeKraftVersion
 from dohle.raft.leader import Leader
-from dohle.raft.membership import KRAFT_VERSIONS, Membership, Voter, VoterEndpoint
+from dohle.raft.membership import KRAFT_VERSIONS, Membership, Voter, endpoints_of
 from dohle.raft.replica import Replica
 from dohle.raft.states import PendingChange
 from dohle.raft.values import ReplicaKey
@@ -298,7 +298,7 @@ def _key(request: Any) -> ReplicaKey:
 
 def _voter(replica: Replica, request: Any) -> Voter:
     key = _key(request)
-    endpoints = tuple(VoterEndpoint(each.name, each.host, each.port) for each in request.listeners)
+    endpoints = endpoints_of(request.listeners)
     listener = replica.config.default_listener
     if endpoint_at(endpoints, listener) is None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"no endpoint for the listener {listener}")

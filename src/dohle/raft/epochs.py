@@ -9,7 +9,7 @@ from dohle.core.ids import BrokerId
 from dohle.raft.effects import Reply
 from dohle.raft.election import is_meant
 from dohle.raft.events import Received
-from dohle.raft.membership import VoterEndpoint
+from dohle.raft.membership import endpoints_of
 from dohle.raft.replica import Replica
 from dohle.raft.states import Follower, Resigned
 from dohle.raft.values import Node, ReplicaKey
@@ -42,9 +42,7 @@ def _follow(replica: Replica, request: Any, told: Any) -> ErrorCode:
         return ErrorCode.FENCED_LEADER_EPOCH
     if told.leader_id < 0:
         return ErrorCode.INVALID_REQUEST
-    endpoints = tuple(
-        VoterEndpoint(each.name, each.host, each.port) for each in request.leader_endpoints
-    )
+    endpoints = endpoints_of(request.leader_endpoints)
     leader_id = BrokerId(told.leader_id)
     replica.learn(leader_id, told.leader_epoch, endpoints or replica.voters.endpoints(leader_id))
     return ErrorCode.NONE

@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dohle.core.ids import BrokerId, Uuid
 from dohle.protocol.messages.records.control import (
@@ -43,9 +43,15 @@ _BEFORE_THE_LOG = -1
 class VoterEndpoint(NamedTuple):
     """Where a voter is reached by other controllers."""
 
+    #: In upper case, in whatever case others write it (replication rule M6).
     listener: str
     host: str
     port: int
+
+
+def endpoints_of(told: Iterable[Any]) -> tuple[VoterEndpoint, ...]:
+    """Read the endpoints of a node in a message or a record: each has its own class of them."""
+    return tuple(VoterEndpoint(each.name.upper(), each.host, each.port) for each in told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,7 @@ def _decoded(voter: VotersRecordVoter) -> Voter:
     return Voter(
         voter.voter_id,
         voter.voter_directory_id,
-        tuple(VoterEndpoint(each.name, each.host, each.port) for each in voter.endpoints),
+        endpoints_of(voter.endpoints),
         VersionRange(versions.min_supported_version, versions.max_supported_version),
     )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, TopicName
 from dohle.core.uuid import METADATA_TOPIC_ID
+from dohle.protocol.apis import find_api
 from dohle.protocol.messages import begin_quorum_epoch as begin
 from dohle.protocol.messages import end_quorum_epoch as end
 from dohle.protocol.messages import fetch, fetch_snapshot, update_raft_voter, vote
@@ -169,18 +170,9 @@ def fetching_id(request: fetch.FetchRequest) -> BrokerId:
 
 def refusal(request: Request, error: ErrorCode) -> Response:
     """Return a response whose only content is a top-level error."""
-    match request:
-        case vote.VoteRequest():
-            return vote.VoteResponse(error_code=error)
-        case begin.BeginQuorumEpochRequest():
-            return begin.BeginQuorumEpochResponse(error_code=error)
-        case end.EndQuorumEpochRequest():
-            return end.EndQuorumEpochResponse(error_code=error)
-        case fetch.FetchRequest():
-            return fetch.FetchResponse(error_code=error)
-        case fetch_snapshot.FetchSnapshotRequest():
-            return fetch_snapshot.FetchSnapshotResponse(error_code=error)
-    raise AssertionError(f"the quorum does not answer {type(request).__name__}")
+    kind: Any = find_api(request.API_KEY).response()
+    refused: Response = kind(error_code=error)
+    return refused
 
 
 def unknown_partition(request: Any) -> Response:

@@ -36,6 +36,10 @@ class ImageSource(Protocol):
         """The cluster as of the last committed record that was read."""
 
     @property
+    def applied_offset(self) -> int:
+        """Where the image is that has taken effect on this node: that may take a moment."""
+
+    @property
     def kraft_version(self) -> int:
         """The level of the quorum: the log has it in control records, which no image knows."""
 

@@ -230,7 +230,7 @@ class BrokerLifecycle:
                 await self._woken.wait()
 
     def _send(self, life: BrokerLife) -> None:
-        request = life.next_request(self._images.image.offset)
+        request = life.next_request(self._images.applied_offset)
         answer: type[_Reply] = BrokerHeartbeatResponse
         if isinstance(request, BrokerRegistrationRequest):
             answer = BrokerRegistrationResponse

@@ -18,6 +18,7 @@ from dohle.raft.membership import Membership
 from dohle.raft.values import ReplicaKey
 from dohle.raft.voters import VoterSet, key_of
 from dohle.raft.wire import only_partition, read_response
+from tests.raft.simulation.model_log import digest_behind
 
 if TYPE_CHECKING:
     from tests.raft.simulation.world import SimulatedNode, World
@@ -168,8 +169,10 @@ class Checker:
         for offset in range(first, end):
             entry = log.entries[offset - start]
             known = self._logs.setdefault((offset, entry.epoch), entry.digest)
-            if known != entry.digest:
-                raise Violation(f"R10: node {node.id} has another entry at {offset}")
+            before = log.digest_at(offset)
+            is_next = before is None or entry.digest == digest_behind(before, entry)
+            if known != entry.digest or not is_next:
+                raise Violation(f"R10: node {node.id} has another log up to {offset}")
         self._checked[node.id, node.incarnation] = (end, last.digest if last else 0)
 
     def _check_snapshots(self, node: SimulatedNode) -> None:

@@ -24,6 +24,11 @@ class Entry(NamedTuple):
     digest: int
 
 
+def digest_behind(digest: int, entry: Entry) -> int:
+    """Return the digest of a log that has an entry behind what has this digest."""
+    return hash((digest, entry.epoch, entry.payload))
+
+
 class Snapshot(NamedTuple):
     """Everything before an offset."""
 
@@ -87,8 +92,9 @@ class ModelLog:
         return next((each.digest for each in self.kept if each.id.offset == offset), None)
 
     def append(self, epoch: int, payload: int, control: tuple[ControlRecord, ...] = ()) -> Entry:
-        digest = self.digest_at(self.end_offset)
-        entry = Entry(epoch, payload, control, hash((digest, epoch, payload)))
+        digest = self.digest_at(self.end_offset) or 0
+        entry = Entry(epoch, payload, control, 0)
+        entry = entry._replace(digest=digest_behind(digest, entry))
         self.append_entry(entry)
         return entry
 
@@ -149,7 +155,7 @@ class ModelLog:
         return self.digest_at(offset) if offset <= start else None
 
     def crash(self, rng: Rng) -> None:
-        """Lose some of what was not synced."""
+        """Lose some of what was not synced: each batch of it may be gone, or torn."""
         start, durable = self._durable
         assert start == self.start_offset
         common = 0
@@ -157,10 +163,18 @@ class ModelLog:
             if ours.digest != theirs.digest:
                 break
             common += 1
+        found: list[Entry | None]
         if common < len(durable) and rng.random() < 0.5:
-            left = list(durable)  # A truncation that did not reach the disk.
+            found = list(durable)  # A truncation that did not reach the disk.
         else:
-            left = self.entries[: rng.randint(common, len(self.entries))]
+            damaged = rng.random() if rng.random() < 0.8 else 0.0
+            found = [
+                entry if index < common or rng.random() >= damaged else None
+                for index, entry in enumerate(self.entries)
+            ]
+        self._recover(start, whole(found))
+
+    def _recover(self, start: int, left: list[Entry]) -> None:
         history = MembershipHistory()
         for snapshot in self.kept:
             if snapshot.id.offset > start:
@@ -170,3 +184,13 @@ class ModelLog:
             history.note(offset, entry.control)
         self.entries, self.memberships = left, history
         self._durable = (start, list(left))
+
+
+def whole(found: list[Entry | None]) -> list[Entry]:
+    """Return what a start makes of the files: all before the first damaged batch (rule R63)."""
+    left: list[Entry] = []
+    for entry in found:
+        if entry is None:
+            break
+        left.append(entry)
+    return left

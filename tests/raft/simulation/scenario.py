@@ -39,7 +39,19 @@ class Shape:
     faults: tuple[str, ...]
 
 
-FAULTS = ("crash", "cut", "cut one way", "pause", "snapshot", "change", "wipe", "flaky", "upgrade")
+FAULTS = (
+    "crash",
+    "cut",
+    "cut one way",
+    "pause",
+    "snapshot",
+    "change",
+    "wipe",
+    "flaky",
+    "upgrade",
+    "failing sync",
+    "reset",
+)
 
 
 class Run:
@@ -113,6 +125,10 @@ class Run:
             world.after(self._pause_ms(), self._fault(fault))
         if "flaky" in self.shape.faults:
             world.crash_rate = 0.002
+        if "failing sync" in self.shape.faults:
+            world.sync_failure_rate = 0.01
+        if "reset" in self.shape.faults:
+            world.reset_rate = self.rng.choice([0.01, 0.1])
         world.run_until(SAFETY_MS)
         self._check_liveness()
 
@@ -151,6 +167,8 @@ class Run:
             "wipe": self._wipe,
             "flaky": self._restart_the_dead,
             "upgrade": self._upgrade,
+            "failing sync": self._restart_the_dead,
+            "reset": self._do_nothing,
         }
         action = actions[name]
 
@@ -160,6 +178,9 @@ class Run:
                 self.world.after(self._pause_ms(), again)
 
         return again
+
+    def _do_nothing(self) -> None:
+        """Leave it to the world, which loses connections by chance."""
 
     def _any_node(self) -> SimulatedNode:
         """Pick a node; leaders more often."""
@@ -326,7 +347,7 @@ class Run:
     def _check_liveness(self) -> None:
         """Heal a core that has a majority of every voter set; nothing else comes back."""
         world = self.world
-        world.crash_rate = 0.0
+        world.crash_rate = world.sync_failure_rate = world.reset_rate = 0.0
         self._is_recovering = True
         if not self._has_core(lambda node: True):
             return  # Too many disks were lost while voters were removed.

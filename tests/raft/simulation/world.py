@@ -2,6 +2,10 @@
 
 The world is the driver of each machine: it executes effects in their order, may crash a node
 between two of them, and delays messages, syncs and installations. Everything follows from a seed.
+
+What may fail is what can: a disk that fails to sync ends the node, as the driver does, and what was
+not on it may be gone or torn. Connections are TCP's: a message comes once and whole, or not at all;
+but who loses a connection asks again on another, and what sat in the old one may be read later.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ LISTENER = "CONTROLLER"
 #: Entries that a fetch returns at most, and bytes of a snapshot in one answer.
 _FETCH_MAX, _CHUNK = 5, 16
 _MARK = struct.Struct(">Q")
+#: How long a request may sit in a connection that its sender has given up.
+_READ_LATE_MS = 3_000
 
 
 def endpoint(id: int) -> VoterEndpoint:
@@ -81,6 +87,7 @@ class SimulatedNode:
         self.handle(events.Tick())
 
     def crash(self) -> None:
+        """Lose the process, and what was not synced, as a power cut does."""
         self.raft, self.is_paused, self.wakeup = None, False, None
         self.inbox.clear()
         self.log.crash(self.world.rng)
@@ -127,6 +134,8 @@ class SimulatedNode:
     def _execute(self, effect: do.Effect) -> bool:
         """Do what the machine wants; return whether the log has changed."""
         world, log = self.world, self.log
+        if isinstance(effect, do.Persist) and world.fails_to_sync():
+            self._fail_to_persist(effect)
         world.checker.executing(self, effect)
         match effect:
             case do.Persist(state):
@@ -164,6 +173,14 @@ class SimulatedNode:
                 self._apply(offset)
         return False
 
+    def _fail_to_persist(self, effect: do.Persist) -> None:
+        """Stop, as the driver does; nobody knows whether the old or the new file is there."""
+        if self.world.rng.random() < 0.5:
+            self.world.checker.executing(self, effect)
+            self.quorum_state = effect.state
+        self.crash()
+        raise Crashed
+
     def _sync(self, end_offset: int, epoch: int) -> None:
         entries, start_offset = self.log.freeze()
         incarnation = self.incarnation
@@ -171,11 +188,18 @@ class SimulatedNode:
         def done() -> None:
             if self.incarnation == incarnation and self.is_alive:
                 assert self.raft is not None
+                if self.world.fails_to_sync():
+                    self.sync_failed(events.Synced(end_offset, epoch))
+                    return
                 if self.raft.leader.epoch == epoch:
                     self.log.sync(entries, start_offset)
                 self.handle(events.Synced(end_offset, epoch))
 
         self.world.after(self.world.sync_delay(), done)
+
+    def sync_failed(self, awaited: events.Synced) -> None:
+        """Stop, as the driver does: what was to be synced may be gone, whatever is tried now."""
+        self.crash()
 
     def _install(self, snapshot_id: Any) -> None:
         known = [each for each in self.log.kept if each.id == snapshot_id]
@@ -187,6 +211,9 @@ class SimulatedNode:
 
         def done() -> None:
             if self.incarnation == incarnation and self.is_alive:
+                if self.world.fails_to_sync():
+                    self.crash()
+                    return
                 assert known[0].id == snapshot_id
                 self.log.install(known[0])
                 self.world.checker.installed(self)
@@ -208,6 +235,12 @@ class SimulatedNode:
         self.world.checker.applied(self)
 
 
+#: Who asks, in which life of its, the correlation id, who is asked, and what.
+_Asked = tuple[SimulatedNode, int, int, SimulatedNode, Request]
+#: The life of a sender that has given up: its answer goes nowhere.
+_NOBODY_WAITS = -1
+
+
 class World:
     """Time, the network, and the nodes."""
 
@@ -223,13 +256,16 @@ class World:
         self.delay_ms = self.rng.choice([0.5, 2.0, 10.0, 30.0])
         self.sync_ms = self.rng.choice([0.0, 1.0, 20.0])
         self.crash_rate = 0.0
+        #: How often a sync fails, and how often a connection is lost when a request has been sent.
+        self.sync_failure_rate = 0.0
+        self.reset_rate = 0.0
         #: How messages travel; a test that encodes them replaces it.
         self.transport: Callable[[Any], Any] = lambda message: message
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._payloads = 0
         self._blobs: list[list[Entry]] = []
-        self._tokens: dict[int, tuple[SimulatedNode, int, int, SimulatedNode, Request]] = {}
+        self._tokens: dict[int, _Asked] = {}
 
     def add_node(
         self,
@@ -285,6 +321,9 @@ class World:
     def sync_delay(self) -> float:
         return self.rng.random() * self.sync_ms
 
+    def fails_to_sync(self) -> bool:
+        return self.sync_failure_rate > 0 and self.rng.random() < self.sync_failure_rate
+
     def maybe_crash(self, node: SimulatedNode) -> None:
         if self.crash_rate and self.rng.random() < self.crash_rate:
             node.crash()
@@ -330,25 +369,29 @@ class World:
             if peer is None or not peer.is_alive:
                 fail(ErrorCode.BROKER_NOT_AVAILABLE)
             elif self.is_open(source.id, target):
-                self._deliver(token, source, correlation_id, peer, self.transport(request))
+                asked = (source, incarnation, correlation_id, peer, self.transport(request))
+                self._deliver(token, asked)
+
+        def arrive_late() -> None:
+            peer = self.nodes.get(target)
+            if peer is not None and peer.is_alive and self.is_open(source.id, target):
+                asked = (source, _NOBODY_WAITS, correlation_id, peer, self.transport(request))
+                self._deliver(token, asked)
 
         if peer is None or not peer.is_alive:
             self.after(self._latency(), lambda: fail(ErrorCode.BROKER_NOT_AVAILABLE))
         elif not self.is_open(source.id, target):
             delay = self.rng.choice([1.0, source.config.request_timeout_ms])
             self.after(delay, lambda: fail(ErrorCode.BROKER_NOT_AVAILABLE))
+        elif self.reset_rate and self.rng.random() < self.reset_rate:
+            # The sender may ask again before this is read, and whatever is answered is lost.
+            self.after(self._latency(), lambda: fail(ErrorCode.BROKER_NOT_AVAILABLE))
+            self.after(self.rng.random() * _READ_LATE_MS, arrive_late)
         else:
             self.after(self._latency(), arrive)
 
-    def _deliver(
-        self,
-        token: int,
-        source: SimulatedNode,
-        correlation_id: int,
-        peer: SimulatedNode,
-        request: Request,
-    ) -> None:
-        self._tokens[token] = (source, source.incarnation, correlation_id, peer, request)
+    def _deliver(self, token: int, asked: _Asked) -> None:
+        *_, peer, request = self._tokens[token] = asked
         if isinstance(request, ApiVersionsRequest):
             feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
             self.reply(peer, token, ApiVersionsResponse(supported_features=(feature,)))

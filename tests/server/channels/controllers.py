@@ -31,6 +31,7 @@ class Images:
 
     image: ClusterImage = EMPTY_IMAGE
     kraft_version = 1
+    applied_offset = EMPTY_IMAGE.offset
 
     def subscribe(self, listener: ImageListener) -> None:
         """Never call it."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dohle.cli.main import main
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId
 from dohle.protocol.apis import ApiKey, Listener, find_api
@@ -68,6 +69,20 @@ def test_a_controller_does_not_describe_brokers(
         answer = await wire.send(request, version)
         assert ErrorCode(answer.error_code) is expected
         assert answer.brokers == ()
+
+    on_controller(tmp_path, scenario)
+
+
+def test_a14_before_controllers_register_they_do_not_describe_themselves(tmp_path: Path) -> None:
+    """Kafka's answer below metadata.version 15 (3.7-IV0)."""
+    data = str(tmp_path / "data")
+    assert main(["storage", "format", "--data", data, "--release-version", "3.6"]) == 0
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        assert node.images.image.metadata_version == 14
+        answer = await wire.send(DescribeClusterRequest(endpoint_type=2))
+        assert ErrorCode(answer.error_code) is ErrorCode.UNSUPPORTED_VERSION
+        assert (answer.brokers, answer.controller_id) == ((), -1)
 
     on_controller(tmp_path, scenario)
 

@@ -42,6 +42,7 @@ from dohle.server.net.outcome import CloseConnection, Frame
 from dohle.server.net.turns import Turns
 from dohle.server.quorum.metadata_log import MetadataBatch, open_metadata_log
 from dohle.server.quorum.quorum import QuorumListener
+from dohle.server.quorum.quorum_state import read_election_state
 from dohle.server.quorum.raft_log import RaftLog
 from dohle.server.quorum.raft_quorum import RaftQuorum
 from dohle.server.quorum.snapshots import (
@@ -296,6 +297,7 @@ class SimulatedQuorum:
 
     async def _program(self, machine: Machine, host: SimulatedHost) -> None:
         node_id = id_of(machine)
+        self._check_epoch(machine, host)
         loop = asyncio.get_running_loop()
         manager = LogManager(
             host.files, clock=host.clock, rng=host.rng, open_files=OpenFiles.within(64)
@@ -337,6 +339,18 @@ class SimulatedQuorum:
         listening.close()
         log.log.close()
         manager.release()
+
+    def _check_epoch(self, machine: Machine, host: SimulatedHost) -> None:
+        """R2 of the invariants: what a node has told of an epoch was on its disk before."""
+        former = self.readers.get(machine.name)
+        if former is None:
+            return
+        found = read_election_state(host.files, FOLDER)
+        epoch = -1 if found is None else found.epoch
+        if epoch < former.leader.epoch:
+            self.problems.append(
+                f"R2: {machine.name} starts in epoch {epoch} after {former.leader.epoch}"
+            )
 
     # Questions
 

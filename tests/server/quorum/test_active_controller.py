@@ -370,6 +370,8 @@ def test_batches_of_the_quorum_itself_do_not_disturb() -> None:
 
 
 def test_a_quorum_that_fails_ends_everything() -> None:
+    """R5: whoever waits is told, and the node stops."""
+
     async def scenario(scene: Scene) -> None:
         await with_brokers(scene)
         waiting = scene.create("t")

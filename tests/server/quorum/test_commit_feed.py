@@ -96,6 +96,8 @@ def run(scenario: Callable[[Scene], Awaitable[None]]) -> None:
 
 
 def test_batches_are_told_in_order_up_to_the_high_watermark() -> None:
+    """R14: nothing before it is known, nothing above it."""
+
     async def scenario(scene: Scene) -> None:
         scene.write(3)
         finish(scene.log.append_fetched(joined([voters_batch(6, 1, 1)]), 1))
@@ -195,6 +197,8 @@ def test_a_reader_that_begins_gets_the_newest_snapshot_first() -> None:
 
 
 def test_a_batch_that_cannot_be_taken_in_ends_the_node() -> None:
+    """R5: what escapes is fatal, and nothing is told behind it."""
+
     async def scenario(scene: Scene) -> None:
         scene.write(2)
         scene.listener.failure = ValueError("no such partition")

@@ -163,7 +163,7 @@ def go_on(fs: SimulatedFileSystem, clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_death_at_every_file_operation_leaves_the_log_before_or_after_it(part: int) -> None:
-    """R57, R63, R64."""
+    """R57, R62, R63, R64."""
     for count in range(part, OPERATIONS, 4):
         clock = ManualClock(NOW_MS)
         fs = SimulatedFileSystem(clock)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from errno import EIO
+from functools import partial
 from random import Random
 
 import pytest
@@ -10,9 +13,11 @@ import pytest
 from dohle.raft.effects import SyncLog
 from dohle.raft.events import Synced
 from dohle.server.quorum.raft_driver import RaftDriver
+from dohle.storage.files import write_atomically
+from dohle.testing.simulation.disk_faults import Operation
 from dohle.testing.simulation.world import Stuck, World
 from tests.seeds import seeds
-from tests.server.quorum.simulated_quorum import SimulatedQuorum, start_all, strike
+from tests.server.quorum.simulated_quorum import FOLDER, SimulatedQuorum, start_all, strike
 
 
 @pytest.fixture
@@ -65,6 +70,30 @@ def test_a_leader_that_is_stopped_hands_over_at_once(quorum: SimulatedQuorum) ->
     quorum.check()
 
 
+def test_a_leader_whose_disk_does_not_sync_stops_and_nothing_that_was_promised_is_lost(
+    quorum: SimulatedQuorum,
+) -> None:
+    """R5, R67: it is told once, nothing is tried again, and what was not synced counts nowhere."""
+    start_all(quorum)
+    quorum.world.run_until(lambda: len(quorum.promised) >= 5, 20)
+    broken = quorum.leader
+    assert broken is not None
+    broken.files.fail(Operation.SYNC, FOLDER, EIO)
+    quorum.world.run_until(lambda: bool(quorum.failures), 5)
+    broken.power_off(Random(1))
+    quorum.world.run_until(lambda: quorum.leader not in (None, broken), 20)
+    broken.files.heal()
+    promised = len(quorum.promised)
+    quorum.start(broken)
+    quorum.world.run_until(lambda: len(quorum.promised) >= promised + 5, 20)
+    quorum.is_over = True
+    quorum.world.run_until(lambda: quorum.all_know(max(quorum.promised) + 1), 20)
+    (told,) = quorum.failures
+    assert "Input/output error" in told
+    quorum.failures.clear()
+    quorum.check()
+
+
 def test_a_node_that_was_away_for_long_gets_a_snapshot(quorum: SimulatedQuorum) -> None:
     """R49, R56, R57."""
     quorum.snapshot_every = 10
@@ -100,7 +129,7 @@ def test_a_node_that_reaches_nobody_says_so_every_few_seconds(
 
 
 def test_brokers_follow_a_quorum_that_they_have_no_vote_in() -> None:
-    """R120, R121."""
+    """R1, R120, R121: whatever fails, a broker never leads."""
     world = World(1)
     quorum = SimulatedQuorum(world, voters=1, others=2)
     for machine in quorum.machines:
@@ -179,6 +208,48 @@ def test_nothing_that_was_promised_is_lost_whatever_fails(seed: int) -> None:
     world.run_for(2)
     quorum.check()
     world.close()
+
+
+def power_cuts(seed: int) -> list[str]:
+    """Let voters lose their power as soon as one has told of a new epoch; return what was wrong."""
+    world = World(seed)
+    rng = Random(seed)
+    quorum = SimulatedQuorum(world)
+    epoch = 0
+
+    def has_news() -> bool:
+        return any(each.leader.epoch > epoch for each in quorum.running)
+
+    for _ in range(4):
+        start_all(quorum)
+        # A candidate may go on in the epoch that it had begun.
+        with suppress(Stuck):
+            world.run_until(has_news, 5)
+        epoch = max(each.leader.epoch for each in quorum.running)
+        for machine in quorum.machines:
+            machine.power_off(rng)
+    start_all(quorum)
+    world.run_for(0.1)
+    world.close()
+    return quorum.problems
+
+
+def test_m26_a_quorum_state_whose_name_is_not_synced_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """M26 is a mutant (checking.md 4.6), not a rule: found by R2 of the invariants, R10 of raft.md.
+
+    The rename is in the page cache only, so a power cut brings the former epoch back.
+    """
+    with monkeypatch.context() as patch:
+        careless = partial(write_atomically, sync_name=False)
+        patch.setattr("dohle.server.quorum.quorum_state.write_atomically", careless)
+        found = next(seed for seed in range(30) if any_starts_with("R2:", power_cuts(seed)))
+    assert power_cuts(found) == []
+
+
+def any_starts_with(rule: str, problems: list[str]) -> bool:
+    return any(problem.startswith(rule) for problem in problems)
 
 
 @pytest.mark.long

@@ -1,6 +1,7 @@
 """Deliberate defects of brokers and coordinators, each put in by replacing a function or two.
 
-Ids are those of the list of mutants that a checker of Kafka should know.
+Ids M1 to M29 are those of the list of mutants that a checker of Kafka should know (4.6 of
+checking.md). Rules M1 to M11 of replication.md are something else.
 """
 
 from __future__ import annotations

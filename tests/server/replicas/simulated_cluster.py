@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 
 from dohle.core.config.static import BrokerConfig
 from dohle.core.ids import BrokerId, TopicName
+from dohle.metadata.bootstrap import default_bootstrap_records
 from dohle.metadata.partition import PartitionImage
 from dohle.records.batch import batches
 from dohle.server.node import Node
 from dohle.server.partitions.partitions import Partition
+from dohle.server.quorum.snapshots import BOOTSTRAP_CHECKPOINT, write_snapshot
 from dohle.storage import log_read
 from dohle.storage.directory.manager import Identity, LogManager
-from dohle.storage.files import parent
+from dohle.storage.files import join, parent
 from dohle.storage.log_values import Isolation
 from dohle.storage.open_files import OpenFiles
 from dohle.testing.simulation.machine import Machine, SimulatedHost
@@ -26,13 +28,20 @@ _DIRECTORY = "/data"
 class SimulatedCluster:
     """Nodes 1 to ``count``; ``start`` each, and ``kill`` some.
 
-    In ``properties`` "{id}" stands for the id of each node.
+    In ``properties`` "{id}" stands for the id of each node. ``metadata_version`` is what it begins
+    with, if that is not the latest.
     """
 
     def __init__(
-        self, world: World, count: int = 3, properties: Mapping[str, str] | None = None
+        self,
+        world: World,
+        count: int = 3,
+        properties: Mapping[str, str] | None = None,
+        *,
+        metadata_version: int | None = None,
     ) -> None:
         self.world = world
+        self._metadata_version = metadata_version
         self.machines = {BrokerId(id): world.machine(f"n{id}") for id in range(1, count + 1)}
         self.nodes: dict[BrokerId, Node] = {}
         #: With those that are about to stop: until then they lead and copy.
@@ -58,6 +67,10 @@ class SimulatedCluster:
         )
         logs.attach(config.log_dirs, Identity(CLUSTER_ID, node_id), config.metadata_log_dir)
         logs.release()
+        if self._metadata_version is not None:
+            path = join(config.metadata_log_dir, BOOTSTRAP_CHECKPOINT)
+            records = default_bootstrap_records(self._metadata_version)
+            write_snapshot(machine.files, path, records, epoch=0, timestamp=0)
 
     def config(self, node_id: BrokerId) -> BrokerConfig:
         voters = ",".join(

@@ -127,12 +127,13 @@ def on_stage(
     *,
     nodes: int = 3,
     replicas: tuple[int, ...] = (1, 2, 3),
+    metadata_version: int | None = None,
     **properties: str,
 ) -> Iterator[Stage]:
     named = {name.replace("_", "."): value for name, value in properties.items()}
     named.update(more or {})
     world = World(5)
-    cluster = SimulatedCluster(world, nodes, named)
+    cluster = SimulatedCluster(world, nodes, named, metadata_version=metadata_version)
     stage = Stage(cluster)
     cluster.start_all()
     try:

@@ -10,6 +10,11 @@ import pytest
 from dohle.core.errors import ErrorCode
 from dohle.core.host import SystemHost
 from dohle.core.ids import BrokerId, TopicName
+from dohle.metadata.metadata_version import (
+    METADATA_VERSION,
+    fetch_version,
+    list_offsets_version,
+)
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -122,3 +127,91 @@ def test_a_leader_that_refuses_is_told_of_only_if_that_lasts(
     on_node(tmp_path, scenario)
     told = [text for text in caplog.messages if "the leader" in text]
     assert told[0].startswith("t-0 is not copied: for 0 s the leader, broker 9, has answered NOT_L")
+
+
+def test_m6_a_leader_without_the_listener_of_brokers_is_never_fetched_from(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Brokers look up each other by their own inter.broker.listener.name."""
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, "t")
+        (followed,) = node.broker.partitions.of_topic(TopicName("t")).values()
+        async with ScriptedBroker(fetch=lambda request, version: SILENCE) as leader:
+            context = context_of(node, leader)
+            images = context.images
+            assert isinstance(images, Images)
+            known = images.image.brokers
+            (endpoint,) = known[LEADER].endpoints.values()
+            elsewhere = replace(known[LEADER], endpoints={"OTHER": endpoint})
+            as_it_should_be = images.image
+            images.image = replace(images.image, brokers=known.changed({LEADER: elsewhere}))
+            fetcher = Fetcher(context, LEADER, 0)
+            fetcher.follow(followed, 0)
+            await until(lambda: "broker 9 has no listener PLAINTEXT" in caplog.text)
+            assert (leader.connections, leader.requests) == (0, [])
+            images.image = as_it_should_be
+            await until(lambda: len(leader.asked(ApiKey.FETCH)) == 1)
+            await fetcher.stop()
+
+    on_node(tmp_path, scenario)
+
+
+#: F11: the highest versions of Fetch and of ListOffsets that followers send, by metadata.version.
+VERSIONS = {
+    **dict.fromkeys((7, 8), (13, 7)),
+    9: (14, 8),
+    **dict.fromkeys(range(10, 19), (15, 8)),
+    **dict.fromkeys((19, 20), (16, 8)),
+    **dict.fromkeys(range(21, 25), (17, 9)),
+    **dict.fromkeys((25, 26), (17, 10)),
+    **dict.fromkeys((27, 28), (18, 10)),
+    29: (18, 11),
+}
+
+
+def test_m8_the_finalized_metadata_version_bounds_what_followers_send() -> None:
+    """F11, for every level that there is."""
+    found = {level: (fetch_version(level), list_offsets_version(level)) for level in range(7, 30)}
+    assert found == VERSIONS
+
+
+def test_m8_a_follower_fetches_in_the_version_of_the_level_and_in_a_newer_one_when_it_is_raised(
+    tmp_path: Path,
+) -> None:
+    """A leader of an older release is never asked what it does not know, before the upgrade."""
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, "t")
+        (followed,) = node.broker.partitions.of_topic(TopicName("t")).values()
+        versions: list[int] = []
+
+        def answer(request: FetchRequest, version: int) -> Reply:
+            versions.append(version)
+            return FetchResponse()
+
+        async def until_asked_in(version: int) -> None:
+            await until(lambda: versions[-1] == version)
+
+        async with ScriptedBroker(fetch=answer) as leader:
+            context = context_of(node, leader)
+            images = context.images
+            assert isinstance(images, Images)
+            before = images.image
+
+            def finalize(level: int) -> None:
+                features = {**before.features, METADATA_VERSION: level}
+                images.image = replace(before, features=features)
+
+            finalize(17)
+            fetcher = Fetcher(context, LEADER, 0)
+            fetcher.follow(followed, 0)
+            await until(lambda: len(versions) >= 2)
+            assert set(versions) == {15}
+            for level in (20, 29):
+                finalize(level)
+                await until_asked_in(VERSIONS[level][0])
+            await fetcher.stop()
+        assert versions == sorted(versions)
+
+    on_node(tmp_path, scenario)

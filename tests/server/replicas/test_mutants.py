@@ -3,7 +3,8 @@
 A seed that finds a defect finds nothing without it. Where a defect needs more coincidences than
 500 seeds bring about, a scenario brings them about: M13 a fetch that passes two elections, M14 a
 question to a leader that was deposed, M15 a power cut of the last replica, M17 a marker of a
-coordinator that was deposed, M18 the end of the transaction before.
+coordinator that was deposed, M18 the end of the transaction before. These are ids of mutants, not
+rules M of replication.md.
 """
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+"""meta.properties: whose a directory is (M4, M5 of replication.md: cluster.id and directory.id)."""
+
 from __future__ import annotations
 
 import errno

@@ -6,7 +6,8 @@ send them on to the controller, also AddRaftVoter (80) v0-1 and RemoveRaftVoter 
 - DescribeCluster: the brokers that have the client's listener, and the controller. v1: a request
   for the endpoints of controllers must go to a controller, so a broker answers 114 (v0: 42). v2:
   fenced brokers too, if asked for. There are no ACLs: every operation is allowed. On a controller's
-  listener it is the other way round: the controllers with their addresses, and no brokers.
+  listener it is the other way round: the controllers with their addresses, and no brokers; from
+  metadata.version 15 on, else 35 (KIP-919).
 - DescribeQuorum: the controller describes how far the voters are. v1 adds when each last fetched
   and was last caught up, v2 the endpoints of the voters that listen for others.
   If any partition other than the metadata log's is asked for, all get 3.
@@ -18,8 +19,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, TopicName
 from dohle.metadata import queries
+from dohle.metadata.metadata_version import supports_controller_registration
 from dohle.protocol.apis import ApiKey, find_api
 from dohle.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -44,6 +47,10 @@ if TYPE_CHECKING:
 #: Create, alter, describe, cluster action, describe and alter configs, idempotent write: one bit
 #: each, at the operation's code in Kafka's ACLs.
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+
+_NOT_DIRECTLY = (
+    "Direct-to-controller communication is not supported with the current MetadataVersion."
+)
 
 _THE_QUORUM = DescribeQuorumRequest(
     topics=(
@@ -78,7 +85,13 @@ async def handle_describe_controllers(
     """Describe the controllers of the cluster, at the listener that the client uses.
 
     Each of several has registered, so that any of them knows all (A14); one that is alone need not.
+    Before controllers register at all, Kafka's do not describe themselves either.
     """
+    level = server.image.metadata_version
+    if level is None or not supports_controller_registration(level):
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=_NOT_DIRECTLY
+        )
     registered = sorted(server.image.controllers.items())
     controllers: list[tuple[BrokerId, Sequence[queries.ListenerAddress]]]
     if registered:

@@ -48,6 +48,13 @@ class ImageLoader:
         #: When the last batch was appended, as it says itself.
         self.timestamp = -1
         self._foreseen: deque[Foreseen] = deque()
+        self._is_publishing = False
+        self._applied_offset = -1
+
+    @property
+    def applied_offset(self) -> int:
+        """The last offset that all listeners have taken in (R123)."""
+        return self._applied_offset if self._is_publishing else self.image.offset
 
     @property
     def kraft_version(self) -> int:
@@ -133,9 +140,11 @@ class ImageLoader:
         """The image stays as it is."""
 
     async def _publish(self, image: ClusterImage, delta: Delta) -> None:
+        self._applied_offset, self._is_publishing = self.image.offset, True
         self.image = image
         for listener in self._listeners:
             await listener(image, delta)
+        self._is_publishing = False
 
     def _note(self, batch: MetadataBatch) -> None:
         self.bytes_read += batch.size

@@ -55,6 +55,7 @@ class Snapshotter:
         self._run_in_thread = run_in_thread
         self._on_log_changed = on_log_changed
         # What was read at start is behind the newest snapshot, so it counts towards the next.
+        self._latest: SnapshotId | None = None
         self._bytes_covered = 0
         self._last_ms = clock.now_ms()
         self._clean_due_ms = clock.monotonic_ms() + _CLEANING_MS
@@ -73,16 +74,23 @@ class Snapshotter:
             self._writing.add_done_callback(self._written)
 
     def _is_due(self) -> bool:
+        latest = self._log.store.latest
+        if latest is not None and latest.end_offset > self._images.image.offset:
+            # The image is that of a snapshot, or is still to be made of one.
+            if latest != self._latest:
+                self._count_from(latest, self._images.bytes_read, self._clock.now_ms())
+            return False
         unread = self._images.bytes_read - self._bytes_covered
         if unread == 0 or self._images.image.transaction is not None:
-            return False
-        if self._images.image.offset + 1 < self._log.start_offset:
-            # The log goes on behind a snapshot that this image is still to be made of.
             return False
         if unread >= self._config.get_int("metadata.log.max.record.bytes.between.snapshots"):
             return True
         interval_ms = self._config.get_int("metadata.log.max.snapshot.interval.ms")
         return 0 < interval_ms <= self._clock.now_ms() - self._last_ms
+
+    def _count_from(self, latest: SnapshotId, bytes_read: int, now_ms: int) -> None:
+        """Take a snapshot, made here or fetched, for the last one (R95)."""
+        self._latest, self._bytes_covered, self._last_ms = latest, bytes_read, now_ms
 
     async def _write(self) -> None:
         image, bytes_read, now_ms = (
@@ -106,7 +114,7 @@ class Snapshotter:
         # Meanwhile the leader's snapshot may have taken the log's place.
         self._log.store.remove_before(self._log.start_offset)
         self._log.memberships.forget_before(image.offset)
-        self._bytes_covered, self._last_ms = bytes_read, now_ms
+        self._count_from(snapshot, bytes_read, now_ms)
         self._remove_superfluous()
         self._on_log_changed()
 
