@@ -6,7 +6,7 @@ complete and unchanging view while segments come and go.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 from dohle.storage.segment.segment import LogSegment
@@ -58,7 +58,21 @@ class Segments:
 
     def add(self, segment: LogSegment) -> None:
         """Put a segment in its place."""
-        self._set((*self._segments, segment))
+        if self._segments and segment.base_offset > self._base_offsets[-1]:
+            self._splice(len(self._segments), 0, (segment,))
+        else:
+            self._set((*self._segments, segment))
+
+    def _splice(self, place: int, count: int, new: tuple[LogSegment, ...]) -> None:
+        """Put segments in the place of some neighbours, where they keep the order.
+
+        There may be thousands, and this happens between two appends.
+        """
+        bases = tuple(segment.base_offset for segment in new)
+        end = place + count
+        self._segments = (*self._segments[:place], *new, *self._segments[end:])
+        self._base_offsets = (*self._base_offsets[:place], *bases, *self._base_offsets[end:])
+        self.active = self._segments[-1]
 
     def remove(self, gone: Iterable[LogSegment]) -> None:
         """Remove segments."""
@@ -66,9 +80,14 @@ class Segments:
         self._set(s for s in self._segments if s.base_offset not in names)
 
     def replace(self, gone: Iterable[LogSegment], new: Iterable[LogSegment]) -> None:
-        """Put segments in the place of others, in one step for readers."""
-        names = {segment.base_offset for segment in gone}
-        self._set((*(s for s in self._segments if s.base_offset not in names), *new))
+        """Put segments in the place of neighbours, in one step for readers.
+
+        The new ones begin where the first of the others does, and end before what follows them.
+        """
+        gone, new = tuple(gone), tuple(new)
+        place = bisect_left(self._base_offsets, gone[0].base_offset)
+        assert self._segments[place : place + len(gone)] == gone
+        self._splice(place, len(gone), new)
 
     def clear(self) -> None:
         """Remove all segments."""
