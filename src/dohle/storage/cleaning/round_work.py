@@ -96,10 +96,16 @@ class RoundWork:
         clock: Clock,
         throttle: Callable[[int], None],
         on_written: Callable[[int, int], None],
+        *,
+        is_alone: bool = False,
     ) -> None:
-        """``on_written`` is told of bytes before they are written, and of how many are free."""
+        """``on_written`` is told of bytes before they are written, and of how many are free.
+
+        ``is_alone`` says that no other thread of this process has anything to do.
+        """
         self._fs = fs
         self._clock = clock
+        self._is_alone = is_alone
         self._throttle = throttle
         self._on_written = on_written
         self._stop = StopFlag()
@@ -123,6 +129,7 @@ class RoundWork:
             spec.load_factor,
             spec.secret,
             records_max=spec.first_uncleanable_offset - first_dirty,
+            may_hold_up=self._is_alone,
         )
         builder = MapBuilder(self._keys, self._aborted, first_dirty, self._pace)
         builder.build(fs, sources[spec.first : spec.below], spec.position)
