@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import crc32c
 
@@ -25,6 +26,7 @@ from dohle.records.builder import BatchBuilder
 from dohle.storage.cleaning.key_map import KeyMap
 from dohle.storage.cleaning.round import CleaningRound
 from dohle.storage.cleaning.round_values import CleanerSettings
+from dohle.storage.cleaning.round_work import RoundWork
 from dohle.storage.cleaning.selection import look_at
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.manager import Identity, LogManager
@@ -85,8 +87,9 @@ def _fill(log: Log, codec: Codec, size: int, megabytes: int) -> None:
 
 
 def clean(log: Log) -> None:
-    """Take one round through a log that is on the disk."""
-    round = CleaningRound(log, look_at(log, None, 1), CleanerSettings(), 1_700_000_000_000)
+    """Take one round through a log that is on the disk, as the process that cleans does."""
+    settings = CleanerSettings(new_work=partial(RoundWork, is_alone=True))
+    round = CleaningRound(log, look_at(log, None, 1), settings, 1_700_000_000_000)
     while (job := round.next_job()) is not None:
         job.run()
         round.complete(job)

@@ -10,14 +10,19 @@ from dohle.records.batch import RecordBatch
 from dohle.records.builder import BatchBuilder
 from dohle.records.errors import InvalidRecord
 from dohle.records.record import decode_records
-from dohle.records.record_columns import record_columns, timestamp_deltas, with_timestamp_delta
+from dohle.records.record_columns import (
+    record_columns,
+    timestamp_deltas,
+    with_timestamp_delta,
+    with_timestamp_deltas,
+)
 
 FIELDS = st.one_of(st.none(), st.binary(max_size=70), st.just(b"fixed-size"))
 RECORDS = st.lists(
     st.tuples(
         FIELDS,
         FIELDS,
-        st.integers(-100, 20_000),
+        st.one_of(st.just(0), st.integers(-100, 20_000)),
         st.integers(1, 100),
         st.sampled_from([(), (), (("h", b"1"), ("", None))]),
         st.sampled_from([1, 1, 1, 30, 200]),
@@ -47,8 +52,16 @@ def test_columns_are_those_of_the_records(
     assert list(found.offset_deltas) == [record.offset for record in records]
     assert found.null_values == [n for n, record in enumerate(records) if record.value is None]
     assert found.has_null_key == any(record.key is None for record in records)
+    assert found.has_base_timestamp == all(record.timestamp == 0 for record in records)
     starts = found.positions[:-1]
     assert timestamp_deltas(data, starts) == [record.timestamp for record in records]
+    for delta in (-987_654, 0, 7, 5_000):
+        changed = b"".join(
+            with_timestamp_deltas(data, found.positions, range(count), [delta] * count)
+        )
+        assert list(decode_records(changed, count, 0, 0, None)) == [
+            record._replace(timestamp=delta) for record in records
+        ]
     for start, end, record in zip(starts, found.positions[1:], records, strict=True):
         changed = with_timestamp_delta(data[start:end], -987_654)
         [only] = decode_records(changed, 1, 0, 0, None)

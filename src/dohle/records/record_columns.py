@@ -7,6 +7,7 @@ producers often send, are taken by columns (``checking.equal_run``), others one 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from struct import iter_unpack
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ class RecordColumns(NamedTuple):
     #: The numbers of those whose value is null.
     null_values: list[int]
     has_null_key: bool
+    #: Whether all have the base timestamp of their batch.
+    has_base_timestamp: bool = False
 
 
 def _keys_of_run(
@@ -42,7 +45,7 @@ def _keys_of_run(
     if length <= 0:
         return [None if length < 0 else b""] * count
     form = f"{key_at}x{length}s{size - key_at - length}x"
-    return (key for (key,) in iter_unpack(form, run))
+    return chain.from_iterable(iter_unpack(form, run))
 
 
 def record_columns(data: bytes, count: int) -> RecordColumns:
@@ -51,7 +54,7 @@ def record_columns(data: bytes, count: int) -> RecordColumns:
     deltas: list[int] = []
     positions: list[int] = []
     null_values: list[int] = []
-    has_null_key = False
+    has_null_key, has_base_timestamp = False, True
     end = len(data)
     one_byte = ONE_BYTE_VARINTS
     index = position = size = alike = 0
@@ -67,8 +70,10 @@ def record_columns(data: bytes, count: int) -> RecordColumns:
             if length < 0 or record_end > end:
                 raise InvalidRecord(f"{length} bytes of record at byte {position} of {end}")
             timestamp_at = position = position + 1
-            while data[position] >= 0x80:
-                position += 1
+            if data[position]:
+                has_base_timestamp = False
+                while data[position] >= 0x80:
+                    position += 1
             position += 1
             offset_at = position
             if (delta := one_byte[data[position]]) is None:
@@ -120,10 +125,12 @@ def record_columns(data: bytes, count: int) -> RecordColumns:
                 value_at,
                 value_end,
             )
-            found, _, _ = scan_equal_run(data, end, template, index, count, 0, 0)
+            found, low, high = scan_equal_run(data, end, template, index, count, 0, 0)
             if not found:
                 alike, alike_min = 0, alike_min * 2 + _ALIKE_MIN
                 continue
+            if low or high:
+                has_base_timestamp = False
             alike, alike_min = 0, 1
             stop = position + found * size
             run = memoryview(data)[position:stop]
@@ -139,7 +146,9 @@ def record_columns(data: bytes, count: int) -> RecordColumns:
     if position != end:
         raise InvalidRecord(f"{end - position} bytes follow the {count} records of a batch")
     positions.append(end)
-    return RecordColumns(keys, deltas, positions, null_values, has_null_key)
+    return RecordColumns(
+        keys, deltas, positions, null_values, has_null_key, has_base_timestamp and count > 0
+    )
 
 
 def timestamp_deltas(data: bytes, positions: Sequence[int]) -> list[int]:
@@ -170,3 +179,33 @@ def with_timestamp_delta(record: bytes, delta: int) -> bytes:
     changed = encode_varint(delta)
     rest = record[position + 1 :]
     return encode_varint(1 + len(changed) + len(rest)) + attributes + changed + rest
+
+
+def with_timestamp_deltas(
+    data: bytes, positions: Sequence[int], numbers: Sequence[int], deltas: Sequence[int]
+) -> list[bytes]:
+    """Return the records of some numbers with other timestamp deltas, in pieces."""
+    pieces: list[bytes] = []
+    add = pieces.append
+    encoded: dict[int, bytes] = {}
+    for number, delta in zip(numbers, deltas, strict=True):
+        start, end = positions[number], positions[number + 1]
+        at = start
+        while data[at] >= 0x80:
+            at += 1
+        # Behind the length, and the attributes.
+        at += 2
+        behind = at
+        while data[behind] >= 0x80:
+            behind += 1
+        behind += 1
+        if (changed := encoded.get(delta)) is None:
+            changed = encoded[delta] = encode_varint(delta)
+        if len(changed) == behind - at:
+            add(data[start:at])
+            add(changed)
+            add(data[behind:end])
+        else:
+            # Then the record has another length, too.
+            add(with_timestamp_delta(data[start:end], delta))
+    return pieces

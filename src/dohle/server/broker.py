@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, TimerHandle
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.static import BrokerConfig, effective_broker_config
@@ -126,6 +126,8 @@ class BrokerServer:
         self.purgatory: Purgatory[TopicPartition, WaitingFetch] = Purgatory()
         #: Set by the node, which drives it.
         self.cleaner: LogCleaner | None = None
+        #: Set by the node: called when settings of the broker were altered.
+        self.on_reconfigured: Callable[[], None] = lambda: None
         self.txn_markers = TxnMarkers(self)
         self.coordinators = Coordinators(self, act=self.txn_markers.write)
         self.auto_creation = AutoCreation(
@@ -221,6 +223,7 @@ class BrokerServer:
                 self._configure_logs()
                 self.throttles.configure(self.broker_values())
                 self.replicas.reconfigured()
+                self.on_reconfigured()
                 self._reconfigure({partition.key.topic for partition in self.partitions})
         self.coordinators.publish(delta)
         self.txn_markers.publish(delta)

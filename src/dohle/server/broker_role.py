@@ -112,6 +112,7 @@ class BrokerRole:
         shared.endpoints.serve(listeners, self._dispatcher())
         self.broker.moves.resume()
         self.cleaning.start()
+        self.broker.on_reconfigured = self.cleaning.reconfigured
 
     async def _load(self) -> None:
         shared = self._shared

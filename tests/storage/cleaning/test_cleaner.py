@@ -181,6 +181,30 @@ def test_a_stop_gives_up_the_round(jobs: int) -> None:
     assert not clean(cleaner)
 
 
+@pytest.mark.parametrize("jobs", range(1, 13))
+def test_rounds_that_are_given_up_begin_again(jobs: int) -> None:
+    """Compaction 2: as they do when settings of the cleaner are altered."""
+    node, cleaner = dirty()
+    clean_with(cleaner, cleaner.give_up_rounds, jobs)
+    assert not any(name.endswith(ENDS) for name in node.names())
+    assert offsets_of(node.log)[-1] == 5
+    clean(cleaner)
+    assert offsets_of(node.log) == [5]
+    assert not clean(cleaner)
+
+
+def test_no_round_begins_with_settings_that_were_altered_meanwhile() -> None:
+    """Compaction 2: while a log is chosen, others have their turn."""
+    node, cleaner = dirty()
+    steps = cleaner.clean_next(SETTINGS)
+    assert next(steps) is None
+    cleaner.give_up_rounds()
+    assert finish(steps)
+    assert len(offsets_of(node.log)) == 6
+    assert clean(cleaner)
+    assert offsets_of(node.log) == [5]
+
+
 def test_a_log_that_is_damaged_is_kept_apart_and_the_others_are_cleaned() -> None:
     """Compaction 4."""
     node, cleaner = dirty()

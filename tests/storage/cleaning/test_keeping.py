@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dohle.records.record_columns import RecordColumns
 from dohle.storage.cleaning.keeping import BatchFate, Kept, LastRecord, fate_of, kept_records
-from tests.storage.logs import NOW_MS
+from tests.storage.logs import NOW_MS, property_test
 
 
 @dataclass
@@ -79,3 +82,52 @@ def test_tombstones_go_when_they_are_due() -> None:
     assert kept == Kept([0, 3], 1, 0)
     kept = kept_records(RECORDS, 100, [-1] * 4, 200, tombstones_due_below=101)
     assert kept == Kept([0, 1, 3], 1, 1)
+
+
+@property_test(200)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"a", b"b", b"c"]),
+            st.sampled_from([b"", b"", b"", None]),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.lists(st.integers(-1, 20), min_size=8, max_size=8),
+    st.integers(0, 20),
+    st.integers(0, 20),
+    st.booleans(),
+)
+def test_each_record_is_decided_by_itself(
+    drawn: list[tuple[bytes, bytes | None, bool]],
+    latest: list[int],
+    map_end: int,
+    due_below: int,
+    has_gaps: bool,
+) -> None:
+    """7b.1 to 7b.4, whatever the others are: most batches are decided without a loop."""
+    records = columns(*((key, value) for key, value, _ in drawn))
+    deltas = [2 * number if has_gaps else number for number in range(len(drawn))]
+    records = records._replace(offset_deltas=deltas)
+    if any(is_null for *_, is_null in drawn[:1]):
+        records = records._replace(keys=[None, *records.keys[1:]], has_null_key=True)
+    base = 5
+
+    def stays(number: int) -> bool:
+        offset = base + deltas[number]
+        if number in records.null_values and offset < due_below and records.keys[number]:
+            # Below what was seen before, so below the end of the map.
+            return False
+        if offset > map_end:
+            return True
+        return records.keys[number] is not None and offset >= latest[number]
+
+    due_below = min(due_below, map_end + 1)
+    found = kept_records(
+        records, base, latest[: len(drawn)], map_end, tombstones_due_below=due_below
+    )
+    kept = [number for number in range(len(drawn)) if stays(number)]
+    assert found.records == (None if len(kept) == len(drawn) else kept)
+    assert found.tombstones == sum(number in records.null_values for number in kept)

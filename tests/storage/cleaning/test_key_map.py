@@ -22,10 +22,17 @@ def small(keys: int) -> KeyMap:
 @given(
     st.lists(st.lists(st.binary(max_size=3), max_size=40), max_size=8),
     st.sampled_from([600, 4_000, 40_000, 1 << 20]),
+    st.booleans(),
 )
-def test_it_is_a_dict_until_it_is_full(batches: list[list[bytes]], bytes_max: int) -> None:
+def test_it_is_a_dict_until_it_is_full(
+    batches: list[list[bytes]], bytes_max: int, may_hold_up: bool
+) -> None:
     """Whether the keys are few enough for a real dict or not."""
-    found, model, offset = KeyMap(bytes_max, 0.9, SECRET), dict[bytes, int](), 0
+    found, model, offset = (
+        KeyMap(bytes_max, 0.9, SECRET, may_hold_up=may_hold_up),
+        dict[bytes, int](),
+        0,
+    )
     for keys in batches:
         offsets = list(range(offset, offset + len(keys)))
         offset += len(keys)
@@ -99,6 +106,22 @@ def test_if_all_that_may_come_fits_keys_stay_as_they_are() -> None:
     assert bytes_max // 2 < found.memory_bytes < bytes_max
     assert len(found) == 100_000
     assert found.get_all([b"0", b"99999", b"100000", None]) == [0, 99_999, NOT_FOUND, NOT_FOUND]
+    found.clear()
+
+
+@pytest.mark.parametrize("count", [60_000, 100_000])
+def test_one_dict_stays_within_the_memory_while_it_grows(count: int) -> None:
+    """Compaction 16.12: with no thread to hold up there is one, as long as it fits."""
+    bytes_max = 16 << 20
+    found = KeyMap(bytes_max, 0.9, SECRET, records_max=count, may_hold_up=True)
+    tracemalloc.start()
+    try:
+        assert put_many(found, 0, count) == count
+        assert tracemalloc.get_traced_memory()[1] < bytes_max * 1.05
+    finally:
+        tracemalloc.stop()
+    last = b"%d" % (count - 1)
+    assert found.get_all([b"0", last, b"x", None]) == [0, count - 1, NOT_FOUND, NOT_FOUND]
     found.clear()
 
 

@@ -65,7 +65,9 @@ class CleaningChild:
     def _do(self, request: object) -> Done:
         if isinstance(request, BuildMap):
             self._is_paced = request.is_paced
-            self._work = RoundWork(OsFileSystem(), SystemClock(), self._pace, self._written)
+            self._work = RoundWork(
+                OsFileSystem(), SystemClock(), self._pace, self._written, is_alone=True
+            )
             return Done(self._work.build_map(request.spec))
         assert self._work is not None, "a round begins with its map"
         if isinstance(request, Rewrite):

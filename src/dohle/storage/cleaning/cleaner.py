@@ -92,6 +92,8 @@ class LogCleaner:
         self._postponed: set[Log] = set()
         self._writes: set[int] = set()
         self.is_stopping = False
+        # How often all rounds were given up.
+        self._given_up = 0
         #: What the last look at all logs has found, and when, in monotonic time.
         self.dirty_ratio_max = 0.0
         self.overdue_ms_max = 0
@@ -122,6 +124,11 @@ class LogCleaner:
     def stop(self) -> None:
         """Give up all rounds; their jobs end soon, and nothing is begun any more."""
         self.is_stopping = True
+        self.give_up_rounds()
+
+    def give_up_rounds(self) -> None:
+        """End what is under way, without a new checkpoint: what was swapped stays swapped."""
+        self._given_up += 1
         for log, cleaning in self._rounds.items():
             try:
                 _guarded(log, cleaning, cleaning.abort)
@@ -132,6 +139,7 @@ class LogCleaner:
 
     def clean_next(self, settings: CleanerSettings) -> Steps[bool]:
         """Take a round through the dirtiest log; False if none is dirty enough."""
+        given_up = self._given_up
         chosen = yield from self._choose()
         if chosen is None:
             self._postponed.clear()
@@ -140,6 +148,9 @@ class LogCleaner:
         cleanable = yield from self._look_at(log)
         if cleanable is None or not cleanable.is_eligible or not self._is_candidate(directory, log):
             # Something has happened to it meanwhile.
+            return True
+        if given_up != self._given_up:
+            # The settings are of before.
             return True
         try:
             yield from self._clean(directory, log, cleanable, settings)

@@ -108,12 +108,12 @@ def estimate_cleaning(
     map_end = builder.end_offset - 1
     rules = Rules(keys, map_end + 1, map_end, now_ms, delete_retention_ms, end_offset, 0)
     tracker, groups, at = TransactionTracker(), [], 0
-    producers = last_records(state.producers)
+    last_record_of = last_records(state.producers).by_producer()
     sizes = [_size(fs, folder, source) for source in covered]
     for count in group_segments(sizes, end_offset, segment_bytes, segment_index_bytes):
         group = covered[at : at + count]
         at += count
-        rewriter, sink = Rewriter(rules, tracker, aborted, producers, pace), _Count()
+        rewriter, sink = Rewriter(rules, tracker, aborted, last_record_of, pace), _Count()
         rewriter.rewrite(fs, group, sink)
         found = rewriter.statistics
         groups.append(

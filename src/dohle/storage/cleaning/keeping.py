@@ -14,6 +14,8 @@ does not move back.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
+from operator import le
 from typing import NamedTuple, Protocol
 
 from dohle.records.record_columns import RecordColumns
@@ -120,6 +122,11 @@ def kept_records(
         covered = sum(delta <= relative_end for delta in deltas)
     else:
         covered = len(deltas)
+        if not records.has_null_key and not records.null_values:
+            # Most batches: nothing but keys counts, and no loop over records is needed.
+            stays = map(le, latest, map(base_offset.__add__, deltas))
+            left = list(compress(range(covered), stays))
+            return Kept(None if len(left) == covered else left, 0, 0)
     invalid = 0
     dropped: list[int] = [
         number for number in range(covered) if base_offset + deltas[number] < latest[number]

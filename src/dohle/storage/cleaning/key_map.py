@@ -35,6 +35,8 @@ _DICT_SHARE = 8
 _KEYS_OF_ONE_DICT = 40_000
 #: As many as keep each of them about as small with the usual memory.
 _DICTS = 32
+#: What a key in one dict takes more than in several: while it grows, there is the old one, too.
+_GROWING_BYTES = 80
 
 NOT_FOUND = -1
 
@@ -43,12 +45,20 @@ class KeyMap:
     """Keys with their last offsets."""
 
     def __init__(
-        self, bytes_max: int, load_factor: float, secret: bytes, records_max: int | None = None
+        self,
+        bytes_max: int,
+        load_factor: float,
+        secret: bytes,
+        records_max: int | None = None,
+        *,
+        may_hold_up: bool = False,
     ) -> None:
         """Use no more than so many bytes, and that part of the table, so that it stays fast.
 
-        No more than ``records_max`` keys will be put, if that is known.
+        No more than ``records_max`` keys will be put, if that is known. ``may_hold_up`` says that
+        no other thread waits while a large dict grows: one is faster than several.
         """
+        self._may_hold_up = may_hold_up
         self._bytes_max = bytes_max
         self._dict_bytes_max = bytes_max // _DICT_SHARE
         self._slots = int((bytes_max - self._dict_bytes_max) / SLOT_BYTES)
@@ -106,7 +116,8 @@ class KeyMap:
         """
         if not keys:
             return 0
-        if self._hashes is None and not self._has_room_in_dicts(keys):
+        each = _entry_bytes(keys)
+        if self._hashes is None and not self._has_room_in_dicts(len(keys), each):
             if self._dict_bytes > self._dict_bytes_max:
                 # There is no room for a table beside them.
                 return 0
@@ -119,20 +130,23 @@ class KeyMap:
         if self._few is not None:
             self._few.update(zip(keys, offsets, strict=True))
             self._count = len(self._few)
-            if self._count > _KEYS_OF_ONE_DICT:
+            if self._count > _KEYS_OF_ONE_DICT and not self._may_be_one_dict(each):
                 self._move_to_many()
         else:
             self._put_in_many(keys, offsets)
         # New ones are at the end; which of the keys they are does not matter that much.
-        self._dict_bytes += int((self._count - before) * _entry_bytes(keys))
+        self._dict_bytes += int((self._count - before) * each)
         return len(keys)
 
-    def _has_room_in_dicts(self, keys: Sequence[bytes]) -> bool:
+    def _may_be_one_dict(self, each: float) -> bool:
+        """Tell whether it may go on to grow; its next size must fit, too."""
+        return self._may_hold_up and self._count * (each + _GROWING_BYTES) <= self._bytes_max
+
+    def _has_room_in_dicts(self, count: int, each: float) -> bool:
         """Tell whether these may come to the dicts, and so that they need not move later."""
-        if self._count + len(keys) > self.keys_max:
+        if self._count + count > self.keys_max:
             return False
-        each = _entry_bytes(keys)
-        if self._dict_bytes + each * len(keys) <= self._dict_bytes_max:
+        if self._dict_bytes + each * count <= self._dict_bytes_max:
             return True
         left = self._records_left
         return left is not None and self._dict_bytes + each * left <= self._bytes_max

@@ -6,7 +6,8 @@ as they are: if one is removed or moved meanwhile, the round is given up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from dohle.storage.cleaning.grouping import SegmentSize, group_segments
@@ -35,14 +36,49 @@ def sources_of(segments: Sequence[LogSegment], end_offset: int) -> list[Source]:
     ]
 
 
-def last_records(producers: Mapping[int, ProducerEntry]) -> dict[int, LastRecord]:
-    """Return what cleaning has to know of a log's active producers."""
-    return {
-        producer_id: LastRecord(
-            entry.producer_epoch, entry.batches[-1].last_offset if entry.batches else None
-        )
-        for producer_id, entry in producers.items()
-    }
+class LastRecords(NamedTuple):
+    """What cleaning has to know of a log's active producers, by columns.
+
+    There may be very many of them: objects of their own would let the collector look at everything
+    that the node has, and take long to be sent.
+    """
+
+    producer_ids: array[int]
+    producer_epochs: array[int]
+    #: Where the last data batch of each ended; -1 if only markers are known.
+    last_data_offsets: array[int]
+
+    def by_producer(self) -> Callable[[int], LastRecord | None]:
+        """Return what finds that of a producer."""
+        places = {producer_id: place for place, producer_id in enumerate(self.producer_ids)}
+
+        def find(producer_id: int) -> LastRecord | None:
+            place = places.get(producer_id)
+            if place is None:
+                return None
+            offset = self.last_data_offsets[place]
+            return LastRecord(self.producer_epochs[place], None if offset < 0 else offset)
+
+        return find
+
+
+NO_PRODUCERS = LastRecords(array("q"), array("h"), array("q"))
+
+
+def last_records(producers: Mapping[int, ProducerEntry]) -> LastRecords:
+    """Return the last record of each producer, as it is at some moment of this call.
+
+    It may be called in another thread than that of the log. A copy in one go would keep the log's
+    own thread waiting.
+    """
+    ids, epochs, offsets = array("q"), array("h"), array("q")
+    for producer_id in tuple(producers):
+        entry = producers.get(producer_id)
+        if entry is not None:
+            ids.append(producer_id)
+            epochs.append(entry.producer_epoch)
+            offsets.append(entry.last_data_offset)
+    return LastRecords(ids, epochs, offsets)
 
 
 def plan_groups(

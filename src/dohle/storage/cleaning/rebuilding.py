@@ -30,7 +30,7 @@ from dohle.records.batch import (
 )
 from dohle.records.builder import BatchBuilder, build_empty_batch
 from dohle.records.compression.codecs import compress
-from dohle.records.record_columns import RecordColumns, timestamp_deltas, with_timestamp_delta
+from dohle.records.record_columns import RecordColumns, timestamp_deltas, with_timestamp_deltas
 
 _UINT32 = struct.Struct(">I")
 
@@ -44,23 +44,22 @@ def rebuild(
 ) -> bytearray:
     """Return a batch with the records of these numbers, at least one, out of its ``data``."""
     positions = records.positions
-    starts = [positions[number] for number in kept]
     if batch.attributes & LOG_APPEND_TIME_FLAG:
         # Whatever the records say, this is their time.
         deltas = [batch.max_timestamp - batch.base_timestamp] * len(kept)
         max_timestamp = batch.max_timestamp
         changes_all = True
+    elif records.has_base_timestamp:
+        deltas, max_timestamp, changes_all = [0] * len(kept), batch.base_timestamp, False
     else:
-        deltas = timestamp_deltas(data, starts)
+        deltas = timestamp_deltas(data, [positions[number] for number in kept])
         max_timestamp = batch.base_timestamp + max(deltas)
         changes_all = False
     base_timestamp = batch.base_timestamp + deltas[0] if horizon_ms is None else horizon_ms
     shift = batch.base_timestamp - base_timestamp
     if shift or changes_all:
-        pieces = [
-            with_timestamp_delta(data[positions[number] : positions[number + 1]], delta + shift)
-            for number, delta in zip(kept, deltas, strict=True)
-        ]
+        shifted = [delta + shift for delta in deltas]
+        pieces = with_timestamp_deltas(data, positions, kept, shifted)
     else:
         pieces = [data[positions[number] : positions[number + 1]] for number in kept]
     body = b"".join(pieces)

@@ -6,7 +6,7 @@ its bytes, and is not even decompressed if it lies behind the map or was aborted
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -70,13 +70,13 @@ class Rewriter:
         rules: Rules,
         tracker: TransactionTracker,
         aborted: AbortedTransactions,
-        producers: Mapping[int, LastRecord],
+        last_record_of: Callable[[int], LastRecord | None],
         pace: Pace,
     ) -> None:
         self._rules = rules
         self._tracker = tracker
         self._aborted = aborted
-        self._producers = producers
+        self._last_record_of = last_record_of
         self._pace = pace
         self._scratch = Scratch()
         self.statistics = Statistics()
@@ -172,7 +172,7 @@ class Rewriter:
         return fate_of(
             batch,
             may_discard=may_discard,
-            last_record=self._producers.get(producer_id) if producer_id >= 0 else None,
+            last_record=self._last_record_of(producer_id) if producer_id >= 0 else None,
             is_last=is_last,
             now_ms=self._rules.now_ms,
         )

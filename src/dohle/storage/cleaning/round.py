@@ -35,7 +35,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from dohle.storage.cleaning.cleaned_segment import remove_cleaned
-from dohle.storage.cleaning.planning import Group, last_records, plan_groups, sources_of
+from dohle.storage.cleaning.planning import (
+    NO_PRODUCERS,
+    Group,
+    last_records,
+    plan_groups,
+    sources_of,
+)
 from dohle.storage.cleaning.reading import Source, StopFlag
 from dohle.storage.cleaning.round_values import CleanerSettings, CleaningAborted, Statistics
 from dohle.storage.cleaning.round_work import Mapped, Rewritten, RoundSpec, RoundWork, Work
@@ -190,7 +196,7 @@ class CleaningRound:
             position,
             first_dirty,
             end,
-            {},
+            NO_PRODUCERS,
             self._now_ms,
             self._settings.dedupe_buffer_bytes,
             self._settings.load_factor,
@@ -291,7 +297,7 @@ class _Map:
         remove_cleaned(fs, spec.directory)
         sources = sources_of(self._segments, self._log_end_offset)
         # Who appends later does so behind what is cleaned: as they are now is good enough.
-        producers = last_records(self._state.captured())
+        producers = last_records(self._state.producers)
         self.mapped = self._work.build_map(
             spec._replace(sources=tuple(sources), producers=producers)
         )

@@ -8,16 +8,16 @@ the round, above all the map of keys, stays where the work is done.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from dohle.core.errors import KafkaError
 from dohle.core.seams import Clock
 from dohle.storage.cleaning.cleaned_segment import CleanedSegment
-from dohle.storage.cleaning.keeping import LastRecord
 from dohle.storage.cleaning.key_map import KeyMap
 from dohle.storage.cleaning.mapping import MapBuilder
+from dohle.storage.cleaning.planning import LastRecords
 from dohle.storage.cleaning.reading import AbortedTransactions, Pace, Source, StopFlag
 from dohle.storage.cleaning.rewriting import Rewriter, Rules
 from dohle.storage.cleaning.round_values import Statistics, Uncleanable
@@ -41,7 +41,7 @@ class RoundSpec(NamedTuple):
     position: int
     first_dirty_offset: int
     first_uncleanable_offset: int
-    producers: Mapping[int, LastRecord]
+    producers: LastRecords
     now_ms: int
     #: As in ``CleanerSettings``.
     dedupe_buffer_bytes: int
@@ -96,10 +96,16 @@ class RoundWork:
         clock: Clock,
         throttle: Callable[[int], None],
         on_written: Callable[[int, int], None],
+        *,
+        is_alone: bool = False,
     ) -> None:
-        """``on_written`` is told of bytes before they are written, and of how many are free."""
+        """``on_written`` is told of bytes before they are written, and of how many are free.
+
+        ``is_alone`` says that no other thread of this process has anything to do.
+        """
         self._fs = fs
         self._clock = clock
+        self._is_alone = is_alone
         self._throttle = throttle
         self._on_written = on_written
         self._stop = StopFlag()
@@ -113,6 +119,7 @@ class RoundWork:
     def _build_map(self, spec: RoundSpec) -> Mapped:
         fs, first_dirty, sources = self._fs, spec.first_dirty_offset, spec.sources
         self._spec = spec
+        self._last_record_of = spec.producers.by_producer()
         self._pace = Pace(spec.io_buffer_bytes, self._throttle, self._stop)
         self._aborted = AbortedTransactions(
             fs, [(s.base_offset, s.txn_index_path) for s in sources]
@@ -122,6 +129,7 @@ class RoundWork:
             spec.load_factor,
             spec.secret,
             records_max=spec.first_uncleanable_offset - first_dirty,
+            may_hold_up=self._is_alone,
         )
         builder = MapBuilder(self._keys, self._aborted, first_dirty, self._pace)
         builder.build(fs, sources[spec.first : spec.below], spec.position)
@@ -152,7 +160,9 @@ class RoundWork:
         segment = CleanedSegment(
             fs, self._clock, spec.directory, sources, spec.config, self._pace, self._on_written
         )
-        rewriter = Rewriter(self._rules, self._tracker, self._aborted, spec.producers, self._pace)
+        rewriter = Rewriter(
+            self._rules, self._tracker, self._aborted, self._last_record_of, self._pace
+        )
         rewriter.rewrite(fs, sources, segment)
         before = self._aborted.of_segments(sources[0].base_offset, sources[-1].end_offset)
         statistics = rewriter.statistics

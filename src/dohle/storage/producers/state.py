@@ -125,20 +125,6 @@ class ProducerState:
         """The active producers by id."""
         return MappingProxyType(self._producers)
 
-    def captured(self) -> dict[int, ProducerEntry]:
-        """Return the active producers, each as it is at some moment of this call.
-
-        It may be called in another thread. There may be many, and a copy in one go would keep the
-        log's own thread waiting.
-        """
-        producers = self._producers
-        found = {}
-        for producer_id in tuple(producers):
-            entry = producers.get(producer_id)
-            if entry is not None:
-                found[producer_id] = entry
-        return found
-
     @property
     def is_empty(self) -> bool:
         """Tell whether there is nothing to know."""

@@ -6,7 +6,7 @@ complete and unchanging view while segments come and go.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 from dohle.storage.segment.segment import LogSegment
@@ -64,9 +64,18 @@ class Segments:
         base_offsets = self._base_offsets
         if not base_offsets or segment.base_offset > base_offsets[-1]:
             # A log may have thousands of them, and mostly gets one more at its end.
-            self._set_ordered((*self._segments, segment), (*base_offsets, segment.base_offset))
+            self._splice(len(base_offsets), 0, (segment,))
         else:
             self._set((*self._segments, segment))
+
+    def _splice(self, place: int, count: int, new: tuple[LogSegment, ...]) -> None:
+        """Put segments in the place of some neighbours, where they keep the order."""
+        bases = tuple(segment.base_offset for segment in new)
+        end = place + count
+        self._set_ordered(
+            (*self._segments[:place], *new, *self._segments[end:]),
+            (*self._base_offsets[:place], *bases, *self._base_offsets[end:]),
+        )
 
     def remove(self, gone: Iterable[LogSegment]) -> None:
         """Remove segments."""
@@ -78,9 +87,14 @@ class Segments:
             self._set(s for s in self._segments if s.base_offset not in names)
 
     def replace(self, gone: Iterable[LogSegment], new: Iterable[LogSegment]) -> None:
-        """Put segments in the place of others, in one step for readers."""
-        names = {segment.base_offset for segment in gone}
-        self._set((*(s for s in self._segments if s.base_offset not in names), *new))
+        """Put segments in the place of neighbours, in one step for readers.
+
+        The new ones begin where the first of the others does, and end before what follows them.
+        """
+        gone, new = tuple(gone), tuple(new)
+        place = bisect_left(self._base_offsets, gone[0].base_offset)
+        assert self._segments[place : place + len(gone)] == gone
+        self._splice(place, len(gone), new)
 
     def clear(self) -> None:
         """Remove all segments."""
