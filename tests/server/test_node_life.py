@@ -31,6 +31,7 @@ from dohle.server.node import Node
 from dohle.storage.directory.directory import LogDirectoryInUse
 from dohle.storage.directory.meta_properties import InvalidMetaProperties
 from dohle.storage.files import OsFileSystem
+from dohle.testing.broker import Broker
 from tests.server.faults import DEADLINE_S, FaultyFileSystem, until, watched_node
 from tests.server.wire import (
     UnsyncedFileSystem,
@@ -518,3 +519,9 @@ def test_a_node_that_stops_takes_no_requests_at_once_though_its_disk_is_stuck(
             assert all(one.had_clean_shutdown for one in node.logs.directories)
 
     asyncio.run(run())
+
+
+def test_a_node_that_is_told_to_tier_says_that_it_cannot_and_does_not_start(tmp_path: Path) -> None:
+    config = {"remote.log.storage.system.enable": "true"}
+    with pytest.raises(KafkaError, match=r"tiered storage, which there is not yet"):
+        Broker(config, data=str(tmp_path)).start()
