@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.static import BrokerConfig
-from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.errors import KafkaError
 from dohle.core.uuid import random_uuid, uuid_to_text
 from dohle.metadata.broker_life import BrokerState
 from dohle.server.broker import BrokerServer
@@ -80,7 +80,6 @@ class Node:
 
     async def start(self) -> None:
         """Return when clients are served; whatever fails before that leaves nothing open."""
-        _refuse_tiers(self.config)
         self._shared = self._share()
         self._serve_metrics()
         logs = self.logs
@@ -399,16 +398,6 @@ class _Observer:
     def on_failure(self, reason: str) -> None:
         """Stop."""
         self._on_fatal(reason)
-
-
-def _refuse_tiers(config: BrokerConfig) -> None:
-    """Refuse what would be taken for kept: segments that are only here are not in any store."""
-    if config.get_bool("remote.log.storage.system.enable"):
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            "remote.log.storage.system.enable=true asks for tiered storage, which there is not yet:"
-            " nothing would be copied. Remove it, or set it to false.",
-        )
 
 
 def _log_manager_config(config: BrokerConfig) -> LogManagerConfig:

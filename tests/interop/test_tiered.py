@@ -1,0 +1,176 @@
+"""Tiered storage with librdkafka: records that are on no disk of the broker any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from dohle.core.errors import ErrorCode
+from dohle.storage.log import Log
+from dohle.testing import Broker
+
+_TIMEOUT_S = 60
+_TOPIC = "tiered"
+_COUNT = 3_000
+_TIERED = {
+    "remote.storage.enable": "true",
+    "internal.segment.bytes": "20000",
+    "local.retention.ms": "1",
+    "retention.ms": "-1",
+    "file.delete.delay.ms": "0",
+}
+
+
+def _config(tmp_path: Path) -> dict[str, str]:
+    return {
+        "remote.log.storage.system.enable": "true",
+        "rsm.config.url": f"file://{tmp_path / 'store'}",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
+        "remote.log.manager.task.interval.ms": "100",
+        "log.retention.check.interval.ms": "100",
+        "log.initial.task.delay.ms": "100",
+    }
+
+
+@pytest.fixture
+def tiered(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(_config(tmp_path), data=str(tmp_path / "data")) as broker:
+        yield broker
+
+
+def _create(broker: Broker, **changed: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    configs = {**_TIERED, **{name.replace("_", "."): text for name, text in changed.items()}}
+    admin.create_topics([NewTopic(_TOPIC, 1, 1, config=configs)])[_TOPIC].result(_TIMEOUT_S)
+
+
+def _produce(broker: Broker, count: int = _COUNT, start: int = 0) -> None:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": broker.bootstrap, "batch.num.messages": 20, "linger.ms": 0}
+    )
+    for number in range(start, start + count):
+        producer.produce(_TOPIC, f"value {number}".ljust(100).encode(), f"key {number}".encode())
+        producer.poll(0)
+    assert producer.flush(_TIMEOUT_S) == 0
+
+
+def _consume(
+    broker: Broker, count: int, start: int = confluent_kafka.OFFSET_BEGINNING
+) -> list[int]:
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "readers",
+            "auto.offset.reset": "error",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([confluent_kafka.TopicPartition(_TOPIC, 0, start)])
+    found: list[int] = []
+    deadline = monotonic() + _TIMEOUT_S
+    try:
+        while len(found) < count and monotonic() < deadline:
+            for message in consumer.consume(500, 0.5):
+                assert message.error() is None, message.error()
+                value = message.value()
+                assert value is not None
+                number = int(value.split()[1])
+                assert message.offset() == number
+                found.append(number)
+    finally:
+        consumer.close()
+    return found
+
+
+def _log(broker: Broker) -> Log:
+    partition = broker.node.broker.partitions.get(_TOPIC, 0)
+    assert partition is not None
+    return partition.log
+
+
+def _wait_until_local_is_gone(broker: Broker, least: int) -> None:
+    deadline = monotonic() + _TIMEOUT_S
+    while _log(broker).segments.first.base_offset < least:
+        assert monotonic() < deadline, _log(broker).segments.base_offsets
+        sleep(0.05)
+
+
+def test_a_consumer_reads_from_the_beginning_what_is_in_the_store_only(
+    tiered: Broker, tmp_path: Path
+) -> None:
+    """T1, T5, T12: local segments are gone, the log start is not."""
+    _create(tiered)
+    _produce(tiered)
+    _wait_until_local_is_gone(tiered, _COUNT // 2)
+    log = _log(tiered)
+    assert log.log_start_offset == 0
+    assert log.highest_remote_offset >= log.segments.first.base_offset - 1
+    assert _consume(tiered, _COUNT) == list(range(_COUNT))
+    assert list((tmp_path / "store").rglob("*.rsm-manifest"))
+
+
+def test_after_a_restart_the_remote_part_is_still_there(tmp_path: Path) -> None:
+    """T14: the log start is what the checkpoint says, not the first segment."""
+    with Broker(_config(tmp_path), data=str(tmp_path / "data")) as broker:
+        _create(broker)
+        _produce(broker)
+        _wait_until_local_is_gone(broker, _COUNT // 2)
+    with Broker(_config(tmp_path), data=str(tmp_path / "data")) as broker:
+        assert _log(broker).log_start_offset == 0
+        assert _consume(broker, _COUNT) == list(range(_COUNT))
+        _produce(broker, 10, start=_COUNT)
+        assert _consume(broker, 20, start=_COUNT - 10) == list(range(_COUNT - 10, _COUNT + 10))
+
+
+def test_offsets_are_found_in_both_tiers(tiered: Broker) -> None:
+    """T13: earliest is that of the whole log; a time may be in the remote part."""
+    _create(tiered)
+    _produce(tiered)
+    _wait_until_local_is_gone(tiered, _COUNT // 2)
+    admin = AdminClient({"bootstrap.servers": tiered.bootstrap})
+    place = confluent_kafka.TopicPartition(_TOPIC, 0)
+    for spec, wanted in ((OffsetSpec.earliest(), 0), (OffsetSpec.for_timestamp(1), 0)):
+        found = admin.list_offsets({place: spec})[place].result(_TIMEOUT_S)
+        assert found.offset == wanted
+
+
+def test_a_deleted_topic_leaves_nothing_in_the_store(tiered: Broker, tmp_path: Path) -> None:
+    """T15, and 6 of T27."""
+    _create(tiered)
+    _produce(tiered, 1000)
+    _wait_until_local_is_gone(tiered, 100)
+    admin = AdminClient({"bootstrap.servers": tiered.bootstrap})
+    admin.delete_topics([_TOPIC])[_TOPIC].result(_TIMEOUT_S)
+    deadline = monotonic() + _TIMEOUT_S
+    while [path for path in (tmp_path / "store").rglob("*") if path.is_file()]:
+        assert monotonic() < deadline
+        sleep(0.05)
+
+
+def test_what_has_expired_leaves_the_store_and_moves_the_log_start(
+    tiered: Broker, tmp_path: Path
+) -> None:
+    """T7: by size, of both tiers together; the log start is raised first."""
+    _create(tiered, retention_bytes="100000")
+    _produce(tiered)
+    deadline = monotonic() + _TIMEOUT_S
+    while _log(tiered).log_start_offset < 1000:
+        assert monotonic() < deadline
+        sleep(0.05)
+    log = _log(tiered)
+    found = _consume(tiered, 1, start=log.log_start_offset)
+    assert found[0] == log.log_start_offset
+
+
+def test_a_topic_cannot_be_tiered_on_a_broker_without_a_tier(tmp_path: Path) -> None:
+    """T2."""
+    with Broker(data=str(tmp_path)) as broker:
+        with pytest.raises(confluent_kafka.KafkaException) as refused:
+            _create(broker)
+        assert refused.value.args[0].code() == ErrorCode.INVALID_CONFIG
+        assert "Tiered Storage functionality is disabled" in refused.value.args[0].str()
