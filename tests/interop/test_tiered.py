@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any, Protocol
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from dohle.core.errors import ErrorCode
+from dohle.core.ids import BrokerId, TopicName
+from dohle.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from dohle.storage.log import Log
 from dohle.testing import Broker
+from tests.interop.process import BrokerProcess
+from tests.interop.wire import Wire
+
+admin_api: Any = import_module("confluent_kafka.admin")
 
 _TIMEOUT_S = 60
 _TOPIC = "tiered"
@@ -24,6 +36,14 @@ _TIERED = {
     "retention.ms": "-1",
     "file.delete.delay.ms": "0",
 }
+
+
+class Served(Protocol):
+    """A broker, in this process or another."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Where it is."""
 
 
 def _config(tmp_path: Path) -> dict[str, str]:
@@ -43,13 +63,15 @@ def tiered(tmp_path: Path) -> Iterator[Broker]:
         yield broker
 
 
-def _create(broker: Broker, **changed: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+def _create(broker: Served, **changed: str) -> None:
+    admin = admin_api.AdminClient({"bootstrap.servers": broker.bootstrap})
     configs = {**_TIERED, **{name.replace("_", "."): text for name, text in changed.items()}}
-    admin.create_topics([NewTopic(_TOPIC, 1, 1, config=configs)])[_TOPIC].result(_TIMEOUT_S)
+    admin.create_topics([admin_api.NewTopic(_TOPIC, 1, 1, config=configs)])[_TOPIC].result(
+        _TIMEOUT_S
+    )
 
 
-def _produce(broker: Broker, count: int = _COUNT, start: int = 0) -> None:
+def _produce(broker: Served, count: int = _COUNT, start: int = 0) -> None:
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": broker.bootstrap, "batch.num.messages": 20, "linger.ms": 0}
     )
@@ -60,7 +82,11 @@ def _produce(broker: Broker, count: int = _COUNT, start: int = 0) -> None:
 
 
 def _consume(
-    broker: Broker, count: int, start: int = confluent_kafka.OFFSET_BEGINNING
+    broker: Served,
+    count: int,
+    start: int = confluent_kafka.OFFSET_BEGINNING,
+    *,
+    may_fail: bool = False,
 ) -> list[int]:
     consumer = confluent_kafka.Consumer(
         {
@@ -76,6 +102,8 @@ def _consume(
     try:
         while len(found) < count and monotonic() < deadline:
             for message in consumer.consume(500, 0.5):
+                if may_fail and message.error() is not None:
+                    continue
                 assert message.error() is None, message.error()
                 value = message.value()
                 assert value is not None
@@ -132,9 +160,12 @@ def test_offsets_are_found_in_both_tiers(tiered: Broker) -> None:
     _create(tiered)
     _produce(tiered)
     _wait_until_local_is_gone(tiered, _COUNT // 2)
-    admin = AdminClient({"bootstrap.servers": tiered.bootstrap})
+    admin = admin_api.AdminClient({"bootstrap.servers": tiered.bootstrap})
     place = confluent_kafka.TopicPartition(_TOPIC, 0)
-    for spec, wanted in ((OffsetSpec.earliest(), 0), (OffsetSpec.for_timestamp(1), 0)):
+    for spec, wanted in (
+        (admin_api.OffsetSpec.earliest(), 0),
+        (admin_api.OffsetSpec.for_timestamp(1), 0),
+    ):
         found = admin.list_offsets({place: spec})[place].result(_TIMEOUT_S)
         assert found.offset == wanted
 
@@ -144,7 +175,7 @@ def test_a_deleted_topic_leaves_nothing_in_the_store(tiered: Broker, tmp_path: P
     _create(tiered)
     _produce(tiered, 1000)
     _wait_until_local_is_gone(tiered, 100)
-    admin = AdminClient({"bootstrap.servers": tiered.bootstrap})
+    admin = admin_api.AdminClient({"bootstrap.servers": tiered.bootstrap})
     admin.delete_topics([_TOPIC])[_TOPIC].result(_TIMEOUT_S)
     deadline = monotonic() + _TIMEOUT_S
     while [path for path in (tmp_path / "store").rglob("*") if path.is_file()]:
@@ -174,3 +205,106 @@ def test_a_topic_cannot_be_tiered_on_a_broker_without_a_tier(tmp_path: Path) -> 
             _create(broker)
         assert refused.value.args[0].code() == ErrorCode.INVALID_CONFIG
         assert "Tiered Storage functionality is disabled" in refused.value.args[0].str()
+
+
+def test_special_offsets_tell_where_each_tier_ends(tiered: Broker) -> None:
+    """T13: -4 the first on this disk, -5 the last that is remote, -6 what is copied next."""
+    _create(tiered)
+    _produce(tiered)
+    _wait_until_local_is_gone(tiered, _COUNT)
+    with Wire(tiered.bootstrap) as wire:
+
+        def find(timestamp: int, version: int) -> tuple[int, int]:
+            asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+            topic = ListOffsetsTopic(name=TopicName(_TOPIC), partitions=(asked,))
+            request = ListOffsetsRequest(replica_id=BrokerId(-1), topics=(topic,))
+            found = wire.ask(request, ListOffsetsResponse, version).topics[0].partitions[0]
+            assert found.error_code == 0
+            return found.offset, found.leader_epoch
+
+        assert find(-2, 7) == (0, 0)
+        assert find(-4, 8) == (_COUNT, 0)
+        assert find(-5, 9) == (_COUNT - 1, 0)
+        assert find(-6, 11) == (_COUNT, 0)
+
+
+def test_a_store_that_is_gone_for_a_while_holds_up_nobody_but_its_readers(
+    tiered: Broker, tmp_path: Path
+) -> None:
+    """T12, T15a, T27.8: failed reads are tried again, never taken for the end of the log."""
+    _create(tiered)
+    _produce(tiered)
+    _wait_until_local_is_gone(tiered, _COUNT // 2)
+    (tmp_path / "store").rename(tmp_path / "away")
+    (tmp_path / "store").write_text("not a folder")
+    _produce(tiered, 100, start=_COUNT)
+    start = _log(tiered).local_log_start_offset
+    assert _consume(tiered, 10, start=start)[:10] == list(range(start, start + 10))
+    with Wire(tiered.bootstrap) as wire:
+        assert wire.fetch(_TOPIC, 0).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    (tmp_path / "store").unlink()
+    (tmp_path / "away").rename(tmp_path / "store")
+    found = _consume(tiered, _COUNT + 100, start=0, may_fail=True)
+    assert found == list(range(_COUNT + 100))
+
+
+def test_aborted_records_of_the_remote_part_are_not_seen(tiered: Broker) -> None:
+    """T12: the aborted transactions come with what is read, from the indexes in the store."""
+    _create(tiered)
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": tiered.bootstrap, "transactional.id": "t", "batch.num.messages": 10}
+    )
+    producer.init_transactions(_TIMEOUT_S)
+    committed = []
+    for number in range(40):
+        producer.begin_transaction()
+        for index in range(30):
+            producer.produce(_TOPIC, f"{number} {index}".ljust(100).encode())
+        if number % 3:
+            producer.commit_transaction(_TIMEOUT_S)
+            committed += [(number, index) for index in range(30)]
+        else:
+            producer.flush(_TIMEOUT_S)
+            producer.abort_transaction(_TIMEOUT_S)
+    _wait_until_local_is_gone(tiered, _log(tiered).high_watermark // 2)
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": tiered.bootstrap, "group.id": "g", "auto.offset.reset": "error"}
+    )
+    consumer.assign([confluent_kafka.TopicPartition(_TOPIC, 0, 0)])
+    found: list[tuple[int, int]] = []
+    deadline = monotonic() + _TIMEOUT_S
+    while len(found) < len(committed) and monotonic() < deadline:
+        for message in consumer.consume(500, 0.5):
+            value = message.value()
+            assert message.error() is None
+            assert value is not None
+            number, index = map(int, value.split())
+            found.append((number, index))
+    consumer.close()
+    assert found == committed
+
+
+def test_nothing_is_lost_by_a_broker_that_is_killed_again_and_again(tmp_path: Path) -> None:
+    """T15a, T27.1: while it copies, deletes here and serves; started by ``--tier``."""
+    config = {name: text for name, text in _config(tmp_path).items() if not name.startswith("rsm.")}
+    del config["remote.log.storage.system.enable"]
+    store = tmp_path / "store"
+    broker = BrokerProcess(tmp_path, config, options=["--tier", str(store)])
+    broker.start()
+    _create(broker)
+    for turn in range(4):
+        _produce(broker, 1000, start=1000 * turn)
+        sleep(0.3 * turn)
+        broker.kill()
+        broker.start()
+    try:
+        found = _consume(broker, 4000, start=0, may_fail=True)
+        assert found == list(range(4000))
+        folder = tmp_path / "data" / f"{_TOPIC}-0"
+        deadline = monotonic() + _TIMEOUT_S
+        while min(int(path.stem) for path in folder.glob("*.log")) < 2000:
+            assert monotonic() < deadline
+            sleep(0.1)
+        assert _consume(broker, 4000, start=0, may_fail=True) == list(range(4000))
+    finally:
+        broker.kill()

@@ -38,7 +38,8 @@ def test_a_new_partition_gets_an_empty_file() -> None:
     epochs = LeaderEpochs.load(fs, FOLDER)
     assert epochs.entries == []
     assert epochs.latest_epoch is None
-    assert epochs.earliest_entry is None
+    assert epochs.entries == []
+    assert epochs.epoch_of(0) is None
     assert fs.files() == {PATH: b""}
 
 
@@ -129,7 +130,8 @@ def test_without_entries_no_epoch_has_an_end() -> None:
 def test_neighbours_of_an_epoch_are_found() -> None:
     epochs = epochs_of((2, 10), (4, 20), (7, 30))
     assert [epochs.next_epoch(epoch) for epoch in (1, 2, 3, 6, 7)] == [2, 4, 4, 7, None]
-    assert epochs.earliest_entry == EpochEntry(2, 10)
+    assert epochs.entries[0] == EpochEntry(2, 10)
+    assert [epochs.epoch_of(offset) for offset in (9, 10)] == [None, 2]
     assert len(epochs) == 3
 
 

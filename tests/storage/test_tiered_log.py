@@ -11,6 +11,7 @@ from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.retention import delete_old_segments
 from dohle.storage.leader_epochs import EpochEntry
+from dohle.storage.log_values import Isolation
 from dohle.storage.producers.snapshot import decode_snapshot
 from tests.storage.logs import BATCH_SIZE, LEADER_EPOCH, NOW_MS, Node, append, batch, data
 
@@ -68,8 +69,7 @@ def test_an_active_segment_that_is_too_old_is_closed_and_goes_when_it_is_copied(
 
 def test_by_size_as_much_stays_here_as_local_retention_bytes_says() -> None:
     """T5."""
-    local = {"local_retention_ms": -1, "local_retention_bytes": 3 * BATCH_SIZE}
-    node = _filled(replace(CONFIG, **local))
+    node = _filled(replace(CONFIG, local_retention_ms=-1, local_retention_bytes=3 * BATCH_SIZE))
     node.log.highest_remote_offset = 5
     assert _retain(node) == 2
     assert node.log.segments.first.base_offset == 4
@@ -98,8 +98,8 @@ def test_a_read_of_the_remote_part_says_where_the_offset_is() -> None:
     with pytest.raises(log_read.OffsetMovedToTier) as moved:
         log_read.read(node.log, 3, 1000)
     assert moved.value.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
-    assert log_read.read_soon(node.log, 3, 1000, log_read.Isolation.LOG_END) is None
-    assert log_read.readable_bytes(node.log, 3, log_read.Isolation.LOG_END, 100) is None
+    assert log_read.read_soon(node.log, 3, 1000, Isolation.LOG_END) is None
+    assert log_read.readable_bytes(node.log, 3, Isolation.LOG_END, 100) is None
     assert log_read.read(node.log, 6, 1000).size > 0
     node.log.increment_log_start_offset(2)
     with pytest.raises(KafkaError) as gone:

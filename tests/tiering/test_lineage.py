@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from dohle.tiering.lineage import (
-    epoch_of,
     epochs_of_range,
     highest_remote_offset,
     is_within,
@@ -60,12 +59,6 @@ def test_epochs_are_cut_to_the_range_of_a_segment() -> None:
     assert epochs_of_range(_LINEAGE, 50, 150) == ((0, 50), (2, 100))
     assert epochs_of_range(_LINEAGE, 100, 200) == ((2, 100),)
     assert epochs_of_range(_LINEAGE, 210, 220) == ((3, 210),)
-
-
-def test_an_offset_is_of_the_last_epoch_that_begins_at_or_before_it() -> None:
-    """T15b."""
-    assert [epoch_of(_LINEAGE, offset) for offset in (0, 99, 100, 500)] == [0, 0, 2, 3]
-    assert epoch_of(_LINEAGE[1:], 99) is None
 
 
 def test_epochs_without_records_are_left_out() -> None:

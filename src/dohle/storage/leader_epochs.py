@@ -112,10 +112,10 @@ class LeaderEpochs:
         """All entries, oldest first."""
         return list(map(EpochEntry, self._epochs, self._starts))
 
-    @property
-    def earliest_entry(self) -> EpochEntry | None:
-        """The oldest entry."""
-        return EpochEntry(self._epochs[0], self._starts[0]) if self._epochs else None
+    def epoch_of(self, offset: int) -> int | None:
+        """Return the epoch that an offset is of; None if that is older than all entries."""
+        slot = bisect_right(self._starts, offset) - 1
+        return self._epochs[slot] if slot >= 0 else None
 
     @property
     def dirty(self) -> bool:

@@ -6,7 +6,6 @@ epochs, or ends of epochs, that the log does not have.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 
 from dohle.tiering.cache import RemoteLogMetadataCache
@@ -21,12 +20,6 @@ def without_empty(epochs: Sequence[tuple[int, int]]) -> Epochs:
         if not following or following[0][1] != entry[1]:
             kept.append(entry)
     return tuple(kept)
-
-
-def epoch_of(epochs: Sequence[tuple[int, int]], offset: int) -> int | None:
-    """Return the epoch that an offset is of (T15b)."""
-    slot = bisect_right([start for _, start in epochs], offset) - 1
-    return epochs[slot][0] if slot >= 0 else None
 
 
 def epochs_of_range(epochs: Sequence[tuple[int, int]], start: int, end: int) -> Epochs:

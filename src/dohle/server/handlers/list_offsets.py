@@ -44,7 +44,6 @@ from dohle.server.partitions.partitions import Partition
 from dohle.storage import log_read
 from dohle.storage.log import Log
 from dohle.storage.segment.reader import TimestampedOffset
-from dohle.tiering.lineage import epoch_of
 from dohle.tiering.store import StoreError
 
 if TYPE_CHECKING:
@@ -257,7 +256,7 @@ def _lookup(log: Log, timestamp: int, bound: int) -> TimestampedOffset:
 
 def _at(log: Log, offset: int) -> TimestampedOffset:
     """Tell of an offset with its epoch, if that is known."""
-    epoch = epoch_of(log.leader_epochs.entries, offset)
+    epoch = log.leader_epochs.epoch_of(offset)
     return TimestampedOffset(-1, offset, -1 if epoch is None else epoch)
 
 

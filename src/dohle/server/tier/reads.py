@@ -22,7 +22,7 @@ from dohle.storage.segment.reader import TimestampedOffset
 from dohle.storage.segment.transaction_index import AbortedTransaction
 from dohle.tiering.cache import RemoteLogMetadataCache
 from dohle.tiering.index_cache import CachedIndexes, IndexCache
-from dohle.tiering.lineage import epoch_of, is_within, without_empty
+from dohle.tiering.lineage import is_within, without_empty
 from dohle.tiering.reading import SegmentAt
 from dohle.tiering.segments import RemoteSegment, SegmentState
 from dohle.tiering.store import ObjectStore, StoreError
@@ -288,5 +288,5 @@ class RemoteReads:
 
 def _find(cache: RemoteLogMetadataCache, log: Log, offset: int) -> RemoteSegment | None:
     """Return the remote segment that holds an offset of a log."""
-    epoch = epoch_of(log.leader_epochs.entries, offset)
+    epoch = log.leader_epochs.epoch_of(offset)
     return None if epoch is None else cache.find(epoch, offset)
