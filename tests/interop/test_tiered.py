@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 import confluent_kafka
 import pytest
 
+from dohle.cli.main import main
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, TopicName
 from dohle.protocol.messages.list_offsets import (
@@ -234,12 +236,11 @@ def test_a_store_that_is_gone_for_a_while_holds_up_nobody_but_its_readers(
     """T12, T15a, T27.8: failed reads are tried again, never taken for the end of the log."""
     _create(tiered)
     _produce(tiered)
-    _wait_until_local_is_gone(tiered, _COUNT // 2)
+    _wait_until_local_is_gone(tiered, _COUNT)
     (tmp_path / "store").rename(tmp_path / "away")
     (tmp_path / "store").write_text("not a folder")
     _produce(tiered, 100, start=_COUNT)
-    start = _log(tiered).local_log_start_offset
-    assert _consume(tiered, 10, start=start)[:10] == list(range(start, start + 10))
+    assert _consume(tiered, 100, start=_COUNT) == list(range(_COUNT, _COUNT + 100))
     with Wire(tiered.bootstrap) as wire:
         assert wire.fetch(_TOPIC, 0).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     (tmp_path / "store").unlink()
@@ -308,3 +309,22 @@ def test_nothing_is_lost_by_a_broker_that_is_killed_again_and_again(tmp_path: Pa
         assert _consume(broker, 4000, start=0, may_fail=True) == list(range(4000))
     finally:
         broker.kill()
+
+
+def test_the_command_line_shows_what_is_remote_and_finds_what_is_missing(
+    tiered: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """T27.1, T27.6."""
+    _create(tiered)
+    _produce(tiered)
+    _wait_until_local_is_gone(tiered, _COUNT)
+    assert main(["tier", "ls", _TOPIC, "--json", "-b", tiered.bootstrap]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (rows[0]["startOffset"], rows[-1]["endOffset"]) == (0, _COUNT - 1)
+    assert {row["state"] for row in rows} == {"COPY_SEGMENT_FINISHED"}
+    verify = ["tier", "verify", _TOPIC, "--tier", str(tmp_path / "store"), "-b", tiered.bootstrap]
+    assert main(verify) == 0
+    assert capsys.readouterr().out == f"{len(rows)} segments, all there\n"
+    next((tmp_path / "store").rglob("*.indexes")).unlink()
+    assert main(verify) == 1
+    assert "is missing" in capsys.readouterr().err

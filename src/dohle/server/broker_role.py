@@ -160,6 +160,8 @@ class BrokerRole:
     def stop_serving(self) -> None:
         """Write what was appended, and take no more requests: whatever else takes long."""
         self.broker.write_appends()
+        if self.broker.tier is not None:
+            self.broker.tier.cancel()
         self.broker.txn_markers.stop()
         self.broker.coordinators.close()
         self.broker.producer_ids.close()

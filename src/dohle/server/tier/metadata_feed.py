@@ -293,6 +293,11 @@ class MetadataFeed:
                 result.error_code, f"{_TOPIC} cannot be created: {result.error_message}"
             )
 
+    def cancel(self) -> None:
+        """Read nothing more."""
+        for reader in self._readers.values():
+            reader.cancel()
+
     async def stop(self) -> None:
         """Return when nothing is read or written any more."""
         readers, self._readers = self._readers, {}
@@ -367,8 +372,12 @@ class _Reader:
             for data in topic.partitions:
                 await self._feed.take(data.partition_index, wanted[data.partition_index], data)
 
+    def cancel(self) -> None:
+        """Read nothing more."""
+        self._task.cancel()
+
     async def stop(self) -> None:
         """Return when nothing is read any more."""
-        self._task.cancel()
+        self.cancel()
         await asyncio.wait([self._task])
         await self._link.close()

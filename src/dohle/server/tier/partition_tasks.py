@@ -2,7 +2,7 @@
 
 A leader copies closed segments and deletes what has expired; a follower takes note of how far the
 remote tier reaches, so that it may delete its own old segments. A run that fails is made again
-after ``remote.log.manager.task.interval.ms``.
+after ``remote.log.manager.task.interval.ms``, and one that fails again after twice that.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dohle.server")
 
+_DELAY_S_MAX = 300.0
 _COPIED = SegmentState.COPY_SEGMENT_FINISHED
 _DELETING = SegmentState.DELETE_SEGMENT_STARTED
 _DELETED = SegmentState.DELETE_SEGMENT_FINISHED
@@ -55,24 +56,31 @@ class PartitionTasks:
         """Begin a run now: it leads, or follows, or its settings are others."""
         self._wake_up.set()
 
+    def cancel(self) -> None:
+        """Begin nothing more."""
+        self._task.cancel()
+
     async def stop(self) -> None:
         """Return when nothing is done any more; a copy that has begun is left as it is."""
-        self._task.cancel()
+        self.cancel()
         await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        interval_s = self._tier.settings.task_interval_ms / 1000
+        interval_s = delay_s = self._tier.settings.task_interval_ms / 1000
         while True:
             try:
                 await self._tier.feed.wait_until_ready(self.key)
                 await self.round()
+                delay_s = interval_s
             except _NoLongerLeader:
-                pass
+                delay_s = interval_s
             except (KafkaError, StoreError, TimeoutError) as error:
+                # A store that is down is left alone for longer and longer.
+                delay_s = max(interval_s, min(2 * delay_s, _DELAY_S_MAX))
                 logger.warning(
-                    "%s: work on the remote tier failed, and is tried again in %.0f s: %s",
+                    "%s: work on the remote tier failed, and is tried again in %.1f s: %s",
                     self.partition.key,
-                    interval_s,
+                    delay_s,
                     error or type(error).__name__,
                 )
             except Exception:
@@ -82,7 +90,7 @@ class PartitionTasks:
                 )
             self._wake_up.clear()
             try:
-                async with asyncio.timeout(interval_s):
+                async with asyncio.timeout(delay_s):
                     await self._wake_up.wait()
             except TimeoutError:
                 continue

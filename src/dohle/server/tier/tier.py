@@ -207,6 +207,12 @@ class Tier:
             ) from error
         return segment.end_offset + 1, epochs, producers
 
+    def cancel(self) -> None:
+        """Begin nothing more: requests are not served any longer."""
+        for each in self._tasks.values():
+            each.cancel()
+        self.feed.cancel()
+
     async def stop(self) -> None:
         """Return when nothing is done any more; threads that wait for the store are left."""
         for each in self._tasks.values():
