@@ -13,7 +13,7 @@ import confluent_kafka
 import pytest
 
 from dohle.cli.main import main
-from dohle.core.errors import ErrorCode
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName
 from dohle.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -328,3 +328,46 @@ def test_the_command_line_shows_what_is_remote_and_finds_what_is_missing(
     next((tmp_path / "store").rglob("*.indexes")).unlink()
     assert main(verify) == 1
     assert "is missing" in capsys.readouterr().err
+
+
+def test_a_broker_without_its_tier_does_not_start_with_a_topic_that_is_in_it(
+    tmp_path: Path,
+) -> None:
+    """T2: half of the log would be taken for all of it."""
+    with Broker(_config(tmp_path), data=str(tmp_path / "data")) as broker:
+        _create(broker)
+    with pytest.raises(KafkaError, match=r"tiered has remote\.storage\.enable=true"):
+        Broker(data=str(tmp_path / "data")).start()
+
+
+def test_a_topic_that_is_tiered_no_more_keeps_what_is_on_the_disk(
+    tiered: Broker, tmp_path: Path
+) -> None:
+    """T15, KIP-950: remote data goes only if that is said, and the log begins with the disk."""
+    _create(tiered, local_retention_ms="3600000", retention_ms="3600000")
+    _produce(tiered, 1000)
+    deadline = monotonic() + _TIMEOUT_S
+    while _log(tiered).highest_remote_offset < 500:
+        assert monotonic() < deadline
+        sleep(0.05)
+    admin = admin_api.AdminClient({"bootstrap.servers": tiered.bootstrap})
+    place = admin_api.ConfigResource(admin_api.ConfigResource.Type.TOPIC, _TOPIC)
+
+    def alter(**configs: str) -> None:
+        place.incremental_configs = [
+            admin_api.ConfigEntry(
+                name.replace("_", "."),
+                text,
+                incremental_operation=admin_api.AlterConfigOpType.SET,
+            )
+            for name, text in configs.items()
+        ]
+        admin.incremental_alter_configs([place])[place].result(_TIMEOUT_S)
+
+    with pytest.raises(confluent_kafka.KafkaException):
+        alter(remote_storage_enable="false")
+    alter(remote_storage_enable="false", remote_log_delete_on_disable="true")
+    while [path for path in (tmp_path / "store").rglob("*") if path.is_file()]:
+        assert monotonic() < deadline
+        sleep(0.05)
+    assert _consume(tiered, 1000, start=0) == list(range(1000))
