@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Protocol
+from urllib.request import urlopen
 
 import confluent_kafka
 import pytest
@@ -56,6 +57,7 @@ def _config(tmp_path: Path) -> dict[str, str]:
         "remote.log.manager.task.interval.ms": "100",
         "log.retention.check.interval.ms": "100",
         "log.initial.task.delay.ms": "100",
+        "metrics.listener": "127.0.0.1:0",
     }
 
 
@@ -130,18 +132,35 @@ def _wait_until_local_is_gone(broker: Broker, least: int) -> None:
         sleep(0.05)
 
 
+def _metrics(broker: Broker) -> dict[str, float]:
+    """What is told to Prometheus of topics."""
+    server = broker.node.metrics
+    assert server is not None
+    host, port = server.host, server.port
+    with urlopen(f"http://{host}:{port}/metrics", timeout=_TIMEOUT_S) as answer:
+        lines = answer.read().decode().splitlines()
+    prefix = "kafka_server_brokertopicmetrics_"
+    found = [line.removeprefix(prefix).rsplit(" ", 1) for line in lines if line.startswith(prefix)]
+    return {name: float(value) for name, value in found}
+
+
 def test_a_consumer_reads_from_the_beginning_what_is_in_the_store_only(
     tiered: Broker, tmp_path: Path
 ) -> None:
     """T1, T5, T12: local segments are gone, the log start is not."""
     _create(tiered)
     _produce(tiered)
-    _wait_until_local_is_gone(tiered, _COUNT // 2)
+    _wait_until_local_is_gone(tiered, _COUNT)
     log = _log(tiered)
     assert log.log_start_offset == 0
     assert log.highest_remote_offset >= log.segments.first.base_offset - 1
     assert _consume(tiered, _COUNT) == list(range(_COUNT))
     assert list((tmp_path / "store").rglob("*.rsm-manifest"))
+    told = _metrics(tiered)
+    assert told['remotecopybytes_total{topic="tiered"}'] >= 100 * _COUNT // 2
+    assert told["remotefetchbytes_total"] >= 100 * _COUNT // 2
+    assert told["remotecopyerrors_total"] == told["remotefetcherrors_total"] == 0
+    assert told["remotelogmetadatacount"] == len(list((tmp_path / "store").rglob("*.log")))
 
 
 def test_after_a_restart_the_remote_part_is_still_there(tmp_path: Path) -> None:

@@ -139,7 +139,8 @@ class PartitionTasks:
         if not self.partition.is_led or self.partition.leader_epoch != epoch:
             raise _NoLongerLeader
 
-    def _extent(self) -> Extent:
+    def extent(self) -> Extent:
+        """Return where the log and its segments begin and end."""
         log = self.partition.log
         return Extent(
             log.log_start_offset,
@@ -152,7 +153,7 @@ class PartitionTasks:
 
     async def _copy(self, epoch: int) -> None:
         log = self.partition.log
-        for base, following in to_copy(self._extent(), log.highest_remote_offset):
+        for base, following in to_copy(self.extent(), log.highest_remote_offset):
             segment = log.segments.floor(base)
             # What is not on the disk yet is copied by a later run.
             if segment is None or segment.base_offset != base or following > log.recovery_point:
@@ -238,7 +239,7 @@ class PartitionTasks:
         local_only = sum(each.size for each in log.segments if each.base_offset > remote)
         now_ms = self._tier.broker.clock.now_ms()
         epochs = log.leader_epochs.entries
-        plan = to_expire(cache, self._extent(), epochs, limits, local_only, now_ms, self._copying)
+        plan = to_expire(cache, self.extent(), epochs, limits, local_only, now_ms, self._copying)
         # Before anything goes: nobody is told of records that are gone.
         self.raise_start(plan.log_start_offset)
         for segment in plan.segments:

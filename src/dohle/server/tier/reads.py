@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.host import ThreadPool
 from dohle.core.ids import Uuid
+from dohle.server.tier.counts import CountsByTopic, TierCounts
 from dohle.storage import log_read
 from dohle.storage.files import FileSystem
 from dohle.storage.log import Log
@@ -64,6 +65,7 @@ class RemoteReads:
         store: ObjectStore,
         cache: IndexCache,
         files: FileSystem,
+        counts: CountsByTopic,
     ) -> None:
         self._broker = broker
         self._settings = settings
@@ -71,6 +73,7 @@ class RemoteReads:
         self._store = store
         self._cache = cache
         self._files = files
+        self._counts = counts
         self._threads: ThreadPool = broker.host.thread_pool(
             settings.reader_threads, "remote-log-reader"
         )
@@ -123,13 +126,17 @@ class RemoteReads:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "too many reads wait")
             task = self._broker.loop.create_task(self._read(part, cache, segment))
             self._reading[key] = task
-            task.add_done_callback(lambda done: self._done(key, done))
+            counts = self._counts.of(partition.key.topic)
+            counts.remotefetchrequests += 1
+            task.add_done_callback(lambda done: self._done(key, done, counts))
         return task
 
-    def _done(self, key: _ReadKey, task: asyncio.Task[Found]) -> None:
+    def _done(self, key: _ReadKey, task: asyncio.Task[Found], counts: TierCounts) -> None:
         del self._reading[key]
         if task.cancelled() or task.exception() is not None:
+            counts.remotefetcherrors += 1
             return
+        counts.remotefetchbytes += len(task.result().records)
         self._kept[key] = task.result()
         self._kept_bytes += len(task.result().records)
         while self._kept_bytes > _KEPT_BYTES:

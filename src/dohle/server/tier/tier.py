@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.metadata.image import TopicImage
+from dohle.server.tier.counts import CountsByTopic
 from dohle.server.tier.metadata_feed import MetadataFeed
 from dohle.server.tier.partition_tasks import PartitionTasks
 from dohle.server.tier.reads import RemoteReads
@@ -58,12 +59,15 @@ class Tier:
         self._files = files
         self.store: ObjectStore = _open_store(files, settings.url)
         self.feed = MetadataFeed(broker, settings)
+        self.counts = CountsByTopic()
         self._copiers = broker.host.thread_pool(settings.copier_threads, "remote-log-copier")
         self._index_cache = IndexCache(
             files, join(folder, REMOTE_INDEX_CACHE), settings.index_cache_bytes
         )
         self._index_cache.open()
-        self.reads = RemoteReads(broker, settings, self.feed, self.store, self._index_cache, files)
+        self.reads = RemoteReads(
+            broker, settings, self.feed, self.store, self._index_cache, files, self.counts
+        )
         self._tasks: dict[Partition, PartitionTasks] = {}
         self._deleting: set[asyncio.Task[None]] = set()
         self._ensuring: asyncio.Task[None] | None = None
@@ -105,6 +109,11 @@ class Tier:
         """Take in that metadata partitions may have other leaders."""
         if self._is_started:
             self.feed.look_for_leaders()
+
+    @property
+    def led(self) -> list[PartitionTasks]:
+        """Those of the partitions that this broker leads."""
+        return [tasks for tasks in self._tasks.values() if tasks.partition.is_led]
 
     def forget(self, partition: Partition) -> None:
         """Work no more for a partition; what is in the store stays there."""
@@ -151,6 +160,8 @@ class Tier:
                 )
             await asyncio.sleep(self.settings.task_interval_ms / 1000)
         self.feed.unassign(tasks.key)
+        if self.broker.image.topic_by_id(tasks.partition.topic_id) is None:
+            self.counts.forget(tasks.partition.key.topic)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.broker.loop.create_task(work)
@@ -161,7 +172,14 @@ class Tier:
 
     async def copy(self, job: CopyJob) -> None:
         """Copy a segment, in a thread."""
-        await self._copiers.run(partial(job.run, self._files, self.store))
+        counts = self.counts.of(job.segment.segment_id.topic)
+        counts.remotecopyrequests += 1
+        try:
+            await self._copiers.run(partial(job.run, self._files, self.store))
+        except StoreError:
+            counts.remotecopyerrors += 1
+            raise
+        counts.remotecopybytes += job.segment.size
 
     async def delete(self, segment: RemoteSegment) -> None:
         """Delete a segment, in a thread."""
@@ -171,7 +189,13 @@ class Tier:
             self._index_cache.remove(gone)
             delete_objects(self.store, segment, self.settings.prefix)
 
-        await self._copiers.run(work)
+        counts = self.counts.of(segment.segment_id.topic)
+        counts.remotedeleterequests += 1
+        try:
+            await self._copiers.run(work)
+        except StoreError:
+            counts.remotedeleteerrors += 1
+            raise
 
     # Followers
 
