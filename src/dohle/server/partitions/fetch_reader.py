@@ -239,8 +239,13 @@ class FetchReader:
     ) -> tuple[PartitionData, int]:
         """Answer a follower where the log is, and have what a consumer wants read later (T12)."""
         partition = part.local
-        if partition is None or self._broker.tier is None or self._version < UNCONVERTED:
-            return self._failed(part, ErrorCode.OFFSET_OUT_OF_RANGE), 0
+        if partition is None or self._broker.tier is None:
+            return self._failed(part, ErrorCode.KAFKA_STORAGE_ERROR), 0
+        if self._version < UNCONVERTED:
+            # Out of range would make its client jump.
+            return self._failed(part, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT), 0
+        if self._version < 10 and partition.rules.codec is Codec.ZSTD:
+            return self._failed(part, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), 0
         data = self._data(partition, part, self._nothing, _NO_EPOCH)
         if self._is_follower:
             return data.replace(error_code=error.code), 0

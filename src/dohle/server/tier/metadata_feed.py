@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from dohle.client.errors import answered_error
+from dohle.client.net.connection import Connection
 from dohle.client.producer.partitioner import murmur2
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, TopicName, Uuid
@@ -29,6 +31,12 @@ from dohle.protocol.messages.fetch import (
     FetchResponse,
     FetchTopic,
     PartitionData,
+)
+from dohle.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
 )
 from dohle.protocol.messages.produce import (
     PartitionProduceData,
@@ -60,6 +68,8 @@ logger = logging.getLogger("dohle.server")
 Key = tuple[Uuid, int]
 
 _TOPIC: Final = TopicName(METADATA_TOPIC)
+_LATEST: Final = -1
+_CONSUMER: Final = BrokerId(-1)
 _MAX_WAIT_MS: Final = 500
 _MAX_BYTES: Final = 1024 * 1024
 _BACKOFF_S: Final = 0.5
@@ -163,6 +173,15 @@ class MetadataFeed:
             if index in topic.partitions and topic.partitions[index].leader == leader
         }
 
+    def without_end(self, indexes: Iterable[int]) -> dict[int, list[_Watched]]:
+        """Return which of these metadata partitions are to be asked for their end, and for whom."""
+        wanted: dict[int, list[_Watched]] = {}
+        for key, watched in self._watched.items():
+            index = self.partition_of(key)
+            if watched.ready_at is None and index in indexes:
+                wanted.setdefault(index, []).append(watched)
+        return wanted
+
     async def take(self, index: int, asked: int, data: PartitionData) -> None:
         """Take in what was read of a metadata partition."""
         if self._positions.get(index) != asked:
@@ -174,9 +193,6 @@ class MetadataFeed:
         if data.error_code:
             raise answered_error(data.error_code, f"{_TOPIC}-{index} cannot be read")
         mine = {key: w for key, w in self._watched.items() if self.partition_of(key) == index}
-        for watched in mine.values():
-            if watched.ready_at is None:
-                watched.ready_at = data.high_watermark
         position, slices = asked, Slices(self._broker.turns)
         for batch in batches(data.records or b""):
             if not batch.is_control:
@@ -355,6 +371,7 @@ class _Reader:
         listener = broker.config.placement.inter_broker_listener_name
         address = broker_address(broker.image, self._leader, listener)
         connection = await self._link.connect(address)
+        await self._find_ends(connection, wanted)
         parts = tuple(
             FetchPartition(partition=index, fetch_offset=position, partition_max_bytes=_MAX_BYTES)
             for index, position in wanted.items()
@@ -371,6 +388,29 @@ class _Reader:
         for topic in response.responses:
             for data in topic.partitions:
                 await self._feed.take(data.partition_index, wanted[data.partition_index], data)
+
+    async def _find_ends(self, connection: Connection, indexes: Iterable[int]) -> None:
+        """Find out how much is to be read before it is known what is remote.
+
+        The high watermark of an answer does not say that: that of a new leader may be behind for a
+        moment. Asked for its end, a leader that does not know refuses (KIP-207).
+        """
+        asking = self._feed.without_end(indexes)
+        if not asking:
+            return
+        parts = tuple(ListOffsetsPartition(partition_index=i, timestamp=_LATEST) for i in asking)
+        response = await connection.request(
+            ListOffsetsRequest(
+                replica_id=_CONSUMER, topics=(ListOffsetsTopic(name=_TOPIC, partitions=parts),)
+            ),
+            ListOffsetsResponse,
+        )
+        for found in response.topics[0].partitions:
+            if found.error_code:
+                text = f"{_TOPIC}-{found.partition_index} does not tell its end"
+                raise answered_error(found.error_code, text)
+            for watched in asking[found.partition_index]:
+                watched.ready_at = found.offset
 
     def cancel(self) -> None:
         """Read nothing more."""
