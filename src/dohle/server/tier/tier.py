@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dohle.server")
 
 _TOPIC_RETRY_S = 1.0
+_TOPIC_RETRY_S_MAX = 60.0
 
 
 def _open_store(files: FileSystem, url: str) -> ObjectStore:
@@ -81,13 +82,19 @@ class Tier:
             self.update(partition)
 
     async def _ensure_topic(self) -> None:
+        delay_s = _TOPIC_RETRY_S
         while True:
             try:
                 await self.feed.ensure_topic()
                 return
             except KafkaError as error:
-                logger.warning("tiered storage waits: %s", error)
-            await asyncio.sleep(_TOPIC_RETRY_S)
+                logger.warning(
+                    "nothing is copied to the remote tier, which is tried again in %.0f s: %s",
+                    delay_s,
+                    error,
+                )
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, _TOPIC_RETRY_S_MAX)
 
     def update(self, partition: Partition) -> None:
         """Take in that a partition is new here, leads or follows, or has other settings."""
