@@ -343,3 +343,13 @@ def test_h30_a_crash_at_any_point_leaves_a_state_that_was(
 
 def test_a_leader_epoch_file_can_be_parsed_for_showing_it() -> None:
     assert parse_leader_epochs("x", b"0\n2\n5 1\n4 0\n") == [EpochEntry(5, 1), EpochEntry(4, 0)]
+
+
+def test_older_entries_can_be_put_back_and_those_that_are_known_count() -> None:
+    """T15a."""
+    epochs = epochs_of((5, 50), (6, 60))
+    epochs.prepend([EpochEntry(0, 0), EpochEntry(3, 20), EpochEntry(5, 45), EpochEntry(4, 50)])
+    assert epochs.entries == [EpochEntry(*each) for each in ((0, 0), (3, 20), (5, 50), (6, 60))]
+    empty = epochs_of()
+    empty.prepend([EpochEntry(1, 2)])
+    assert empty.latest_epoch == 1

@@ -8,6 +8,7 @@ from dohle.tiering.lineage import (
     epochs_of_range,
     highest_remote_offset,
     is_within,
+    newest_copy_of,
     remote_log_start,
     without_empty,
 )
@@ -80,3 +81,13 @@ def test_the_remote_part_begins_with_the_first_segment_of_the_earliest_epoch() -
     assert remote_log_start(cache, _LINEAGE) == 20
     assert remote_log_start(cache, _LINEAGE[1:]) == 100
     assert remote_log_start(cache, ((7, 0),)) is None
+
+
+def test_the_newest_copy_of_an_offset_is_that_of_the_newest_epoch() -> None:
+    """T15a: for a log whose own epochs are lost."""
+    old, new = segment(1, 0, 99), segment(2, 50, 99, ((2, 50),))
+    cache = copied(old, new, segment(3, 100, 149, ((3, 100),)))
+    found = newest_copy_of(cache, 60)
+    assert found is not None
+    assert found.id == new.id
+    assert newest_copy_of(cache, 150) is None

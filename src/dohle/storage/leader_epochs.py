@@ -150,6 +150,17 @@ class LeaderEpochs:
             self._dirty = True
         return True
 
+    def prepend(self, entries: Iterable[EpochEntry]) -> None:
+        """Put back older entries that were lost, from a copy; those that are known here count."""
+        older = [
+            entry
+            for entry in entries
+            if not self._epochs
+            or (entry.epoch < self._epochs[0] and entry.start_offset < self._starts[0])
+        ]
+        epochs = [*(entry.epoch for entry in older), *self._epochs]
+        self._replace(epochs, [*(entry.start_offset for entry in older), *self._starts])
+
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Return where the newest epoch not above the requested one ends.
 

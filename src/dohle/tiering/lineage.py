@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dohle.tiering.cache import RemoteLogMetadataCache
-from dohle.tiering.segments import Epochs, RemoteSegment
+from dohle.tiering.segments import Epochs, RemoteSegment, SegmentState
 
 
 def without_empty(epochs: Sequence[tuple[int, int]]) -> Epochs:
@@ -72,13 +72,29 @@ def highest_remote_offset(
     return -1
 
 
+def newest_copy_of(cache: RemoteLogMetadataCache, offset: int) -> RemoteSegment | None:
+    """Return the copied segment that holds an offset and is of the newest epoch, if there is one.
+
+    For a log that has lost its own epochs: it is the best that can be known.
+    """
+    found = [
+        segment
+        for segment in cache
+        if segment.state is SegmentState.COPY_SEGMENT_FINISHED
+        and segment.start_offset <= offset <= segment.end_offset
+    ]
+    return max(found, key=lambda each: each.epochs[-1:], default=None)
+
+
 def remote_log_start(
     cache: RemoteLogMetadataCache, epochs: Sequence[tuple[int, int]]
 ) -> int | None:
     """Return where the remote part of a log begins; None if there is none (T3.1)."""
     for epoch, _ in epochs:
         found = [
-            segment.start_offset for segment in cache.of_epoch(epoch) if segment.state.value <= 1
+            segment.start_offset
+            for segment in cache.of_epoch(epoch)
+            if segment.state <= SegmentState.COPY_SEGMENT_FINISHED
         ]
         if found:
             return found[0]

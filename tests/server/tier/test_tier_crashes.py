@@ -214,6 +214,25 @@ def test_what_expires_is_gone_for_good_however_the_node_dies(seed: int) -> None:
         tiered.close()
 
 
+def test_leader_epochs_that_are_lost_with_their_file_come_back_from_the_store() -> None:
+    """T15a: without them nothing of the remote part could be found, nor told from leftovers."""
+    tiered = TieredWorld(3)
+    try:
+        tiered.produce()
+        tiered.kill()
+        tiered.produce(10)
+        _wait_until_only_remote(tiered)
+        known = tiered.log.leader_epochs.entries
+        tiered.machine.kill()
+        tiered.machine.files.put("/data/t-0/leader-epoch-checkpoint", b"damaged")
+        tiered.start()
+        tiered.world.run_until(lambda: tiered.log.leader_epochs.entries[:1] == known[:1], 30)
+        assert tiered.read() == tiered.acknowledged
+        tiered.check_tier()
+    finally:
+        tiered.close()
+
+
 _STORE_OPERATIONS = (
     Operation.WRITE,
     Operation.SYNC,

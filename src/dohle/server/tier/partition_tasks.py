@@ -16,7 +16,12 @@ from dohle.core.ids import Uuid
 from dohle.core.uuid import random_uuid
 from dohle.storage.leader_epochs import encode_leader_epochs
 from dohle.tiering.cache import RemoteLogMetadataCache
-from dohle.tiering.lineage import epochs_of_range, highest_remote_offset, remote_log_start
+from dohle.tiering.lineage import (
+    epochs_of_range,
+    highest_remote_offset,
+    newest_copy_of,
+    remote_log_start,
+)
 from dohle.tiering.planning import Extent, Limits, to_copy, to_expire
 from dohle.tiering.segments import RemoteSegment, SegmentId, SegmentState, SegmentUpdate
 from dohle.tiering.store import StoreError
@@ -103,6 +108,7 @@ class PartitionTasks:
         log = self.partition.log
         if not log.config.remote_storage_enable:
             return
+        await self._restore_epochs(cache)
         if not self.partition.is_led:
             self._note_remote(cache)
             return
@@ -112,6 +118,27 @@ class PartitionTasks:
         if not log.config.remote_log_copy_disable:
             await self._copy(epoch)
         await self._expire(cache, epoch)
+
+    async def _restore_epochs(self, cache: RemoteLogMetadataCache) -> None:
+        """Put back leader epochs of the remote part, without which nobody could read it (T15a).
+
+        They are lost with their file: recovery finds only those of what is on the disk.
+        """
+        log = self.partition.log
+        epochs = log.leader_epochs.entries
+        if not log.has_remote_part or (epochs and epochs[0].start_offset <= log.log_start_offset):
+            return
+        newest = newest_copy_of(cache, log.local_log_start_offset - 1)
+        if newest is None:
+            return
+        found, _ = await self._tier.state_beside(newest)
+        log.leader_epochs.prepend(found)
+        log.leader_epochs.truncate_from_start(log.log_start_offset)
+        logger.warning(
+            "%s: the leader epochs before offset %d were lost, and are taken from the remote tier",
+            self.partition.key,
+            epochs[0].start_offset if epochs else log.log_end_offset,
+        )
 
     def _note_remote(self, cache: RemoteLogMetadataCache) -> None:
         log = self.partition.log

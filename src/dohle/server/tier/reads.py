@@ -109,7 +109,7 @@ class RemoteReads:
     def _begin(self, part: RemotePart) -> asyncio.Task[Found] | Found:
         partition, offset = part.partition, part.offset
         cache = self._cache_of(partition)
-        if cache is None:
+        if cache is None or partition.log.leader_epochs.epoch_of(offset) is None:
             # It is there, but not known here yet: out of range would make the consumer jump.
             return _NOTHING
         segment = _find(cache, partition.log, offset)

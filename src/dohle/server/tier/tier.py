@@ -222,6 +222,14 @@ class Tier:
                 f"{partition.key}: offset {offset} is not known to be remote yet",
             )
 
+        epochs, producers = await self.state_beside(segment)
+        return segment.end_offset + 1, epochs, producers
+
+    async def state_beside(
+        self, segment: RemoteSegment
+    ) -> tuple[list[EpochEntry], list[ProducerEntry]]:
+        """Return the leader epochs and producers that are in the store beside a segment."""
+
         def load() -> tuple[list[EpochEntry], list[ProducerEntry]]:
             prefix = self.settings.prefix
             manifest = decode_manifest(self.store.get(object_key(segment, MANIFEST, prefix)))
@@ -231,12 +239,11 @@ class Tier:
             return parse_leader_epochs(indexes, epochs), decode_snapshot(producers)
 
         try:
-            epochs, producers = await self._copiers.run(load)
+            return await self._copiers.run(load)
         except Exception as error:
             raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.key}: the remote state: {error}"
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the state beside {segment.segment_id}: {error}"
             ) from error
-        return segment.end_offset + 1, epochs, producers
 
     def cancel(self) -> None:
         """Begin nothing more: requests are not served any longer."""
