@@ -121,6 +121,8 @@ class _InTiers(NamedTuple):
     partition: Partition
     timestamp: int
     bound: int
+    #: Whether it is not known yet how far the log is committed.
+    is_catching_up: bool
 
 
 _Answer = ListOffsetsPartitionResponse | _InTiers
@@ -172,7 +174,9 @@ async def _look(
         code = ErrorCode.UNKNOWN_SERVER_ERROR
     else:
         known = found if found is not None and found.offset < asked.bound else _NOTHING
-        return _told(index, known, version)
+        if known is not _NOTHING or not asked.is_catching_up:
+            return _told(index, known, version)
+        code = _not_available(version).code
     return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
 
 
@@ -213,7 +217,7 @@ def _find(
             partition_index=key.partition, old_style_offsets=tuple(offsets)
         )
     if timestamp >= 0 and broker.tier is not None and log.has_remote_part:
-        return _InTiers(partition, timestamp, bound)
+        return _InTiers(partition, timestamp, bound, is_catching_up)
     found = _lookup(log, timestamp, bound)
     if is_catching_up and found is _NOTHING:
         raise _not_available(version)
