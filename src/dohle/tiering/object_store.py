@@ -18,7 +18,12 @@ SCHEMES: Final = frozenset({"s3", "gs", "az", "abfs", "abfss", "azure"})
 #: Of an object that is written, so much is in memory: two parts, each so large.
 _PART_BYTES: Final = 8 * 1024 * 1024
 _PARTS_AT_ONCE: Final = 2
-_CLIENT: Final = {"timeout": timedelta(seconds=60), "connect_timeout": timedelta(seconds=10)}
+_CLIENT: Final = {
+    "timeout": timedelta(seconds=60),
+    "connect_timeout": timedelta(seconds=10),
+    # For a store of one's own, whose endpoint is named so; those of clouds are https.
+    "allow_http": True,
+}
 _RETRIES: Final = {"max_retries": 5, "retry_timeout": timedelta(seconds=120)}
 
 
