@@ -100,7 +100,7 @@ class TieredWorld:
             async with Producer(cluster) as producer:
                 for number in range(count):
                     value = f"{len(self.acknowledged)} {number}".encode().ljust(60)
-                    sent = await (await producer.send(_TOPIC, value, partition=0))
+                    sent = await producer.send(_TOPIC, value, partition=0)
                     self.acknowledged[sent.offset] = value
 
         self.run(program)
