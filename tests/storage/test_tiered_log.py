@@ -156,3 +156,15 @@ def test_a_replica_that_begins_from_the_tier_has_its_epochs_and_producers() -> N
         assert list(log.producer_state.producers) == [7]
         follower.manager.directories[0].checkpoints.write_all()
         log = follower.restart(clean=False)
+
+
+def test_closed_segments_that_recovery_has_found_can_be_flushed_without_another_append() -> None:
+    """T3: they are copied only when they are on the disk, and nobody may write here again."""
+    node = _filled()
+    log = node.restart(clean=False)
+    assert log.recovery_point < 6
+    log.flush_soon(6)
+    node.manager.flush_due_now()
+    assert log.recovery_point >= 6
+    log.flush_soon(4)
+    assert log.prepare_due_flush() is None

@@ -486,6 +486,12 @@ class Log:
         if (due_ms := self.flushing.due_ms) is not None:
             self.files.context.flushes.flush_at(self, due_ms)
 
+    def flush_soon(self, up_to: int) -> None:
+        """Ask for a flush of closed segments: recovery leaves them to the next roll."""
+        if up_to > self.flushing.wanted_up_to:
+            self.flushing.rolled(up_to, self._clock.monotonic_ms())
+            self._ask_for_flush()
+
     def _start_flush_timer(self) -> None:
         now_ms = self._clock.monotonic_ms()
         self.flushing.start_timer(self.log_end_offset, self.config.flush_ms, now_ms)

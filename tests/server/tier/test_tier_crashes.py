@@ -214,6 +214,39 @@ def test_what_expires_is_gone_for_good_however_the_node_dies(seed: int) -> None:
         tiered.close()
 
 
+def test_segments_that_were_not_on_the_disk_when_the_node_died_become_remote_all_the_same() -> None:
+    """T3: though nothing is appended after the recovery."""
+    tiered = TieredWorld(5)
+    try:
+        tiered.machine.disk.work_mean_ns *= 100
+        tiered.produce()
+        tiered.kill()
+        tiered.machine.disk.work_mean_ns //= 100
+        _wait_until_only_remote(tiered)
+        assert tiered.read() == tiered.acknowledged
+    finally:
+        tiered.close()
+
+
+def test_a_segment_without_a_producer_snapshot_and_all_behind_it_stay_on_the_disk() -> None:
+    """T3.6, T27.2: it cannot be copied, and is not taken for remote because later ones are."""
+    tiered = TieredWorld(6)
+    try:
+        tiered.machine.disk.work_mean_ns *= 100
+        tiered.produce()
+        snapshots = tiered.log.producer_state.snapshots
+        bases = tiered.log.segments.base_offsets
+        tiered.machine.disk.work_mean_ns //= 100
+        lost = next(base for base in bases[1:] if base > tiered.log.highest_remote_offset + 1)
+        snapshots.remove(lost)
+        tiered.world.run_for(10)
+        assert tiered.log.highest_remote_offset < lost
+        assert tiered.log.segments.first.base_offset < lost
+        assert tiered.read() == tiered.acknowledged
+    finally:
+        tiered.close()
+
+
 def test_leader_epochs_that_are_lost_with_their_file_come_back_from_the_store() -> None:
     """T15a: without them nothing of the remote part could be found, nor told from leftovers."""
     tiered = TieredWorld(3)

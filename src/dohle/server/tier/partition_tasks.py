@@ -182,15 +182,21 @@ class PartitionTasks:
         log = self.partition.log
         for base, following in to_copy(self.extent(), log.highest_remote_offset):
             segment = log.segments.floor(base)
-            # What is not on the disk yet is copied by a later run.
-            if segment is None or segment.base_offset != base or following > log.recovery_point:
+            if segment is None or segment.base_offset != base:
                 return
-            await self._copy_segment(segment, following, epoch)
+            if following > log.recovery_point:
+                # What is not on the disk yet is copied by a later run.
+                log.flush_soon(following)
+                return
+            if not await self._copy_segment(segment, following, epoch):
+                # None behind it may count as remote before it does.
+                return
 
-    async def _copy_segment(self, local: LogSegment, following: int, epoch: int) -> None:
+    async def _copy_segment(self, local: LogSegment, following: int, epoch: int) -> bool:
+        """Copy a segment; False if it cannot be copied."""
         job = self._job(local, following)
         if job is None:
-            return
+            return False
         segment = job.segment
         self._copying.add(segment.id)
         tier = self._tier
@@ -206,6 +212,7 @@ class PartitionTasks:
             await tier.feed.publish(self._update(segment, _COPIED))
             log = self.partition.log
             log.highest_remote_offset = max(log.highest_remote_offset, segment.end_offset)
+            return True
         finally:
             self._copying.discard(segment.id)
 
