@@ -155,12 +155,14 @@ class PartitionTasks:
         self.raise_start(min(start, log.local_log_start_offset))
         self._found_start_in = epoch
 
-    def raise_start(self, offset: int) -> None:
-        """Let the log begin here, or behind this."""
+    def raise_start(self, offset: int) -> bool:
+        """Let the log begin here, or behind this; tell whether that is new."""
         log = self.partition.log
-        if log.increment_log_start_offset(min(offset, log.high_watermark)):
+        is_new = log.increment_log_start_offset(min(offset, log.high_watermark))
+        if is_new:
             # Its followers are told with their next fetch.
             self._tier.broker.recheck(self.partition.key)
+        return is_new
 
     def _check_leader(self, epoch: int) -> None:
         if not self.partition.is_led or self.partition.leader_epoch != epoch:
@@ -274,8 +276,9 @@ class PartitionTasks:
         now_ms = self._tier.broker.clock.now_ms()
         epochs = log.leader_epochs.entries
         plan = to_expire(cache, self.extent(), epochs, limits, local_only, now_ms, self._copying)
-        # Before anything goes: nobody is told of records that are gone.
-        self.raise_start(plan.log_start_offset)
+        # Before anything goes: nobody is told of records that are gone, nor after a restart.
+        if self.raise_start(plan.log_start_offset):
+            await self._tier.keep_log_start(self.partition)
         for segment in plan.segments:
             self._check_leader(epoch)
             await self._delete(segment)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.metadata.image import TopicImage
+from dohle.server.net.slices import Slices
 from dohle.server.tier.counts import CountsByTopic
 from dohle.server.tier.metadata_feed import MetadataFeed
 from dohle.server.tier.partition_tasks import PartitionTasks
 from dohle.server.tier.reads import RemoteReads
 from dohle.server.tier.settings import TierSettings
+from dohle.storage.directory.checkpoints import LOG_START_OFFSET_CHECKPOINT
 from dohle.storage.directory.partition_dirs import REMOTE_INDEX_CACHE
 from dohle.storage.files import FileSystem, join
 from dohle.storage.leader_epochs import EpochEntry, parse_leader_epochs
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dohle.server")
 
+_SUFFIX = ".tier"
 _TOPIC_RETRY_S = 1.0
 _TOPIC_RETRY_S_MAX = 60.0
 
@@ -73,6 +76,8 @@ class Tier:
         self._deleting: set[asyncio.Task[None]] = set()
         self._ensuring: asyncio.Task[None] | None = None
         self._is_started = False
+        #: One at a time: they write the same file.
+        self._checkpointing = asyncio.Lock()
 
     def start(self) -> None:
         """Begin to work for the partitions that there are."""
@@ -203,6 +208,16 @@ class Tier:
         except StoreError:
             counts.remotedeleteerrors += 1
             raise
+
+    async def keep_log_start(self, partition: Partition) -> None:
+        """Return when it is on the disk where a log begins."""
+        directory = self.broker.logs.directory_of(partition.key)
+        if directory is None:
+            return
+        async with self._checkpointing:
+            steps = directory.checkpoints.write_in_steps(LOG_START_OFFSET_CHECKPOINT, _SUFFIX)
+            with directory.disk.guarding("writing log start offsets"):
+                await Slices(self.broker.turns).run(steps)
 
     # Followers
 
