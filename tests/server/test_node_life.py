@@ -31,6 +31,7 @@ from dohle.server.node import Node
 from dohle.storage.directory.directory import LogDirectoryInUse
 from dohle.storage.directory.meta_properties import InvalidMetaProperties
 from dohle.storage.files import OsFileSystem
+from dohle.testing.broker import Broker
 from tests.server.faults import DEADLINE_S, FaultyFileSystem, until, watched_node
 from tests.server.wire import (
     UnsyncedFileSystem,
@@ -522,3 +523,29 @@ def test_a_node_that_stops_takes_no_requests_at_once_though_its_disk_is_stuck(
             assert all(one.had_clean_shutdown for one in node.logs.directories)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({}, "needs a store: set rsm.config.url"),
+        ({"rsm.config.url": "ftp://x"}, "a store is file:///FOLDER"),
+        ({"rsm.config.storage.backend.class": "S3Storage"}, r"set rsm.config.url to s3://BUCKET"),
+        (
+            {
+                "rsm.config.url": "/x",
+                "rlmm.config.remote.log.metadata.topic.num.partitions": "many",
+            },
+            "num.partitions is many: it must be a number",
+        ),
+    ],
+)
+def test_a_node_that_is_told_to_tier_but_not_where_says_so_and_does_not_start(
+    tmp_path: Path, config: dict[str, str], reason: str
+) -> None:
+    """T2."""
+    config = {"remote.log.storage.system.enable": "true", **config}
+    with pytest.raises(KafkaError, match=reason) as refused:
+        Broker(config, data=str(tmp_path)).start()
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    assert not list(tmp_path.glob("remote-log-index-cache"))

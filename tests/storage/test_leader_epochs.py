@@ -38,7 +38,8 @@ def test_a_new_partition_gets_an_empty_file() -> None:
     epochs = LeaderEpochs.load(fs, FOLDER)
     assert epochs.entries == []
     assert epochs.latest_epoch is None
-    assert epochs.earliest_entry is None
+    assert epochs.entries == []
+    assert epochs.epoch_of(0) is None
     assert fs.files() == {PATH: b""}
 
 
@@ -129,7 +130,8 @@ def test_without_entries_no_epoch_has_an_end() -> None:
 def test_neighbours_of_an_epoch_are_found() -> None:
     epochs = epochs_of((2, 10), (4, 20), (7, 30))
     assert [epochs.next_epoch(epoch) for epoch in (1, 2, 3, 6, 7)] == [2, 4, 4, 7, None]
-    assert epochs.earliest_entry == EpochEntry(2, 10)
+    assert epochs.entries[0] == EpochEntry(2, 10)
+    assert [epochs.epoch_of(offset) for offset in (9, 10)] == [None, 2]
     assert len(epochs) == 3
 
 
@@ -341,3 +343,13 @@ def test_h30_a_crash_at_any_point_leaves_a_state_that_was(
 
 def test_a_leader_epoch_file_can_be_parsed_for_showing_it() -> None:
     assert parse_leader_epochs("x", b"0\n2\n5 1\n4 0\n") == [EpochEntry(5, 1), EpochEntry(4, 0)]
+
+
+def test_older_entries_can_be_put_back_and_those_that_are_known_count() -> None:
+    """T15a."""
+    epochs = epochs_of((5, 50), (6, 60))
+    epochs.prepend([EpochEntry(0, 0), EpochEntry(3, 20), EpochEntry(5, 45), EpochEntry(4, 50)])
+    assert epochs.entries == [EpochEntry(*each) for each in ((0, 0), (3, 20), (5, 50), (6, 60))]
+    empty = epochs_of()
+    empty.prepend([EpochEntry(1, 2)])
+    assert empty.latest_epoch == 1

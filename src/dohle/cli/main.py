@@ -29,6 +29,7 @@ from dohle.cli.commands import (
     produce,
     start,
     storage,
+    tier,
     topic,
     txn,
 )
@@ -119,6 +120,7 @@ def build_parser() -> argparse.ArgumentParser:
     txn.add_parser(commands)
     cluster.add_parser(commands)
     storage.add_parser(commands)
+    tier.add_parser(commands)
     log_dump.add_parser(commands)
     pipeline.add_parser(commands)
     doctor.add_parser(commands)

@@ -55,7 +55,16 @@ if TYPE_CHECKING:
     from dohle.client.consumer.consumer import Consumer
     from dohle.client.consumer.fetched import ConsumedRecord
     from dohle.client.consumer.offsets import OffsetInfo
-    from dohle.client.consumer.starts import At, Beginning, End, MaxTimestamp, Since, Start, Tail
+    from dohle.client.consumer.starts import (
+        At,
+        Beginning,
+        End,
+        LocalBeginning,
+        MaxTimestamp,
+        Since,
+        Start,
+        Tail,
+    )
     from dohle.client.errors import ClientClosed, ConnectionClosed, TimedOut
     from dohle.client.group.membership import GroupMetadata
     from dohle.client.group.offsets import OffsetAndMetadata
@@ -104,6 +113,7 @@ __all__ = [
     "Header",
     "IsolationLevel",
     "KafkaError",
+    "LocalBeginning",
     "LogDirDescription",
     "MaxTimestamp",
     "NewTopic",
@@ -189,6 +199,7 @@ _HOMES = {
         "At",
         "Beginning",
         "End",
+        "LocalBeginning",
         "MaxTimestamp",
         "Since",
         "Start",

@@ -9,6 +9,8 @@ The rules are Kafka's:
   without any epoch begins there, since nobody could say how far it agrees.
 - An answer that tells where the logs part tells nothing else: neither its records nor its high
   watermark are taken (KAFKA-14704).
+- A fetch of what the leader has in the remote tier only begins anew: behind a remote segment, with
+  the epochs and producers that are kept beside it.
 - A fetch that is out of range compares the ends of both logs, and then the start of the leader's.
 - An epoch that is past, if it is the newest known here, stops fetching until there is a newer one.
   Anything else is tried again after a while.
@@ -99,7 +101,13 @@ class Fail(NamedTuple):
     error: ErrorCode
 
 
-Reaction = Append | Truncate | CompareRange | Delay | Fail
+class BeginFromTier(NamedTuple):
+    """Begin anew behind what is in the remote tier (KIP-405); the leader's log begins so."""
+
+    log_start_offset: int
+
+
+Reaction = Append | Truncate | CompareRange | BeginFromTier | Delay | Fail
 
 
 class Restart(NamedTuple):
@@ -139,6 +147,8 @@ def react(data: PartitionData, log: ReplicaLog) -> Reaction:
         return Append(data.records or b"", data.high_watermark, data.log_start_offset)
     if error is ErrorCode.OFFSET_OUT_OF_RANGE:
         return CompareRange()
+    if error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+        return BeginFromTier(data.log_start_offset)
     # It was asked with the newest epoch known here, which is past all the same.
     return Fail(error) if error is ErrorCode.FENCED_LEADER_EPOCH else Delay(error)
 

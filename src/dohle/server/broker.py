@@ -7,13 +7,13 @@ event become one write per partition (``write_appends``).
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, TimerHandle
+from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections.abc import Awaitable, Callable, Sequence
 
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.static import BrokerConfig, effective_broker_config
 from dohle.core.config.topic import effective_topic_config
-from dohle.core.errors import KafkaError
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.host import Host
 from dohle.core.ids import TopicName, TopicPartition, Uuid
 from dohle.core.steps import PlainSteps
@@ -21,6 +21,7 @@ from dohle.metadata.delta import Delta, PartitionChange
 from dohle.metadata.image import ClusterImage, ResourceType, TopicImage
 from dohle.metadata.partition import PartitionImage
 from dohle.metrics.requests import AllRequests
+from dohle.protocol.messages.fetch import FetchResponse
 from dohle.protocol.schema import Request, VersionRange
 from dohle.replication.fetch_session_cache import FetchSessionCache
 from dohle.replication.purgatory import Purgatory
@@ -37,12 +38,14 @@ from dohle.server.net.turns import Turns
 from dohle.server.partitions.commits import Commits
 from dohle.server.partitions.delayed_fetch import WaitingFetch
 from dohle.server.partitions.fetch_pacing import FetchPacing
+from dohle.server.partitions.fetch_reader import FetchReader
 from dohle.server.partitions.partitions import Partition, Partitions
 from dohle.server.partitions.read_replicas import selects_by_rack
 from dohle.server.partitions.replica_moves import MOVE_BYTES_PER_SECOND, ReplicaMoves
 from dohle.server.partitions.topic_settings import TopicSettings
 from dohle.server.replicas.replicas import Replicas
 from dohle.server.replicas.throttles import Throttles
+from dohle.server.tier.tier import Tier
 from dohle.server.transactions.coordinators import ClusterCoordinators
 from dohle.server.transactions.markers import TxnMarkers
 from dohle.server.transactions.producer_ids import ProducerIds
@@ -50,6 +53,8 @@ from dohle.server.transactions.verification import TxnVerification
 from dohle.storage.cleaning.cleaner import LogCleaner
 from dohle.storage.directory.directory import LogDirectory
 from dohle.storage.directory.manager import LogManager
+from dohle.storage.leader_epochs import EpochEntry
+from dohle.storage.producers.entry import ProducerEntry
 
 logger = logging.getLogger("dohle.server")
 
@@ -112,6 +117,7 @@ class BrokerServer:
             channel=channels.alter_partition,
             broker_values=self.broker_values,
             quota=self.throttles.follower,
+            tier_state=self.tier_state,
         )
         self.producer_ids = ProducerIds(images, self.channel, config.node_id)
         self.fetch_sessions = FetchSessionCache(
@@ -143,6 +149,8 @@ class BrokerServer:
         self._broker_values: ConfigValues | None = None
         #: The partitions that have appends which are not written yet.
         self.unwritten: dict[Partition, None] = {}
+        #: Set by the node, if there is a remote tier.
+        self.tier: Tier | None = None
         self._expiry: TimerHandle | None = None
         self._expiry_ms = 0
 
@@ -213,6 +221,8 @@ class BrokerServer:
             self.replicas.brokers_changed((each.id, each.after) for each in delta.changed_brokers)
             self.fetch_sessions.look_at_all()
         removed = await self._take_in(image, delta.changed_partitions)
+        if self.tier is not None:
+            self.tier.image_changed()
         self._config_effects.changed(delta.changed_configs)
         for change in delta.changed_configs:
             resource = change.resource
@@ -291,7 +301,7 @@ class BrokerServer:
                 self._remove_replica(known, image)
             return known is None
         if topic.name not in settings:
-            settings[topic.name] = TopicSettings.of(self.topic_values(topic.name))
+            settings[topic.name] = TopicSettings.of(topic.name, self.topic_values(topic.name))
         try:
             self.partitions.add(key, topic.id, image, settings[topic.name], is_new=is_new)
         except KafkaError as error:
@@ -304,8 +314,12 @@ class BrokerServer:
         partition = self.partitions.get(*key)
         if known is not None and known is not partition:
             self.replicas.forget(known)
+            if self.tier is not None:
+                self.tier.forget(known)
         if partition is not None:
             self.replicas.update(partition)
+            if self.tier is not None:
+                self.tier.update(partition)
         if known is not None:
             self.recheck(key)
         return True
@@ -317,6 +331,8 @@ class BrokerServer:
         """
         self.write_appends()
         self.replicas.forget(partition)
+        if self.tier is not None:
+            self.tier.forget(partition)
         self.moves.forget([partition.key])
         self.partitions.remove(partition, image)
         self.recheck(partition.key)
@@ -353,6 +369,8 @@ class BrokerServer:
     async def _forget_topic(self, topic: TopicImage, slices: Slices) -> None:
         keys = [TopicPartition(topic.name, index) for index in topic.partitions]
         self.moves.forget(keys)
+        if self.tier is not None:
+            self.tier.topic_deleted(topic)
         for partition in self.partitions.of_topic(topic.name).values():
             self.unwritten.pop(partition, None)
             self.replicas.forget(partition)
@@ -382,9 +400,30 @@ class BrokerServer:
         for name in names:
             partitions = self.partitions.of_topic(name)
             if partitions:
-                settings = TopicSettings.of(self.topic_values(name))
+                settings = TopicSettings.of(name, self.topic_values(name))
                 for partition in partitions.values():
                     partition.configure(settings)
+                    if self.tier is not None:
+                        self.tier.update(partition)
+
+    # The remote tier
+
+    def answer_from_tier(self, reader: FetchReader) -> Future[FetchResponse]:
+        """Answer a fetch when what it wants of the remote tier is read, or its time is up."""
+        return self.loop.create_task(self._answer_from_tier(reader))
+
+    async def tier_state(
+        self, partition: Partition, epoch: int, offset: int
+    ) -> tuple[int, list[EpochEntry], list[ProducerEntry]]:
+        """Return how a replica goes on behind an offset that is remote."""
+        if self.tier is None:
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "this broker has no remote tier")
+        return await self.tier.state_at(partition, epoch, offset)
+
+    async def _answer_from_tier(self, reader: FetchReader) -> FetchResponse:
+        if self.tier is not None:
+            await self.tier.reads.fill(reader)
+        return await Slices(self.turns).run(reader.response())
 
     # Appends and the requests that wait for them
 

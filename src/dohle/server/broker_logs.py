@@ -8,6 +8,7 @@ from functools import cache
 
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.topic import effective_topic_config
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.core.steps import Steps
 from dohle.core.uuid import is_reserved, uuid_to_text
@@ -15,6 +16,7 @@ from dohle.metadata.image import ClusterImage
 from dohle.server.partitions.topic_settings import TopicSettings
 from dohle.server.quorum.loss import LossCheck
 from dohle.server.shared import Shared
+from dohle.server.tier.settings import SYSTEM_ENABLE
 from dohle.storage.config import LogConfig
 from dohle.storage.directory.clean_shutdown import read_broker_epoch
 from dohle.storage.directory.meta_properties import InvalidMetaProperties
@@ -68,9 +70,22 @@ class BrokerLogs:
                 "what was on it, format the new one (dohle storage format --ignore-formatted)."
             )
 
+    def refuse_tiered_topics(self) -> None:
+        """Do not serve half of a log: what is remote only would be taken for gone (T2)."""
+        if self._config.get_bool(SYSTEM_ENABLE):
+            return
+        for topic in self._image.topics.values():
+            settings = TopicSettings.of(topic.name, self._topic_values(topic.name))
+            if settings.log.remote_storage_enable:
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"{topic.name} has remote.storage.enable=true, and this broker no remote tier:"
+                    f" start it with {SYSTEM_ENABLE}=true and the store that it had",
+                )
+
     def _log_configs(self) -> Callable[[TopicPartition], LogConfig]:
         """Return what tells the settings of a log: the same for all of a topic."""
-        settings = cache(lambda topic: TopicSettings.of(self._topic_values(topic)))
+        settings = cache(lambda topic: TopicSettings.of(topic, self._topic_values(topic)))
         return lambda partition: settings(partition.topic).log
 
     def _topic_values(self, name: TopicName) -> ConfigValues:

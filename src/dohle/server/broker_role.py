@@ -19,6 +19,8 @@ from dohle.server.partitions.log_cleaning import LogCleaning
 from dohle.server.quorum.loss import LossCheck
 from dohle.server.registry import all_handlers
 from dohle.server.shared import Shared
+from dohle.server.tier.settings import TierSettings
+from dohle.server.tier.tier import Tier
 from dohle.storage.directory.directory import LogDirectory
 
 
@@ -86,6 +88,9 @@ class BrokerRole:
             is_alone=is_alone,
             on_fatal=shared.on_fatal,
         )
+        if (tier := TierSettings.of(config)) is not None:
+            folder = shared.logs.online_directories[0].path
+            self.broker.tier = Tier(self.broker, tier, shared.host.files, folder)
         self.previous_epoch = find_previous_epoch(shared)
         self._leaving: set[Task[None]] = set()
 
@@ -113,6 +118,8 @@ class BrokerRole:
         self.broker.moves.resume()
         self.cleaning.start()
         self.broker.on_reconfigured = self.cleaning.reconfigured
+        if self.broker.tier is not None:
+            self.broker.tier.start()
 
     async def _load(self) -> None:
         shared = self._shared
@@ -122,6 +129,7 @@ class BrokerRole:
         self._images.subscribe(self.lifecycle.on_image)
         logs = BrokerLogs(shared, image)
         logs.refuse_missing_directories()
+        logs.refuse_tiered_topics()
         shared.sources.state = BrokerState.RECOVERY
         clock = shared.host.clock
         started_s = clock.monotonic_s()
@@ -153,6 +161,8 @@ class BrokerRole:
     def stop_serving(self) -> None:
         """Write what was appended, and take no more requests: whatever else takes long."""
         self.broker.write_appends()
+        if self.broker.tier is not None:
+            self.broker.tier.cancel()
         self.broker.txn_markers.stop()
         self.broker.coordinators.close()
         self.broker.producer_ids.close()
@@ -165,6 +175,8 @@ class BrokerRole:
         await self.broker.txn_markers.close()
         await self.broker.txn_coordinators.close()
         await self.broker.replicas.stop()
+        if self.broker.tier is not None:
+            await self.broker.tier.stop()
         await self.broker.moves.stop()
         await self.cleaning.stop()
         await self.lifecycle.shut_down()

@@ -80,14 +80,18 @@ class FileLost(FileNotFoundError):
         return cls(errno.ENOENT, f"somebody has cut it to {size} of {expected} bytes", path)
 
 
-class File(Protocol):
-    """An open file. Positions are explicit: there is no cursor to share or to lose."""
+class ReadableFile(Protocol):
+    """What can be read of an open file, or of an object of a store."""
 
     def read_at(self, position: int, size: int) -> bytes:
         """Return up to ``size`` bytes; fewer only where the file ends."""
 
     def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
         """Fill the buffer from the file and return how many bytes came; fewer only at the end."""
+
+
+class File(ReadableFile, Protocol):
+    """An open file. Positions are explicit: there is no cursor to share or to lose."""
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Write all of ``data`` or raise."""

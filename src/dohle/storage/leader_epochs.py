@@ -112,10 +112,10 @@ class LeaderEpochs:
         """All entries, oldest first."""
         return list(map(EpochEntry, self._epochs, self._starts))
 
-    @property
-    def earliest_entry(self) -> EpochEntry | None:
-        """The oldest entry."""
-        return EpochEntry(self._epochs[0], self._starts[0]) if self._epochs else None
+    def epoch_of(self, offset: int) -> int | None:
+        """Return the epoch that an offset is of; None if that is older than all entries."""
+        slot = bisect_right(self._starts, offset) - 1
+        return self._epochs[slot] if slot >= 0 else None
 
     @property
     def dirty(self) -> bool:
@@ -149,6 +149,17 @@ class LeaderEpochs:
             self._keep(kept_epochs, kept_starts)
             self._dirty = True
         return True
+
+    def prepend(self, entries: Iterable[EpochEntry]) -> None:
+        """Put back older entries that were lost, from a copy; those that are known here count."""
+        older = [
+            entry
+            for entry in entries
+            if not self._epochs
+            or (entry.epoch < self._epochs[0] and entry.start_offset < self._starts[0])
+        ]
+        epochs = [*(entry.epoch for entry in older), *self._epochs]
+        self._replace(epochs, [*(entry.start_offset for entry in older), *self._starts])
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Return where the newest epoch not above the requested one ends.

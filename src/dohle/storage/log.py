@@ -1,6 +1,7 @@
 """One partition's log: the order of its records, on disk and for readers.
 
-Offsets, from old to new: log start ≤ last stable offset ≤ high watermark ≤ log end.
+Offsets, from old to new: log start ≤ local log start ≤ last stable offset ≤ high watermark ≤ log
+end. What is between the log start and the local one is in the remote tier only.
 
 - ``append_as_leader`` assigns offsets, ``append_as_follower`` keeps those of the leader. Nothing
   changes until the whole append is accepted; then its bytes are written, and then the producer
@@ -42,11 +43,12 @@ from dohle.storage.directory.disk_status import LogStatus
 from dohle.storage.files import Buffer
 from dohle.storage.flush import FlushJob
 from dohle.storage.flush_state import FlushState
-from dohle.storage.leader_epochs import LeaderEpochs
+from dohle.storage.leader_epochs import EpochEntry, LeaderEpochs
 from dohle.storage.log_context import LogContext
 from dohle.storage.log_files import LogFiles
 from dohle.storage.log_values import AppendInfo, KnownPosition
 from dohle.storage.producers.append import NO_VERIFICATION, TV_UNKNOWN, VerificationGuard
+from dohle.storage.producers.entry import ProducerEntry
 from dohle.storage.producers.state import AppendOrigin, ProducerState
 from dohle.storage.segment.index import MAX_RELATIVE_OFFSET
 from dohle.storage.segment.segment import LogSegment
@@ -78,6 +80,7 @@ class Log:
         "flushing",
         "fs",
         "high_watermark",
+        "highest_remote_offset",
         "known_end",
         "known_start",
         "leader_epochs",
@@ -128,7 +131,11 @@ class Log:
         self.cleaner_offset: int | None = None
         #: The round of cleaning that is under way: told before anything else changes the segments.
         self.cleaning: CleaningRound | None = None
+        #: The last offset known to be in the remote tier; -1 as long as that was not found out.
+        self.highest_remote_offset = -1
         self.high_watermark = log_start_offset
+        if len(segments):
+            self.high_watermark = self.local_log_start_offset
         #: Where readers were last told that what they may see ends, and begins: see ``log_read``.
         self.known_end: KnownPosition | None = None
         self.known_start: KnownPosition | None = None
@@ -163,6 +170,16 @@ class Log:
         return self.segments.size
 
     @property
+    def local_log_start_offset(self) -> int:
+        """Where what is on this disk begins: behind the log start if older segments are remote."""
+        return max(self.log_start_offset, self.segments.first.base_offset)
+
+    @property
+    def has_remote_part(self) -> bool:
+        """Whether the log begins before what is on this disk."""
+        return self.log_start_offset < self.segments.first.base_offset
+
+    @property
     def appended_records(self) -> int:
         """How many records were appended here since the log was opened, and not copied."""
         return self.log_end_offset - self.counted_from
@@ -190,8 +207,8 @@ class Log:
         """Set the high watermark, kept between log start and log end; return what it became."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
-        if offset < self.log_start_offset:
-            offset = self.log_start_offset
+        if offset < self.log_start_offset or self.config.remote_storage_enable:
+            offset = max(offset, self.local_log_start_offset)
         self.high_watermark = offset
         if self.producer_state.transactions.unreplicated:
             self.producer_state.on_high_watermark_updated(offset)
@@ -432,6 +449,25 @@ class Log:
         start = offset if log_start_offset is None else log_start_offset
         log_truncation.truncate_fully_and_start_at(self, offset, start, self._clock.now_ms())
 
+    def start_from_tier(
+        self,
+        offset: int,
+        log_start_offset: int,
+        epochs: Sequence[EpochEntry],
+        producers: Sequence[ProducerEntry],
+    ) -> None:
+        """Remove everything and go on at ``offset``: what is before that is in the remote tier."""
+        now_ms = self._clock.now_ms()
+        start = min(log_start_offset, offset)
+        log_truncation.truncate_fully_and_start_at(self, offset, start, now_ms)
+        with self.disk.guarding(f"starting {self.partition} from the remote tier"):
+            for epoch, begin in epochs:
+                if begin < offset:
+                    self.leader_epochs.assign(epoch, begin, sync=False)
+            self.leader_epochs.truncate_from_start(start)
+            self.leader_epochs.flush()
+            self.producer_state.restore(offset, producers, now_ms)
+
     # Rolling and flushing
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
@@ -449,6 +485,12 @@ class Log:
     def _ask_for_flush(self) -> None:
         if (due_ms := self.flushing.due_ms) is not None:
             self.files.context.flushes.flush_at(self, due_ms)
+
+    def flush_soon(self, up_to: int) -> None:
+        """Ask for a flush of closed segments: recovery leaves them to the next roll."""
+        if up_to > self.flushing.wanted_up_to:
+            self.flushing.rolled(up_to, self._clock.monotonic_ms())
+            self._ask_for_flush()
 
     def _start_flush_timer(self) -> None:
         now_ms = self._clock.monotonic_ms()

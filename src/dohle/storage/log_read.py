@@ -26,6 +26,17 @@ _LOG_END, _HIGH_WATERMARK = Isolation.LOG_END, Isolation.HIGH_WATERMARK
 _TXN_COMMITTED = Isolation.TXN_COMMITTED
 
 
+class OffsetMovedToTier(KafkaError):
+    """An offset of the log that is in the remote tier, and no longer here."""
+
+    def __init__(self, log: Log, offset: int) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+            f"{log.partition}: offset {offset} is below {log.local_log_start_offset}, where what is"
+            " on this disk begins",
+        )
+
+
 def read(
     log: Log,
     start_offset: int,
@@ -45,6 +56,8 @@ def read(
             f"{log.partition}: offset {start_offset} is not within"
             f" {log.log_start_offset} to {log.log_end_offset}",
         )
+    if start_offset < log.segments.first.base_offset:
+        raise OffsetMovedToTier(log, start_offset)
     try:
         return _read_segments(
             log.segments,

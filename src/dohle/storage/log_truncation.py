@@ -23,7 +23,8 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
             log.leader_epochs.truncate_from_end(log.log_end_offset)
             return False
         if offset < log.segments.first.base_offset:
-            truncate_fully_and_start_at(log, offset, offset, now_ms)
+            start = min(offset, log.log_start_offset)
+            truncate_fully_and_start_at(log, offset, start, now_ms)
             return True
         logger.info("%s: truncating to offset %d", log.partition, offset)
         _end_cleaning(log)

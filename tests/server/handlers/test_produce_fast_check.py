@@ -204,7 +204,7 @@ class Side:
 
     def _settings(self) -> TopicSettings:
         values = effective_topic_config({**SMALL, **self._properties}, self.node.config)
-        return TopicSettings.of(values)
+        return TopicSettings.of("topic", values)
 
     def _choose_way(self) -> None:
         if not self._short:

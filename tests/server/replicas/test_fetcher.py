@@ -58,6 +58,7 @@ def context_of(node: Node, leader: ScriptedBroker) -> FetcherContext:
         broker.commits,
         FetcherSettings(limits, 1 << 20, 10, 30_000, 10_000),
         ReplicationQuota(11, 1_000),
+        broker.tier_state,
     )
 
 

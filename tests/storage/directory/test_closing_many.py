@@ -92,7 +92,7 @@ def test_a_disk_that_fails_at_it_is_not_marked_as_stopped_cleanly(times: int) ->
     for partition in PARTITIONS:
         log = node.create(partition)
         assert offsets(log_records(log))[:1] == [0]
-        assert log.leader_epochs.earliest_entry == FLUSHED
+        assert log.leader_epochs.entries[0] == FLUSHED
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -113,7 +113,7 @@ def test_a_power_cut_at_any_point_of_it_takes_nothing_that_was_flushed(seed: int
     for partition in PARTITIONS:
         log = node.create(partition)
         assert offsets(log_records(log)) in ([0], [0, 1])
-        assert log.leader_epochs.earliest_entry == FLUSHED
+        assert log.leader_epochs.entries[0] == FLUSHED
 
 
 def test_a_disk_of_this_machine_is_synced_as_a_whole_or_file_by_file(tmp_path: Path) -> None:

@@ -48,12 +48,14 @@ examples:
   dohle start -X num.partitions=3 -X auto.create.topics.enable=false
   dohle start --log-format json --request-log
   dohle start -X metrics.listener=0.0.0.0:9644
+  dohle start --tier /mnt/archive
   dohle start --nodes 3
   dohle start --nodes 3 --ephemeral --listener 127.0.0.1:0
 
 exit codes: 0 stopped on request, 1 could not start or failed (with --nodes: one of
 them did), 2 wrong command line or configuration
 """
+_METADATA_REPLICAS = 3
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -87,6 +89,13 @@ def add_parser(commands: Commands) -> None:
         type=node_id,
         metavar="ID",
         help="this node's id (default: the file's, or that of the data directory, or 1)",
+    )
+    parser.add_argument(
+        "--tier",
+        metavar="URL",
+        help="where topics with remote.storage.enable=true keep closed segments, so that only the "
+        "newest ones need room here: file:///FOLDER or a folder, which all brokers see, or "
+        "s3://BUCKET, gs://BUCKET, az://CONTAINER (needs dohle[tiered])",
     )
     parser.add_argument(
         "-X",
@@ -129,6 +138,8 @@ def add_parser(commands: Commands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the broker, in a temporary directory if it is ephemeral."""
+    if args.tier is not None:
+        args.properties = [*_tier_properties(args.tier, args.nodes), *(args.properties or [])]
     if not args.ephemeral:
         return _run_some(args, args.data)
     if args.data:
@@ -137,6 +148,17 @@ def run(args: argparse.Namespace) -> int:
 
     with tempfile.TemporaryDirectory(prefix="dohle-", ignore_cleanup_errors=True) as folder:
         return _run_some(args, [folder])
+
+
+def _tier_properties(url: str, nodes: int | None) -> list[tuple[str, str]]:
+    """Return what ``--tier`` stands for."""
+    if "://" not in url:
+        url = os.path.abspath(url)
+    found = [("remote.log.storage.system.enable", "true"), ("rsm.config.url", url)]
+    if nodes is not None:
+        replicas = str(min(nodes, _METADATA_REPLICAS))
+        found.append(("rlmm.config.remote.log.metadata.topic.replication.factor", replicas))
+    return found
 
 
 def _run_some(args: argparse.Namespace, data: list[str] | None) -> int:

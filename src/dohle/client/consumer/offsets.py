@@ -13,6 +13,7 @@ from dohle.client.consumer.starts import (
     Beginning,
     End,
     EndStart,
+    LocalBeginning,
     MaxTimestamp,
     Since,
     Start,
@@ -31,7 +32,7 @@ from dohle.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-_LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL = -1, -2, -3, -4
 _NO_OFFSET = -1
 _CONSUMER = BrokerId(-1)
 
@@ -49,6 +50,8 @@ def _timestamp(start: EndStart) -> int:
     match start:
         case Beginning():
             return _EARLIEST
+        case LocalBeginning():
+            return _EARLIEST_LOCAL
         case End():
             return _LATEST
         case MaxTimestamp():

@@ -53,5 +53,10 @@ class MaxTimestamp:
     """The record with the largest timestamp."""
 
 
+@dataclass(frozen=True, slots=True)
+class LocalBeginning:
+    """The first offset on the disk of the leader: what is before it is in the remote tier only."""
+
+
 Start = Beginning | End | At | Since | Tail
-EndStart = Beginning | End | Since | MaxTimestamp
+EndStart = Beginning | LocalBeginning | End | Since | MaxTimestamp

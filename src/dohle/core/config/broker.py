@@ -16,6 +16,7 @@ from dohle.core.config.definition import ConfigKey, ConfigType, ListOf, Range, U
 from dohle.core.config.known import CONFIGS_WITHOUT_EFFECT
 from dohle.core.config.quorum import QUORUM_CONFIGS
 from dohle.core.config.replication import REPLICATION_CONFIGS
+from dohle.core.config.tier import TIER_CONFIGS
 from dohle.core.config.topic import TOPIC_CONFIGS
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
@@ -477,6 +478,7 @@ def _table() -> dict[str, ConfigKey]:
     keys += QUORUM_CONFIGS
     keys += COORDINATOR_CONFIGS
     keys += REPLICATION_CONFIGS
+    keys += TIER_CONFIGS
     keys += CONFIGS_WITHOUT_EFFECT
     keys += (_default_of_topics(key) for key in TOPIC_CONFIGS.values() if key.synonyms)
     return {key.name: key for key in sorted(keys, key=lambda key: key.name)}

@@ -11,7 +11,6 @@ from typing import Final
 
 from dohle.core.config.definition import ConfigKey, ConfigType, ListOf, NotEmpty, Range, UpdateMode
 from dohle.core.config.known_security import SECURITY_CONFIGS
-from dohle.core.config.topic import NO_TIERS
 from dohle.core.config.without_effect import because, row
 
 _BOOLEAN = ConfigType.BOOLEAN
@@ -32,17 +31,7 @@ _ANY_LIST: Final = ListOf(may_be_empty=True)
 CONFIGS_WITHOUT_EFFECT: Final[tuple[ConfigKey, ...]] = (
     *SECURITY_CONFIGS,
     *because(
-        NO_TIERS,
-        row("remote.fetch.max.wait.ms", _INT, 500, Range(1), _CLUSTER_WIDE),
-        row("remote.list.offsets.request.timeout.ms", _LONG, 30_000, Range(1), _CLUSTER_WIDE),
-        row(
-            "remote.log.index.file.cache.total.size.bytes",
-            _LONG,
-            1_073_741_824,
-            Range(1),
-            _CLUSTER_WIDE,
-        ),
-        row("remote.log.manager.copier.thread.pool.size", _INT, 10, Range(1), _CLUSTER_WIDE),
+        "the remote tier has no plugins and no quotas here",
         row(
             "remote.log.manager.copy.max.bytes.per.second",
             _LONG,
@@ -63,7 +52,6 @@ CONFIGS_WITHOUT_EFFECT: Final[tuple[ConfigKey, ...]] = (
         row("remote.log.manager.fetch.quota.window.num", _INT, 11, Range(1)),
         row("remote.log.manager.fetch.quota.window.size.seconds", _INT, 1, Range(1)),
         row("remote.log.manager.follower.thread.pool.size", _INT, 2, Range(1), _CLUSTER_WIDE),
-        row("remote.log.manager.task.interval.ms", _LONG, 30_000, Range(1)),
         row(
             "remote.log.manager.task.retry.backoff.max.ms",
             _LONG,
@@ -97,14 +85,9 @@ CONFIGS_WITHOUT_EFFECT: Final[tuple[ConfigKey, ...]] = (
             NotEmpty(),
         ),
         row("remote.log.metadata.manager.class.path", _STRING, None),
-        row("remote.log.metadata.manager.impl.prefix", _STRING, "rlmm.config.", NotEmpty()),
         row("remote.log.metadata.manager.listener.name", _STRING, None, NotEmpty()),
-        row("remote.log.reader.max.pending.tasks", _INT, 100, Range(1)),
-        row("remote.log.reader.threads", _INT, 10, Range(1), _CLUSTER_WIDE),
         row("remote.log.storage.manager.class.name", _STRING, None, NotEmpty()),
         row("remote.log.storage.manager.class.path", _STRING, None),
-        row("remote.log.storage.manager.impl.prefix", _STRING, "rsm.config.", NotEmpty()),
-        row("remote.log.storage.system.enable", _BOOLEAN, False),
     ),
     *because(
         "there are no quotas yet",

@@ -36,6 +36,18 @@ _REQUIRED: Final = ("process.roles", "node.id")
 _NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 _LISTENER_PREFIX: Final = "listener.name."
 _PLUGIN_PREFIXES: Final = ("config.providers.", "rlmm.config.", "rsm.config.")
+#: Those that ``server.tier`` uses, if the prefixes are not others.
+_OF_TIER: Final = frozenset(
+    {
+        "rsm.config.key.prefix",
+        "rsm.config.storage.backend.class",
+        "rsm.config.storage.root",
+        "rsm.config.url",
+        "rlmm.config.remote.log.metadata.topic.num.partitions",
+        "rlmm.config.remote.log.metadata.topic.replication.factor",
+        "rlmm.config.remote.log.metadata.topic.retention.ms",
+    }
+)
 # Ignoring these quietly would leave a node open that its operator believes to be secured.
 _PROTECTING: Final = frozenset({"authorizer.class.name"})
 _SIMILARITY_MIN: Final = 0.7
@@ -227,6 +239,8 @@ def _notices(name: str) -> list[Notice]:
             message += "; do not expose this node to clients you do not trust"
             return [Notice(NoticeLevel.WARNING, name, message)]
         return [Notice(NoticeLevel.INFO, name, message)]
+    if name in _OF_TIER:
+        return []
     if _is_known(name):
         return [Notice(NoticeLevel.INFO, name, f"{name} has no effect in dohle")]
     import difflib  # costs milliseconds, and names are rarely unknown

@@ -34,7 +34,6 @@ _LONG_MAX: Final = 2**63 - 1
 _WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
 _MIB: Final = 1 << 20
 #: Why configs do nothing here yet.
-NO_TIERS: Final = "there is no tiered storage yet"
 
 
 def _key(
@@ -175,7 +174,6 @@ _KEYS: Final = (
         ("log.local.retention.bytes",),
         "How much of a partition is kept here after it was copied to remote storage; -2 means "
         "as much as retention.bytes says.",
-        NO_TIERS,
     ),
     _key(
         "local.retention.ms",
@@ -185,7 +183,6 @@ _KEYS: Final = (
         ("log.local.retention.ms",),
         "How long records are kept here after they were copied to remote storage; -2 means as "
         "long as retention.ms says.",
-        NO_TIERS,
     ),
     _key(
         "max.compaction.lag.ms",
@@ -269,7 +266,6 @@ _KEYS: Final = (
         None,
         (),
         "Whether a topic with remote storage copies nothing more to it.",
-        NO_TIERS,
     ),
     _key(
         "remote.log.delete.on.disable",
@@ -278,7 +274,6 @@ _KEYS: Final = (
         None,
         (),
         "Whether remote data is deleted when remote storage is turned off for the topic.",
-        NO_TIERS,
     ),
     _key(
         "remote.storage.enable",
@@ -287,7 +282,6 @@ _KEYS: Final = (
         None,
         (),
         "Whether the topic is copied to remote storage.",
-        NO_TIERS,
     ),
     _key(
         "retention.bytes",

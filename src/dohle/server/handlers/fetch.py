@@ -8,6 +8,8 @@
   soon after another is looked at a little later: see ``fetch_pacing``.
 - Consumers may ask any replica from v11 on, and see what that replica knows to be committed. With
   ``replica.selector.class`` a leader sends those that name their rack to a replica there (KIP-392).
+- What is in the remote tier only is read in other threads, and answered after no more than
+  ``remote.fetch.max.wait.ms``; a follower is told 109, and begins with what the tier knows.
 - From v16 on who asks the wrong broker is told the leader and where it is (KIP-951).
 """
 
@@ -97,6 +99,8 @@ def _serve(
     # Of very many partitions the sizes are looked at first: there may be nothing to read yet.
     if pace is None or not may_wait or not (yield from reader.may_wait_unread()):
         yield from reader.read()
+        if reader.remote:
+            return broker.answer_from_tier(reader)
         if reader.is_enough() or not may_wait:
             if pace is not None:
                 pace.has_found_much = reader.has_found_much()

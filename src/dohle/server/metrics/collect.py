@@ -15,6 +15,7 @@ from dohle.server.metrics.quorum import collect_quorum
 from dohle.server.metrics.replication import collect_replication
 from dohle.server.metrics.requests import collect_requests
 from dohle.server.metrics.sources import Sources
+from dohle.server.metrics.tier import collect_tier
 from dohle.server.metrics.topics import collect_topics
 from dohle.server.metrics.transactions import collect_transactions
 
@@ -29,6 +30,7 @@ def collect(sources: Sources, logged: LogCounts) -> Iterator[str]:
     yield from collect_network(sources)
     yield from collect_requests(sources)
     yield from collect_topics(sources)
+    yield from collect_tier(sources)
     yield from collect_groups(sources)
     yield from collect_transactions(sources)
     yield from collect_partitions(sources)

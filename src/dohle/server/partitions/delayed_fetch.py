@@ -118,10 +118,12 @@ class DelayedFetch:
     async def _answer_later(self, pace: Pace) -> FetchResponse:
         """Answer in a turn of its own, and not in that of its waker: it takes a while."""
         await self._broker.turns.turn(0.0)
-        return await Slices(self._broker.turns).run(pace.timed(self._read()))
+        return await result_of(await Slices(self._broker.turns).run(pace.timed(self._read())))
 
-    def _read(self) -> Steps[FetchResponse]:
+    def _read(self) -> Steps[FetchResponse | Future[FetchResponse]]:
         yield from self._reader.read()
+        if self._reader.remote:
+            return self._broker.answer_from_tier(self._reader)
         if self._pace is not None:
             self._pace.has_found_much = self._reader.has_found_much()
         return (yield from self._reader.response())

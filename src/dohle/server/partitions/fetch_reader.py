@@ -9,7 +9,7 @@ the fetch is answered without waiting.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import BrokerId, ProducerId, TopicPartition
@@ -42,6 +42,7 @@ from dohle.server.partitions.read_replicas import client_rack, node_endpoints, r
 from dohle.storage import log_read
 from dohle.storage.log_values import FetchData, Isolation
 from dohle.storage.segment.segment_file import LogSlice
+from dohle.storage.segment.transaction_index import AbortedTransaction as AbortedTxn
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
@@ -81,6 +82,18 @@ def isolation_of(request: FetchRequest) -> Isolation:
     if request.isolation_level == _READ_COMMITTED:
         return _TXN_COMMITTED
     return _HIGH_WATERMARK
+
+
+class RemotePart(NamedTuple):
+    """What a fetch wants of the remote tier."""
+
+    #: Which of the results it is.
+    place: int
+    partition: Partition
+    offset: int
+    max_bytes: int
+    whole_batch: bool
+    reads_committed: bool
 
 
 class FetchReader:
@@ -128,6 +141,8 @@ class FetchReader:
         self._not_at_end: list[SessionPartition] = []
         self._change_count = -1
         self._told_by: Unsettled | None = None
+        #: What consumers want of the remote tier: ``server.tier`` reads it before the answer.
+        self.remote: list[RemotePart] = []
         self._nothing = _NOTHING_COMMITTED if self._reads_committed else _NOTHING
 
     def is_enough(self) -> bool:
@@ -170,7 +185,7 @@ class FetchReader:
     def read(self) -> Steps[None]:
         """Read every partition as far as the limits allow; unknown partitions come last."""
         self._results, self._bytes, self._copied, self._filled = [], 0, 0, 0
-        self._at_once = False
+        self._at_once, self.remote = False, []
         self._not_at_end, self._change_count = [], self._broker.change_count
         if self._has_read:
             self._partitions = self._context.look_again()
@@ -199,6 +214,9 @@ class FetchReader:
                     continue
                 self._not_at_end.append(part)
                 result, size = self._read_partition(part, left)
+            except log_read.OffsetMovedToTier as error:
+                self._at_once = True
+                result, size = self._moved(part, left, error)
             except KafkaError as error:
                 self._at_once = True
                 result, size = self._failed(part, error.code), 0
@@ -213,6 +231,52 @@ class FetchReader:
                 left -= size
         self._results += missing
         self._has_read = True
+
+    # The remote tier
+
+    def _moved(
+        self, part: SessionPartition, left: int, error: KafkaError
+    ) -> tuple[PartitionData, int]:
+        """Answer a follower where the log is, and have what a consumer wants read later (T12)."""
+        partition = part.local
+        if partition is None or self._broker.tier is None:
+            return self._failed(part, ErrorCode.KAFKA_STORAGE_ERROR), 0
+        if self._version < UNCONVERTED:
+            # Out of range would make its client jump.
+            return self._failed(part, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT), 0
+        if self._version < 10 and partition.rules.codec is Codec.ZSTD:
+            return self._failed(part, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), 0
+        data = self._data(partition, part, self._nothing, _NO_EPOCH)
+        if self._is_follower:
+            return data.replace(error_code=error.code), 0
+        limit = max(0, min(part.request.partition_max_bytes, left))
+        if not limit:
+            return data, 0
+        wanted = RemotePart(
+            len(self._results),
+            partition,
+            part.request.fetch_offset,
+            limit,
+            whole_batch=self._bytes == 0,
+            reads_committed=self._reads_committed,
+        )
+        self.remote.append(wanted)
+        return data, limit
+
+    def filled_remotely(
+        self, wanted: RemotePart, records: bytes, aborted: Sequence[AbortedTxn]
+    ) -> None:
+        """Answer with what was read of the remote tier."""
+        part, data = self._results[wanted.place]
+        assert isinstance(data, PartitionData)
+        if self._reads_committed:
+            data = data.replace(aborted_transactions=_told(aborted))
+        self._results[wanted.place] = part, data.replace(records=records)
+
+    def failed_remotely(self, wanted: RemotePart, code: ErrorCode) -> None:
+        """Answer that it could not be read."""
+        part, _ = self._results[wanted.place]
+        self._results[wanted.place] = part, self._failed(part, code)
 
     # Waiting
 
@@ -515,14 +579,7 @@ class FetchReader:
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
             diverging_epoch=diverging,
-            aborted_transactions=None
-            if aborted is None
-            else tuple(
-                AbortedTransaction(
-                    producer_id=ProducerId(txn.producer_id), first_offset=txn.first_offset
-                )
-                for txn in aborted
-            ),
+            aborted_transactions=None if aborted is None else _told(aborted),
             records=records,
         )
 
@@ -567,6 +624,13 @@ class FetchReader:
             return _NO_LEADER
         self._leaders.add(image.leader)
         return LeaderIdAndEpoch(leader_id=image.leader, leader_epoch=image.leader_epoch)
+
+
+def _told(aborted: Sequence[AbortedTxn]) -> tuple[AbortedTransaction, ...]:
+    return tuple(
+        AbortedTransaction(producer_id=ProducerId(txn.producer_id), first_offset=txn.first_offset)
+        for txn in aborted
+    )
 
 
 def _read(partition: Partition, piece: LogSlice) -> bytes:

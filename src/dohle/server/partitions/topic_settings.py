@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from dohle.core.config.definition import ConfigValues
+from dohle.metadata.topic_names import INTERNAL_TOPICS
 from dohle.records.checking.validation import ValidationRules
 from dohle.records.compression.codecs import Codec
 from dohle.replication.throttle import ThrottledReplicas
 from dohle.storage.config import LogConfig
+from dohle.tiering.segments import METADATA_TOPIC
+
+#: What is told of them in their settings has no effect (T2).
+_NEVER_REMOTE: Final = INTERNAL_TOPICS | {METADATA_TOPIC}
 
 
 class TopicSettings(NamedTuple):
@@ -23,10 +28,11 @@ class TopicSettings(NamedTuple):
     throttled_followers: ThrottledReplicas
 
     @classmethod
-    def of(cls, values: ConfigValues) -> Self:
+    def of(cls, topic: str, values: ConfigValues) -> Self:
         """Take them from the topic's effective settings."""
+        is_remote = values.get_bool("remote.storage.enable") and topic not in _NEVER_REMOTE
         return cls(
-            _log_config(values),
+            _log_config(values, is_remote=is_remote),
             _validation_rules(values),
             values.get_int("min.insync.replicas"),
             ThrottledReplicas.of(values.get_list("leader.replication.throttled.replicas")),
@@ -34,7 +40,7 @@ class TopicSettings(NamedTuple):
         )
 
 
-def _log_config(values: ConfigValues) -> LogConfig:
+def _log_config(values: ConfigValues, *, is_remote: bool) -> LogConfig:
     """Turn a topic's effective settings into those of its logs."""
     policy = frozenset(values.get_list("cleanup.policy"))
     segment_ms, max_lag_ms = values.get_int("segment.ms"), values.get_int("max.compaction.lag.ms")
@@ -48,12 +54,16 @@ def _log_config(values: ConfigValues) -> LogConfig:
         flush_messages=values.get_int("flush.messages"),
         flush_ms=values.get_int("flush.ms"),
         index_interval_bytes=values.get_int("index.interval.bytes"),
+        local_retention_bytes=values.get_int("local.retention.bytes"),
+        local_retention_ms=values.get_int("local.retention.ms"),
         max_compaction_lag_ms=max_lag_ms,
         max_message_bytes=values.get_int("max.message.bytes"),
         message_timestamp_type_log_append=_is_log_append_time(values),
         min_cleanable_dirty_ratio=values.get_float("min.cleanable.dirty.ratio"),
         min_compaction_lag_ms=values.get_int("min.compaction.lag.ms"),
         preallocate=values.get_bool("preallocate"),
+        remote_log_copy_disable=values.get_bool("remote.log.copy.disable"),
+        remote_storage_enable=is_remote,
         retention_bytes=values.get_int("retention.bytes"),
         retention_ms=values.get_int("retention.ms"),
         segment_bytes=_segment_bytes(values),

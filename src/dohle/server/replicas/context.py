@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +15,14 @@ from dohle.replication.throttle import ReplicationQuota
 from dohle.server.channel import ImageSource
 from dohle.server.net.turns import Turns
 from dohle.server.partitions.commits import Commits
+from dohle.server.partitions.partitions import Partition
+from dohle.storage.leader_epochs import EpochEntry
+from dohle.storage.producers.entry import ProducerEntry
+
+#: Given an epoch and an offset: where to go on, with which leader epochs and producers.
+TierState = Callable[
+    [Partition, int, int], Awaitable[tuple[int, list[EpochEntry], list[ProducerEntry]]]
+]
 
 
 class FetcherSettings(NamedTuple):
@@ -41,6 +50,8 @@ class FetcherContext:
     settings: FetcherSettings
     #: How much may be fetched of replicas that are throttled.
     quota: ReplicationQuota
+    #: Tells how a replica goes on behind an offset of an epoch that is remote.
+    tier_state: TierState
 
     @property
     def broker_epoch(self) -> int:

@@ -27,6 +27,7 @@ from dohle.protocol.messages.list_offsets import (
 )
 from dohle.replication.follower import (
     Append,
+    BeginFromTier,
     CompareRange,
     Delay,
     Fail,
@@ -51,6 +52,7 @@ from dohle.server.partitions.partitions import Partition
 from dohle.server.replicas.context import FetcherContext
 from dohle.server.replicas.copying import append_fetched, in_pieces
 from dohle.server.replicas.counts import FetcherCounts
+from dohle.server.replicas.tier_start import FromTier, find_tier_place
 from dohle.storage.log import Log
 
 logger = logging.getLogger("dohle.server")
@@ -228,6 +230,9 @@ class Fetcher:
             reaction: Reaction = react(data, followed.partition.log)
             if isinstance(reaction, CompareRange):
                 await slices.wait_for(self._compare_range(connection, answered))
+            elif isinstance(reaction, BeginFromTier):
+                start = reaction.log_start_offset
+                await slices.wait_for(self._begin_from_tier(connection, answered, start))
             elif isinstance(reaction, Append):
                 await self._append(slices, key, asked, reaction)
             elif self._try(key, reaction):
@@ -280,7 +285,9 @@ class Fetcher:
             fetch = next_fetch(followed.partition.log, key[1], followed.leader_epoch, max_bytes)
             self._fetches.want(key, fetch)
 
-    def _try(self, key: Key, reaction: Append | Truncate | Restart | Delay | Fail) -> bool:
+    def _try(
+        self, key: Key, reaction: Append | Truncate | Restart | FromTier | Delay | Fail
+    ) -> bool:
         """Do it; False if the partition is left out for a while, or until another leader."""
         partition, leader_epoch = self._followed[key]
         try:
@@ -296,6 +303,9 @@ class Fetcher:
                     self._context.commits.note_end(partition)
                 case Restart(offset):
                     partition.log.truncate_fully_and_start_at(offset)
+                    self._context.commits.note_end(partition)
+                case FromTier(log_start_offset, offset, epochs, producers):
+                    partition.log.start_from_tier(offset, log_start_offset, epochs, producers)
                     self._context.commits.note_end(partition)
                 case Delay(error):
                     self._tell_if_it_lasts(key, error)
@@ -399,6 +409,29 @@ class Fetcher:
             # Nothing is to be done about it: the next fetch may be in range again.
             self._delay(key)
         elif self._try(key, wanted):
+            self._want(key)
+
+    async def _begin_from_tier(
+        self, connection: Connection, answered: Answered, log_start_offset: int
+    ) -> None:
+        """Begin where the leader's disk does, with what the remote tier knows of before (T14)."""
+        key, asked, _ = answered
+        partition = self._followed[key].partition
+        try:
+            place = await find_tier_place(
+                connection, partition, self._context, self._followed[key].leader_epoch
+            )
+            state = await self._context.tier_state(partition, *place)
+        except ConnectionClosed:
+            raise
+        except KafkaError as error:
+            logger.debug("%s: %s", partition.key, error)
+            if self._fetches.is_wanted(key, asked):
+                self._try(key, Delay(error.code))
+            return
+        if self._fetches.is_wanted(key, asked) and self._try(
+            key, FromTier(log_start_offset, *state)
+        ):
             self._want(key)
 
     async def _leader_offset(self, connection: Connection, key: Key, timestamp: int) -> int:

@@ -17,7 +17,7 @@ from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
 from dohle.server.partitions.commits import Commits
 from dohle.server.partitions.partitions import Partition
-from dohle.server.replicas.context import FetcherContext, FetcherSettings
+from dohle.server.replicas.context import FetcherContext, FetcherSettings, TierState
 from dohle.server.replicas.fetchers import Fetchers
 from dohle.server.replicas.isr_changes import IsrChanges
 
@@ -39,6 +39,7 @@ class Replicas:
         channel: ControllerChannel,
         broker_values: Callable[[], ConfigValues],
         quota: ReplicationQuota,
+        tier_state: TierState,
     ) -> None:
         self._loop = loop
         self._turns = turns
@@ -54,6 +55,7 @@ class Replicas:
             commits,
             _settings(config),
             quota,
+            tier_state,
         )
         self.fetchers = Fetchers(context, config.get_int(_FETCHERS))
         self._isr_changes = IsrChanges(

@@ -224,7 +224,7 @@ class FollowerFetchShortcut:
             and asked.current_leader_epoch == image.leader_epoch
             # In the newest epoch the logs cannot part before the end of either.
             and (epoch < 0 or epoch == log.leader_epochs.latest_epoch)
-            and log.log_start_offset <= asked.fetch_offset <= log.log_end_offset
+            and log.local_log_start_offset <= asked.fetch_offset <= log.log_end_offset
             and log.disk.is_online()
             and self._replica in image.replicas
             and partition.replication.follower(self._replica) is not None

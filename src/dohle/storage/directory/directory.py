@@ -37,6 +37,7 @@ from dohle.storage.directory.load_progress import LoadProgress
 from dohle.storage.directory.loader import LoadOptions, load_log
 from dohle.storage.directory.partition_dirs import (
     CLUSTER_METADATA_TOPIC,
+    REMOTE_INDEX_CACHE,
     CorruptPartitionMetadata,
     NotAPartitionDir,
     PartitionDirKind,
@@ -200,6 +201,8 @@ class LogDirectory:
             self.checkpoints.write_all()
 
     def _live_partition(self, name: str) -> TopicPartition | None:
+        if name == REMOTE_INDEX_CACHE:
+            return None
         try:
             found = parse_partition_dir(name)
         except NotAPartitionDir as error:

@@ -56,9 +56,10 @@ def _high_watermark(log: Log) -> int:
 
 
 def _log_start_offset(log: Log) -> int | None:
-    """Return a log start that is not a base offset."""
-    start = log.log_start_offset
-    return start if start > log.segments.first.base_offset else None
+    """Return a log start that is not the first base offset, or of a log that is tiered."""
+    start, config = log.log_start_offset, log.config
+    is_told = start > log.segments.first.base_offset or config.remote_storage_enable
+    return start if is_told else None
 
 
 def _cleaner_offset(log: Log) -> int | None:

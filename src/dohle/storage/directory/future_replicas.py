@@ -67,7 +67,10 @@ class FutureReplicas:
         The checkpoints are written first: a start that finds the log here finds its offsets too.
         """
         partition = log.partition
-        if log.log_start_offset > log.segments.first.base_offset:
+        if (
+            log.log_start_offset > log.segments.first.base_offset
+            or log.config.remote_storage_enable
+        ):
             self._checkpoints.write_log_start_offsets(log)
         # Gaps in its closed segments are intended.
         self._checkpoints.write_recovery_points({partition: synced_up_to})

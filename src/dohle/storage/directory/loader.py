@@ -84,7 +84,8 @@ def load_log(
     loader.open_segments(names)
     log_end_offset = loader.recover()
     log_start_offset = options.log_start_offset
-    if len(loader.segments):
+    if len(loader.segments) and not config.remote_storage_enable:
+        # Else what is below the first segment may be in the remote tier.
         log_start_offset = max(log_start_offset, loader.segments.first.base_offset)
     # A scan writes snapshots of its own; otherwise one listing of the folder is enough.
     known = None if loader.repaired else snapshot_offsets(names)

@@ -52,6 +52,10 @@ class CorruptPartitionMetadata(Exception):
     """A ``partition.metadata`` that is not in the format; the text names the file."""
 
 
+#: Kafka's name of the folder where indexes of remote segments are cached.
+REMOTE_INDEX_CACHE = "remote-log-index-cache"
+
+
 def partition_dir_name(topic_partition: TopicPartition) -> str:
     """Return the name of the folder in use."""
     return f"{topic_partition.topic}-{topic_partition.partition}"

@@ -426,6 +426,12 @@ class ProducerState:
         self._last_snapshot_offset = 0
         self.map_end_offset = offset
 
+    def restore(self, offset: int, entries: Iterable[ProducerEntry], now_ms: int) -> None:
+        """Take over the producers that another log knew at this offset, on disk too."""
+        self.truncate_fully_and_start_at(offset)
+        self.snapshots.write(offset, entries, sync=True)
+        self._load_snapshot(offset, now_ms)
+
     def _clear(self) -> None:
         self._producers.clear()
         self.transactions.load(())

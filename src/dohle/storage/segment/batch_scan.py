@@ -24,7 +24,7 @@ from dohle.records.batch import (
     RecordBatch,
     read_batch,
 )
-from dohle.storage.files import File
+from dohle.storage.files import File, ReadableFile
 
 #: Small enough to stay in the processor's cache between the read and the checksum.
 SCAN_CHUNK = 512 * 1024
@@ -57,7 +57,7 @@ class BatchHead(NamedTuple):
     partition_leader_epoch: int
 
 
-def scan_batches(file: File, start: int, end: int) -> Iterator[tuple[int, Batch]]:
+def scan_batches(file: ReadableFile, start: int, end: int) -> Iterator[tuple[int, Batch]]:
     """Yield every batch of ``file[start:end]`` with its position.
 
     A batch's bytes are a view into a buffer that is reused: it is valid until the next step.
@@ -153,7 +153,7 @@ def _ensure_within(size: int, position: int, end: int) -> None:
 
 
 def _refill(
-    file: File, view: memoryview, at: int, filled: int, position: int, end: int, need: int
+    file: ReadableFile, view: memoryview, at: int, filled: int, position: int, end: int, need: int
 ) -> tuple[memoryview, int]:
     """Move what is left to the front and read on; use a larger buffer if a batch needs it."""
     left = filled - at
@@ -169,7 +169,7 @@ def _refill(
 
 
 def find_batch(
-    file: File, start: int, end: int, offset: int, first_ends_at: int | None = None
+    file: ReadableFile, start: int, end: int, offset: int, first_ends_at: int | None = None
 ) -> BatchHead | None:
     """Return the first batch of ``file[start:end]`` that ends at or behind ``offset``.
 
@@ -236,7 +236,7 @@ def read_small(
     return None
 
 
-def scan_heads(file: File, start: int, end: int) -> Iterator[BatchHead]:
+def scan_heads(file: ReadableFile, start: int, end: int) -> Iterator[BatchHead]:
     """Yield the heads of the batches of ``file[start:end]``, reading little of what is between.
 
     Raises as ``scan_batches`` does, but sees only heads: checksums are not verified.
