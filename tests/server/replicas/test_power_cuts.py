@@ -38,7 +38,7 @@ def written_until_the_power_fails(stage: Stage, seconds: float, seed: int) -> li
             producer = Producer(client, config)
             for number in range(1 << 20):
                 value = b"%d" % number
-                sent = await (await producer.send(TOPIC, value, partition=0))
+                sent = await producer.send(TOPIC, value, partition=0)
                 found.append(Acknowledged(sent.offset, value, world.time.now_ns))
 
     producer = world.machine("producer")
