@@ -123,9 +123,38 @@ def test_the_guarantees_tell_as_many_seeds_mutants_and_rounds_as_there_are() -> 
         f"{simulator['_MUTANTS'] + simulator['_MUTANTS_BY_ROLE']} mutants |",
         f"| {failovers['_SEEDS']} seeds | {failovers['_LONG_SEEDS']:,} more; ",
         f"{copying['RECORDS']:,} records are copied",
-        f"| | {copying['NODE_KILLS']} and {copying['WORKER_KILLS']} kills |",
+        f"(`tests/interop/test_cluster_exactly_once.py`) | | {copying['NODE_KILLS']} and "
+        f"{copying['WORKER_KILLS']} kills |",
         f"(`tests/interop/test_kill.py`) | {kills['ROUNDS']} rounds | "
         f"{kills['LONG_ROUNDS']} more |",
         f"(`tests/interop/test_cluster_kill.py`) | | {leaders['ROUNDS']} rounds |",
     ]
     assert [each for each in expected if each not in text] == []
+
+
+def runs_of(path: str) -> set[str]:
+    """Return which of `make test` and `make test-long` run tests of a module."""
+    found = set()
+    for node in ast.parse((ROOT / path).read_text()).body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            decorators = [ast.unparse(each) for each in node.decorator_list]
+            if "pytest.mark.long" not in decorators:
+                found.add("test")
+            # Or some of its parameters are marked.
+            if any("pytest.mark.long" in each for each in decorators):
+                found.add("test-long")
+    return found
+
+
+def test_the_guarantees_tell_rightly_what_make_test_runs_and_what_is_left_to_test_long() -> None:
+    text = (ROOT / "docs" / "guarantees.md").read_text()
+    table = text[text.index("| level | what runs |") :].partition("\n\n")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines()[2:]]
+    named = [
+        (name, [run for run, told in zip(("test", "test-long"), more, strict=True) if told.strip()])
+        for _, what, *more in rows
+        for name in re.findall(r"`(tests/\S+\.py)`", what)
+    ]
+    assert len(named) > 10
+    wrong = {name: told for name, told in named if sorted(runs_of(name)) != told}
+    assert wrong == {}

@@ -15,6 +15,7 @@ from dohle.metadata.leader_elections import (
     elect_leaders,
     elect_unclean_leaders,
 )
+from dohle.metadata.metadata_version import fetch_version, list_offsets_version
 from dohle.metadata.reassignments import (
     alter_partition_reassignments,
     list_partition_reassignments,
@@ -242,3 +243,15 @@ def test_nothing_is_asked_about_listeners_and_racks() -> None:
     (endpoint,) = made.image.brokers[BrokerId(3)].endpoints.values()
     assert (endpoint.name, endpoint.security_protocol) == ("lower-Case", 77)
     assert not made.image.brokers[BrokerId(2)].endpoints
+
+
+#: The first level from which on a follower fetches, and asks for offsets, in these versions.
+FETCHES = {7: 13, 8: 13, 9: 14, 10: 15, 18: 15, 19: 16, 20: 16, 21: 17, 26: 17, 27: 18, 29: 18}
+OFFSETS = {7: 7, 8: 7, 9: 8, 20: 8, 21: 9, 24: 9, 25: 10, 28: 10, 29: 11}
+
+
+def test_a_follower_speaks_the_versions_of_the_metadata_version() -> None:
+    """F11: a leader serves them unasked; before the level is known, the lowest."""
+    assert {level: fetch_version(level) for level in FETCHES} == FETCHES
+    assert {level: list_offsets_version(level) for level in OFFSETS} == OFFSETS
+    assert (fetch_version(None), list_offsets_version(None)) == (13, 7)

@@ -112,6 +112,48 @@ def test_a_replica_that_is_taken_away_gives_the_leader_a_new_epoch() -> None:
     assert (after.leader_epoch, after.partition_epoch) == (3, 8)
 
 
+def test_a_reassignment_is_completed_before_the_leader_and_the_eligible_follow() -> None:
+    """C4, C42: the last one is in sync; the leader that goes is not even asked to stay."""
+    before = replace(
+        partition(1, 2, 3, 4, isr=ids(1, 2), leader=1, elr=ids(3)),
+        adding_replicas=ids(4),
+        removing_replicas=ids(1),
+    )
+    record, after = change(
+        before, shrunk(before, 1, 2, 3, 4), rules(1, 2, 3, 4, elr=True, min_isr=3)
+    )
+    assert record is not None
+    assert (after.replicas, after.isr, after.leader) == (ids(2, 3, 4), ids(2, 3, 4), 2)
+    assert after.directories == tuple(uuid(100 + replica) for replica in (2, 3, 4))
+    assert (after.adding_replicas, after.removing_replicas) == ((), ())
+    assert (after.elr, after.last_known_elr) == ((), ())
+    assert (after.leader_epoch, after.partition_epoch) == (4, 8)
+
+
+def test_a_reassignment_that_is_completed_without_an_election_names_its_leader_again() -> None:
+    """C4: first the election, which changes nothing, then C2."""
+    before = replace(partition(2, 3, 1), adding_replicas=ids(2), removing_replicas=ids(1))
+    record, after = change(before, before, rules(1, 2, 3, elr=True, min_isr=2))
+    assert record is not None
+    assert (record.leader, record.isr, record.eligible_leader_replicas) == (2, ids(2, 3), None)
+    assert (after.replicas, after.leader_epoch, after.partition_epoch) == (ids(2, 3), 4, 8)
+    assert after.directories == (uuid(102), uuid(103))
+
+
+def test_what_an_unclean_election_makes_of_the_isr_wins_over_what_was_asked_for() -> None:
+    """C4, C11: the ISR of whom was elected, no eligible ones, and that it may lack records."""
+    before = partition(1, 2, 3, isr=ids(1), leader=1, elr=ids(2))
+    record, after = change(
+        before,
+        shrunk(before),
+        rules(3, elr=True, min_isr=2, election=Election.UNCLEAN, crashed=1),
+    )
+    assert record is not None
+    assert (after.leader, after.isr, after.elr) == (3, ids(3), ())
+    assert record.leader_recovery_state == LeaderRecoveryState.RECOVERING
+    assert after.last_known_elr == ()
+
+
 def test_without_elr_the_last_isr_is_kept_and_waited_for() -> None:
     """C12, C17: leader −1, ISR [x]; x back leads."""
     before = partition(1, 2, isr=ids(1))

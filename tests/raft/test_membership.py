@@ -80,6 +80,7 @@ def test_a_leader_tells_its_new_address_and_leaves_others_as_they_are() -> None:
 
 
 def test_h31_a_node_that_was_formatted_anew_is_another_voter() -> None:
+    """What that means for its vote is shown in ``simulation/test_scenarios.py``."""
     anew = Voter(OWN.id, Uuid(b"\3" * 16), (HERE,))
     assert not anew.is_same_node(OWN)
     assert ALONE.with_voter(anew) == ALONE

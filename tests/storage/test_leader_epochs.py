@@ -44,6 +44,7 @@ def test_a_new_partition_gets_an_empty_file() -> None:
 
 
 def test_a_new_epoch_is_on_the_disk_when_assign_returns() -> None:
+    """G40: it is synced before it is used."""
     fs = disk()
     epochs = LeaderEpochs.load(fs, FOLDER)
     assert epochs.assign(0, 0)
@@ -147,6 +148,7 @@ def test_cutting_the_end_is_on_the_disk_at_once() -> None:
 
 
 def test_cutting_the_start_moves_the_epoch_that_holds_it() -> None:
+    """G40: the epoch at the new start is kept."""
     epochs = epochs_of((0, 0), (1, 10), (2, 20))
     assert epochs.truncate_from_start(15)
     assert epochs.entries == [EpochEntry(1, 15), EpochEntry(2, 20)]
@@ -165,6 +167,7 @@ def test_a_start_below_or_at_the_first_entry_changes_nothing() -> None:
 
 
 def test_cutting_the_start_is_written_by_flush_and_only_once() -> None:
+    """G40: cuts are written behind."""
     fs = disk()
     epochs = LeaderEpochs.load(fs, FOLDER)
     epochs.assign(1, 10)

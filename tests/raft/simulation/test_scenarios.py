@@ -8,8 +8,8 @@ from dohle.core.ids import BrokerId
 from dohle.core.uuid import ZERO_UUID
 from dohle.raft import effects as do
 from dohle.raft import events
-from dohle.raft.membership import Voter
-from tests.raft.simulation.world import SimulatedNode, World, endpoint
+from dohle.raft.membership import Membership, Voter
+from tests.raft.simulation.world import SimulatedNode, World, directory, endpoint
 
 SEEDS = range(5)
 
@@ -73,6 +73,40 @@ def test_commits_are_known_everywhere_at_once(seed: int) -> None:
     for _ in range(5):
         append(world)
     assert world.now_ms - begin < 5 * 40
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_h31_a_voter_that_has_lost_its_disk_votes_no_more_and_catches_up(seed: int) -> None:
+    """KAFKA-12181, KIP-853: it has voted in this very epoch. The world looks at R4 and R13."""
+    world = World(seed)
+    world.delay_ms, world.sync_ms = 1.0, 1.0
+    ids = (1, 2, 3)
+    voters = tuple(Voter(BrokerId(id), directory(id), (endpoint(id),)) for id in ids)
+    for id in ids:
+        world.add_node(id, membership=Membership(1, voters), servers=ids)
+    for node in world.nodes.values():
+        node.start()
+    assert world.run_until(10_000, lambda: has_leader(world))
+    append(world)
+    leader = leader_of(world)
+    other, lost = (each for each in world.nodes.values() if each is not leader)
+    lost.crash()
+    anew = world.add_node(lost.id, membership=None, generation=1, servers=ids)
+    anew.start()
+    leader.crash()
+    world.run_until(world.now_ms + 20_000)
+    # With the leader gone, the only other voter that is left would need this one's vote.
+    assert other.raft is not None
+    assert not other.raft.is_leader
+    assert anew.raft is not None
+    assert not anew.raft.is_leader
+    assert anew.quorum_state is None or anew.quorum_state.voted is None
+    leader.start()
+    assert world.run_until(world.now_ms + 20_000, lambda: has_leader(world))
+    append(world)
+    assert anew.applied_offset == leader_of(world).log.end_offset
+    assert leader_of(world) is not anew
+    assert leader_of(world).log.memberships.latest.voters == voters
 
 
 @pytest.mark.parametrize("seed", SEEDS)

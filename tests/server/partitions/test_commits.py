@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from dohle.core.errors import ErrorCode
-from dohle.core.ids import ProducerId, TopicName
+from dohle.core.ids import BrokerId, ProducerId, TopicName
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.framing import encode_request
 from dohle.protocol.messages.delete_records import (
@@ -51,6 +51,7 @@ from dohle.server.node import Node
 from dohle.server.partitions.commits import gathered
 from dohle.server.partitions.fetch_reader import FetchReader
 from dohle.server.partitions.partitions import Partition
+from dohle.server.partitions.topic_settings import TopicSettings
 from tests.server.faults import FaultyFileSystem, until
 from tests.server.net.connected import turns
 from tests.server.partitions.fetching import fetch, two_directories
@@ -81,12 +82,15 @@ async def replicated(path: Path) -> AsyncIterator[tuple[Node, Wire, Wire]]:
         yield node, producer, follower
 
 
-async def follow(wire: Wire, offset: int, *, log_start_offset: int = 0) -> PartitionData:
+async def follow(
+    wire: Wire, offset: int, *, log_start_offset: int = 0, last_epoch: int = -1
+) -> PartitionData:
     """Fetch as the follower does that has everything below an offset."""
     asked = FetchPartition(
         partition=0,
         fetch_offset=offset,
         log_start_offset=log_start_offset,
+        last_fetched_epoch=last_epoch,
         partition_max_bytes=1 << 20,
     )
     request = FetchRequest(
@@ -135,6 +139,67 @@ def test_records_are_answered_when_the_follower_has_them_and_not_before(tmp_path
             assert (await follow(follower, 4)).high_watermark == 3
             last = await produced(producer)
             assert (last.base_offset, last.error_code) == (3, ErrorCode.NONE)
+
+    asyncio.run(run())
+
+
+def test_a_minimum_that_rises_while_a_producer_waits_is_kept(tmp_path: Path) -> None:
+    """G20, G22: what waits is not committed by fewer until its time is up; what comes then gets 19.
+
+    Error 20 is for an ISR that shrinks between a commit and the look at who waits for it. Here both
+    are one step, and below the minimum nothing is committed, so that it does not come up; how it
+    would be answered is shown in ``tests/server/shortcuts/test_same_as_slow_path.py``.
+    """
+
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, producer, follower):
+            partition = partition_of(node)
+            image = partition.image
+            more = replace(
+                image,
+                replicas=(*image.replicas, BrokerId(3)),
+                partition_epoch=image.partition_epoch + 1,
+            )
+            partition.follow(more)
+            await post(producer, b"waits", timeout_ms=300)
+            await appended(node, 1)
+            require(node, partition, 3)
+            await follow(follower, 0)
+            await follow(follower, 1)
+            assert (await produced(producer)).error_code == ErrorCode.REQUEST_TIMED_OUT
+            assert partition.log.high_watermark == 0
+            await post(producer, b"refused")
+            assert (await produced(producer)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+            assert partition.log.log_end_offset == 1
+            require(node, partition, 2)
+            assert partition.log.high_watermark == 1
+
+    asyncio.run(run())
+
+
+def require(node: Node, partition: Partition, count: int) -> None:
+    """Set min.insync.replicas of a topic, as a change of its configs does."""
+    values = node.broker.topic_values(partition.key.topic)
+    partition.configure(TopicSettings.of(values)._replace(min_isr=count))
+
+
+def test_a_follower_whose_log_diverges_is_told_so_and_not_counted(tmp_path: Path) -> None:
+    """G1: where it says it is, it has other records; it is taken at its word once they are cut."""
+
+    async def run() -> None:
+        async with replicated(tmp_path) as (node, producer, follower):
+            await post(producer, b"waits")
+            await appended(node, 1)
+            partition = partition_of(node)
+            for _ in range(2):
+                answer = await follow(follower, 5, last_epoch=partition.leader_epoch)
+                told = answer.diverging_epoch
+                assert (told.epoch, told.end_offset) == (partition.leader_epoch, 1)
+                assert not answer.records
+            assert (partition.log.high_watermark, partition.replication.waiting_count) == (0, 1)
+            await follow(follower, 1, last_epoch=partition.leader_epoch)
+            assert (await produced(producer)).error_code == ErrorCode.NONE
+            assert partition.log.high_watermark == 1
 
     asyncio.run(run())
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import BrokerId, TopicName
+from dohle.core.ids import BrokerId, TopicName, Uuid
 from dohle.metadata.decision import VersionedRecord
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.delete_records import (
@@ -33,9 +33,15 @@ from dohle.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from dohle.protocol.messages.records.cluster_metadata import PartitionChangeRecord
+from dohle.protocol.messages.records.cluster_metadata import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from dohle.server.node import Node
 from dohle.server.partitions.lookup import ANY_REPLICA, NEEDS_LEADER, Asker, find_partition
+from dohle.server.partitions.partitions import Partition
 from tests.server.faults import until
 from tests.server.handlers.offsets import find_coordinator
 from tests.server.wire import (
@@ -146,6 +152,8 @@ def on_partition(path: Path, scenario: Callable[[Node, Wire], Awaitable[None]]) 
 def test_the_epoch_is_looked_at_before_the_leader_and_that_before_the_follower(
     tmp_path: Path,
 ) -> None:
+    """F7: 3 for what the metadata does not have."""
+
     async def scenario(node: Node, wire: Wire) -> None:
         here = node.config.node_id
 
@@ -196,6 +204,8 @@ def test_a_follower_serves_who_may_read_from_it_and_sends_others_to_the_leader(
 def test_a_replica_that_is_reassigned_away_takes_no_appends_and_answers_no_reads(
     tmp_path: Path,
 ) -> None:
+    """F7: 6 for what the metadata has, and others have."""
+
     async def scenario(node: Node, wire: Wire) -> None:
         # Twice, so that what follows would be served by shortcuts.
         for _ in range(2):
@@ -278,6 +288,45 @@ def test_a_coordinator_whose_partition_is_reassigned_away_resigns(tmp_path: Path
     on_node(tmp_path, scenario, ONE_SHARD)
 
 
+def test_without_a_leader_a_broker_follows_nobody_and_leads_no_more(tmp_path: Path) -> None:
+    """F2, F4: leader -1 is a follower's change; F3: the next epoch begins at the end."""
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        held = node.broker.partitions.get(TOPIC, 0)
+        assert held is not None
+        await wire.post(fetch_request(offset=1, wait_ms=2**31 - 1, epoch=0), 12)
+        await until(lambda: node.broker.purgatory.count == 1)
+        await change(node, leader=-1)
+        answer = await wire.answer(ApiKey.FETCH, 12)
+        assert answer.responses[0].partitions[0].error_code == FENCED
+        assert (held.is_led, held.leader_epoch, held.is_gone) == (False, 1, False)
+        assert (await produce(wire, TOPIC, batch(b"w"))).error_code == NOT_LEADER
+        assert node.broker.replicas.fetchers.all == []
+        await change(node, leader=node.config.node_id)
+        assert (held.is_led, held.leader_epoch) == (True, 2)
+        assert held.log.leader_epochs.entries[-1] == (2, 1)
+        assert (await produce(wire, TOPIC, batch(b"w"))).base_offset == 1
+
+    on_partition(tmp_path, scenario)
+
+
+def test_a_coordinator_whose_partition_has_no_leader_resigns(tmp_path: Path) -> None:
+    """F2, H1: also when leader is -1; with another leader epoch it begins anew."""
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        await find_coordinator(node, wire)
+        before = node.broker.groups.shard(0)
+        await change(node, "__consumer_offsets", leader=-1)
+        assert list(node.broker.groups.active()) == []
+        await change(node, "__consumer_offsets", leader=node.config.node_id)
+        await until(lambda: not node.broker.groups.is_loading)
+        after = node.broker.groups.shard(0)
+        assert after is not before
+        assert (before.leader_epoch, after.leader_epoch) == (0, 2)
+
+    on_node(tmp_path, scenario, ONE_SHARD)
+
+
 class RenamingFileSystem(UnsyncedFileSystem):
     """Tells of every new name, before it is given, to whom a test has set."""
 
@@ -328,3 +377,75 @@ def test_a_coordinator_that_has_not_resigned_yet_answers_nothing_from_what_it_kn
         assert caught.value.code is ErrorCode.NOT_COORDINATOR
 
     on_node(tmp_path, scenario, ONE_SHARD)
+
+
+def test_one_change_of_the_image_deletes_then_makes_partitions_then_moves_coordinators(
+    tmp_path: Path,
+) -> None:
+    """F1, F5: the image comes first; a topic that is made anew finds nothing of the one before."""
+    fs, seen = RenamingFileSystem(), []
+    made_id = Uuid(bytes(15) + b"\x77")
+
+    async def run() -> None:
+        async with (
+            running_node(tmp_path, ONE_SHARD, fs=fs) as node,
+            await Wire.connect(node) as wire,
+        ):
+            await find_coordinator(node, wire)
+            await create_topic(wire, TOPIC)
+            assert (await produce(wire, TOPIC, batch(b"old"))).error_code == NONE
+            broker = node.broker
+            offsets, old = broker.image.topic(TopicName("__consumer_offsets")), partition(node)
+            assert offsets is not None
+
+            def note(target: str) -> None:
+                if target.endswith("-delete"):
+                    topic = broker.image.topic(TOPIC)
+                    active = [index for index, _ in broker.groups.active()]
+                    is_made = broker.partitions.get_by_id(made_id, 0) is not None
+                    seen.append((topic is not None and topic.id == made_id, is_made, active))
+
+            fs.on_rename = note
+            here = (node.config.node_id,)
+            both, level = (OTHER, node.config.node_id), offsets.partitions[0].directories[0]
+            await node.controller.write(
+                [
+                    VersionedRecord(RemoveTopicRecord(topic_id=old.topic_id), 0),
+                    VersionedRecord(TopicRecord(name=TOPIC, topic_id=made_id), 0),
+                    VersionedRecord(
+                        PartitionRecord(
+                            partition_id=0,
+                            topic_id=made_id,
+                            replicas=here,
+                            isr=here,
+                            leader=here[0],
+                            leader_epoch=0,
+                            partition_epoch=0,
+                            directories=old.image.directories,
+                        ),
+                        1,
+                    ),
+                    VersionedRecord(
+                        PartitionChangeRecord(
+                            partition_id=0,
+                            topic_id=offsets.id,
+                            leader=OTHER,
+                            replicas=both,
+                            isr=both,
+                            directories=(level, level),
+                        ),
+                        1,
+                    ),
+                ]
+            )
+            await until(lambda: list(broker.groups.active()) == [])
+            made = partition(node)
+            assert (made.topic_id, made.log.log_end_offset, made.is_led) == (made_id, 0, True)
+
+    def partition(node: Node) -> Partition:
+        found = node.broker.partitions.get(TOPIC, 0)
+        assert found is not None
+        return found
+
+    asyncio.run(run())
+    assert seen == [(True, False, [0])]

@@ -305,6 +305,26 @@ def test_a_new_log_begins_with_a_transaction_and_nothing_is_decided_before() -> 
     play(scenario)
 
 
+def test_h26_a_bootstrap_that_is_lost_with_the_leadership_is_written_again() -> None:
+    """KAFKA-20839: the first activation, of which nothing was committed, then another one."""
+
+    async def scenario(scene: Scene) -> None:
+        for _ in range(2):
+            await scene.quorum.elect(OWN)
+            await settle()
+            assert not any(batch.records for batch in scene.quorum.committed)
+            await scene.quorum.elect(OTHER)
+            assert scene.images.image.metadata_version is None
+        await scene.lead()
+        written = [record for batch in scene.quorum.committed for record in batch.records]
+        assert [type(each) for each in written].count(BeginTransactionRecord) == 1
+        assert isinstance(written[0], BeginTransactionRecord)
+        assert isinstance(written[-1], EndTransactionRecord)
+        assert scene.images.image.metadata_version == 29
+
+    play(scenario)
+
+
 def test_a_transaction_that_a_controller_left_open_is_aborted() -> None:
     """R83: Abort first; with no metadata.version the bootstrap begins again."""
 

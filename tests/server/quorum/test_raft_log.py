@@ -223,8 +223,8 @@ def test_a_start_removes_what_was_being_written_or_removed_and_what_is_too_old()
     assert left == [snapshot_path(FOLDER, old) + ".deleted", snapshot_path(FOLDER, SNAPSHOT)]
 
 
-def test_a_log_without_its_beginning_is_refused() -> None:
-    """R64."""
+def test_h25_a_log_without_its_beginning_is_refused() -> None:
+    """R64, KAFKA-14238: the records before it are in no snapshot."""
     fs = SimulatedFileSystem(CLOCK)
     manager, log = open_log(fs, CLOCK)
     download(log, snapshot_bytes(fs, SNAPSHOT, Membership()))

@@ -1,14 +1,19 @@
 """A cluster whose nodes are killed, paused and cut off while clients produce and consume.
 
 Whatever strikes, nothing that was acknowledged may be lost: disks keep what was written, or lose
-their power one at a time, while the others have everything. What is checked, and when:
+their power one at a time, while the others have everything, or records are synced before they are
+acknowledged. ``strikes`` has the kinds of faults, of which each seed draws some (swarm testing).
+Besides, an administrator makes topics, deletes them and makes them again, adds partitions, has
+leaders elected, and moves logs between directories. What is checked, and when:
 
+- All the time (``group_watch``): H1 of coordinators (one for a partition and leader epoch).
 - At every event (``watching``): P1 and P2 (whoever leads or may be elected has all that was
   committed), P3, P4, P5, P7, P8, P9, P10, P12 (of followers' high watermarks), P15, P17.
 - When something strikes, and at the end: P13, P14, T3, T4, T6 (``log_scan``, on leaders), G1-G4
   and G8 (``group_watch``).
 - At the end: P6 (bytes), P10, P13, P14 on every replica, P16 (by when records were acknowledged),
-  T2, T7; the clients' history (``dohle.testing.checking``): J1-J10, P11, P12 (nothing uncommitted
+  T2, T7; the clients' history (``dohle.testing.checking``): J1-J7, J9-J13, J15, J16,
+  P11, P12 (nothing uncommitted
   or aborted was read), G1, G5, G6, G7, T1, T5.
 - After the last fault, each within its time: L1 (a controller), L2 (brokers are not fenced), L3
   (all replicas are in sync), L4 (clients' requests have ended), L5 (no transaction is open), L6
@@ -20,10 +25,10 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import NamedTuple, Self
 
-from dohle.core.ids import BrokerId
 from dohle.metadata.image import ClusterImage
 from dohle.testing.checking.checks import check
 from dohle.testing.checking.history import History
@@ -40,11 +45,8 @@ from dohle.testing.simulation.workload import (
 from dohle.testing.simulation.world import SECOND_NS, Stuck, World
 from tests.server.replicas.group_watch import GroupWatch
 from tests.server.replicas.log_scan import check_commits, check_state, check_transactions, scan
-from tests.server.replicas.simulated_cluster import (
-    CLIENTS_PORT,
-    SimulatedCluster,
-    committed_bytes,
-)
+from tests.server.replicas.simulated_cluster import SimulatedCluster, committed_bytes
+from tests.server.replicas.strikes import ALL_KINDS, BLACKOUT, KINDS, POWER, RESTARTS, Strikes
 from tests.server.replicas.watching import PartitionWatch
 
 _MS_NS = 1_000_000
@@ -65,13 +67,9 @@ _SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 #: What clients do.
 RECORDS = ("produce", "produce", "consume")
 TRANSACTIONS = ("produce", "transact", "transact", "copy", "copy", "consume", "join")
-KINDS = ("kill", "kill", "stop", "pause", "cut", "reset")
-CLIENT_KINDS = ("client kill", "client pause", "client cut", "client late")
-#: What a node has sent arrives late, also after its end.
-LATE = "late"
-#: Only while all replicas are in sync: what was not synced is then on another node.
-POWER = "power"
-_RESTARTS = {"kill", "stop", LATE, POWER}
+#: And what one of those may do whose faults are drawn.
+DRAWN = (*TRANSACTIONS, "weave", "administer")
+_DIRECTORIES = ("/data", "/data,/more")
 
 
 class Outcome(NamedTuple):
@@ -94,10 +92,15 @@ class Failovers:
         roles: Sequence[str] = RECORDS,
         nodes: int = 3,
         is_quick: bool = False,
+        syncs: bool = False,
+        log_dirs: str = _DIRECTORIES[0],
         network: NetworkSettings | None = None,
         trace: Callable[[str], None] | None = None,
     ) -> None:
-        """``is_quick``: who is dead is missed, and started again, within a third of the time."""
+        """``is_quick``: who is dead is missed, and started again, within a third of the time.
+
+        ``syncs``: records are synced before they are acknowledged.
+        """
         self.world = World(seed, network=network, trace=trace)
         rng = self.world.stream("plan")
         properties = {
@@ -110,7 +113,10 @@ class Failovers:
             "replica.fetch.max.bytes": rng.choice(("200", "1048576")),
             "log.index.interval.bytes": rng.choice(("64", "4096")),
             "group.initial.rebalance.delay.ms": "0",
+            "log.dirs": log_dirs,
         }
+        if syncs:
+            properties["log.flush.interval.messages"] = "1"
         if is_quick:
             properties["broker.session.timeout.ms"] = "3000"
             properties["broker.heartbeat.interval.ms"] = "700"
@@ -121,43 +127,48 @@ class Failovers:
             properties["replica.selector.class"] = _SELECTOR
         self.cluster = SimulatedCluster(self.world, nodes, properties)
         self.history = History()
-        self._is_over = False
         self._active_s = active_s
-        self._kinds = kinds
         self._rng = rng
-        self._struck = 0
-        self._slowness = 1 if is_quick else 3
         self.workload = Workload(
             self.cluster.bootstrap,
             self.history,
             lambda: self.world.time.now_ns,
-            lambda: self._is_over,
+            lambda: self.is_over,
             partitions=2,
             rack=rack,
+            log_dirs=log_dirs.split(","),
         )
         self._clients = {self.world.machine(f"client-{n}"): role for n, role in enumerate(roles)}
-        self.history.knows_batches = _RESTARTS.isdisjoint(kinds)
+        self.history.knows_batches = RESTARTS.isdisjoint(kinds)
         if "copy" in roles:
             self.history.copies.append((INPUT, OUTPUT, COPIERS))
-        self.world.on_exit = self._exited
         self.watch = PartitionWatch(self.cluster)
+        self.strikes = Strikes(
+            self.cluster, self.watch, rng, kinds, slowness=1 if is_quick else 3, syncs=syncs
+        )
+        self.strikes.clients = {each: partial(self._start_client, each) for each in self._clients}
+        self.world.on_exit = self.strikes.exited
         self.groups = GroupWatch(self.cluster)
-        self.world.on_step = self.watch.after
+        self.world.on_step = self._after
         self._scan_problems: list[str] = []
+
+    def _after(self, machine: Machine) -> None:
+        self.watch.after(machine)
+        self.groups.after(machine)
 
     @classmethod
     def drawn(cls, seed: int, *, trace: Callable[[str], None] | None = None) -> Self:
         """Return a short run whose clients and faults are drawn as well (swarm testing)."""
         rng = Random(f"failovers/{seed}")
-        every = (*dict.fromkeys(KINDS), LATE, *CLIENT_KINDS, POWER)
         draw = rng.random()
         if draw < 1 / 8:
             kinds: list[str] = []
         elif draw < 4 / 8:
-            kinds = [rng.choice(every)]
+            kinds = [rng.choice(ALL_KINDS)]
         else:
-            kinds = [kind for kind in every if kind != POWER and rng.random() < 0.4]
-        roles = rng.sample(TRANSACTIONS, rng.randint(1, 3))
+            kinds = [kind for kind in ALL_KINDS if rng.random() < 0.3]
+        syncs = BLACKOUT in kinds or (POWER in kinds and len(kinds) > 1)
+        roles = rng.sample(DRAWN, rng.randint(1, 3))
         network = NetworkSettings()
         if rng.random() < 0.25:
             network.delay_mean_ns = rng.randrange(1, 30) * _MS_NS
@@ -167,6 +178,8 @@ class Failovers:
             kinds=kinds,
             roles=("produce", *roles),
             is_quick=True,
+            syncs=syncs,
+            log_dirs=rng.choice(_DIRECTORIES),
             network=network,
             trace=trace,
         )
@@ -174,129 +187,20 @@ class Failovers:
     @property
     def is_over(self) -> bool:
         """Whether nothing strikes any more."""
-        return self._is_over
+        return self.strikes.is_over
 
     def roles(self) -> dict[str, Program]:
         """Return the programs that clients may have."""
         return self.workload.roles()
 
-    def _exited(self, machine: Machine) -> None:
-        for node_id, each in self.cluster.machines.items():
-            if each is machine:
-                self.cluster.gone(node_id)
-                self._start_later(node_id)
-
-    def _start_later(self, node_id: BrokerId) -> None:
-        self._later(self.cluster.machines[node_id], lambda: self.cluster.start(node_id))
-
-    def _later(self, machine: Machine, start: Callable[[], None]) -> None:
-        life = machine.life
-
-        def start_anew() -> None:
-            if not machine.is_running and machine.life == life:
-                start()
-
-        self.world.after(self._rng.randrange(100, 5_000) * self._slowness * _MS_NS, start_anew)
-
     def _start_client(self, machine: Machine) -> None:
-        if not self._is_over:
+        if not self.is_over:
             machine.start(self.roles()[self._clients[machine]])
 
-    # Faults
-
     def _strike(self) -> None:
-        if self._is_over or not self._kinds:
-            return
-        self._look()
-        self._struck += 1
-        rng, world = self._rng, self.world
-        node_id = rng.choice(sorted(self.cluster.machines))
-        if rng.random() < 0.5:
-            # Whoever leads is the most interesting.
-            node_id = self.cluster.leader(INPUT, 0) or node_id
-        machine = self.cluster.machines[node_id]
-        kind = rng.choice(self._kinds)
-        world.note("fault", machine.name, kind)
-        if kind in CLIENT_KINDS:
-            self._strike_client(kind, machine)
-            return
-        if not machine.is_running:
-            return
-        match kind:
-            case "kill":
-                self._kill(node_id, machine.life)
-            case "stop":
-                machine.request_stop()
-            case "pause":
-                machine.pause(self._moment_ns())
-            case "cut":
-                self._cut(machine)
-            case "reset":
-                for sock in list(machine.sockets.values()):
-                    if rng.random() < 0.5:
-                        world.network.reset(sock)
-            case "late":
-                # Others have taken its place when they hear the last of it.
-                self._hold(machine, rng.randrange(4_000, 8_000) * self._slowness * _MS_NS)
-                life = machine.life
-                world.after(rng.randrange(500) * _MS_NS, lambda: self._kill(node_id, life))
-            case "power":
-                self._cut_power(node_id)
-
-    def _kill(self, node_id: BrokerId, life: int) -> None:
-        machine = self.cluster.machines[node_id]
-        if machine.is_running and machine.life == life and not self._is_over:
-            self.cluster.kill(node_id)
-            self._start_later(node_id)
-
-    def _moment_ns(self) -> int:
-        return self._rng.randrange(10, 6_700) * self._slowness * _MS_NS
-
-    def _cut(self, machine: Machine) -> None:
-        until_ns = self.world.time.now_ns + self._moment_ns()
-        others = [each for each in self.cluster.machines.values() if each is not machine]
-        for other in others[: self._rng.randint(1, len(others))]:
-            self._cut_link(machine, other, until_ns)
-
-    def _cut_link(self, one: Machine, other: Machine, until_ns: int) -> None:
-        ways = [(one.name, other.name), (other.name, one.name)]
-        for way in self._rng.choice((ways, ways[:1], ways[1:])):
-            self.world.network.cut(*way, until_ns)
-
-    def _hold(self, machine: Machine, duration_ns: int) -> None:
-        """Let half of what it asks others for come late; what it answers comes in time."""
-        for sock in list(machine.sockets.values()):
-            if sock.getpeername()[1] == CLIENTS_PORT and self._rng.random() < 0.5:
-                self.world.network.hold(sock, self.world.time.now_ns + duration_ns)
-
-    def _cut_power(self, node_id: BrokerId) -> None:
-        if not all(map(self.cluster.is_in_sync, TOPICS)):
-            return
-        self.cluster.machines[node_id].power_off(self._rng)
-        self.cluster.gone(node_id)
-        self.watch.power_lost(node_id)
-        self._start_later(node_id)
-
-    def _strike_client(self, kind: str, node: Machine) -> None:
-        client = self._rng.choice(list(self._clients))
-        match kind:
-            case "client kill" if client.is_running:
-                client.kill()
-                self._later(client, lambda: self._start_client(client))
-            case "client pause":
-                # Longer than a session of its group, or not.
-                client.pause(self._rng.randrange(10, 12_000) * _MS_NS)
-            case "client late":
-                # Longer than clients wait for an answer: they ask again elsewhere.
-                self._hold(client, self._rng.randrange(3_050, 5_000) * _MS_NS)
-            case "client cut":
-                self._cut_link(client, node, self.world.time.now_ns + self._moment_ns())
-
-    def _heal(self) -> None:
-        self._is_over = True
-        self.world.network.mend()
-        for machine in self.world.machines.values():
-            machine.paused_until_ns = 0
+        if not self.is_over:
+            self._look()
+            self.strikes.strike()
 
     # The run
 
@@ -320,7 +224,9 @@ class Failovers:
         if self.history.final:
             problems += map(str, check(self.history))
         acknowledged = sum(send.offset is not None for send in self.history.sends)
-        return Outcome(self.world.seed, problems, acknowledged, self._struck, self.world.digest)
+        return Outcome(
+            self.world.seed, problems, acknowledged, self.strikes.struck, self.world.digest
+        )
 
     def _phases(self) -> None:
         world, cluster = self.world, self.cluster
@@ -335,7 +241,7 @@ class Failovers:
             due_s = world.now_s + self._rng.random() * self._active_s
             world.at(round(due_s * SECOND_NS), self._strike)
         world.run_for(self._active_s)
-        self._heal()
+        self.strikes.heal()
         self._look()
         self._await_peace()
         checker.start(self.workload.inspect)
@@ -400,8 +306,11 @@ class Failovers:
         """Compare what leaders keep with what their logs say, and look at groups."""
         self.groups.look()
         for node_id, node in sorted(self.cluster.working.items()):
+            if node_id in self.strikes.broken:
+                # To look would be to read, and to meet the fault.
+                continue
             for partition in node.broker.partitions:
-                if partition.is_led:
+                if partition.is_led and partition.log.disk.is_online():
                     found = scan(partition.log)
                     self._scan_problems += found.problems
                     self._scan_problems += check_state(partition.log, found, f"node {node_id}")

@@ -1,17 +1,25 @@
 """What must hold of groups: in what coordinators keep, and in what members were told.
 
-Looked at when something strikes, and at the end: a look takes a millisecond.
+Looked at when something strikes, and at the end: a look takes a millisecond. Who coordinates what
+is looked at all the time, at one event of 64: rule H1, one broker for a partition of the groups' or
+the transactions' topic in one of its leader epochs.
 """
 
 from __future__ import annotations
 
-from dohle.core.ids import Uuid
+from typing import Any
+
+from dohle.core.ids import BrokerId, Uuid
 from dohle.groups.classic.group import ClassicGroup, ClassicState
 from dohle.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from dohle.groups.group import Group
+from dohle.server.coordinators.runtime import CoordinatorRuntime
+from dohle.testing.simulation.machine import Machine
 from tests.server.replicas.simulated_cluster import SimulatedCluster
 
 _SETTLED = ("Stable", "Empty", "Dead")
+#: A coordinator that nobody has deposed stays for longer than that.
+_EVENTS_UNSEEN = 64
 
 
 class GroupWatch:
@@ -21,10 +29,34 @@ class GroupWatch:
         self._cluster = cluster
         #: By group: the leader epoch of its coordinator, and its own epoch or generation.
         self._epochs: dict[str, tuple[int, int]] = {}
+        #: By topic, partition and its leader epoch: who has coordinated it.
+        self._coordinators: dict[tuple[str, int, int], BrokerId] = {}
+        self._events = 0
         self.problems: list[str] = []
+
+    def after(self, machine: Machine) -> None:
+        """Take note of an event, and look at coordinators now and then."""
+        self._events += 1
+        if self._events % _EVENTS_UNSEEN == 0:
+            self.note_coordinators()
+
+    def note_coordinators(self) -> None:
+        """Look at who coordinates which partition."""
+        for node_id, node in self._cluster.working.items():
+            self._note("groups", node_id, node.broker.groups)
+            self._note("transactions", node_id, node.broker.transactions)
+
+    def _note(self, kind: str, node_id: BrokerId, runtime: CoordinatorRuntime[Any]) -> None:
+        for index, _ in runtime.active():
+            epoch = runtime.shard(index).leader_epoch
+            known = self._coordinators.setdefault((kind, index, epoch), node_id)
+            if known != node_id:
+                text = f"{known} and {node_id} coordinate {kind} of partition {index}"
+                self.problems.append(f"H1 {text} in leader epoch {epoch}")
 
     def look(self) -> None:
         """Look at all groups."""
+        self.note_coordinators()
         for node_id, node in sorted(self._cluster.working.items()):
             runtime = node.broker.groups
             for index, machine in runtime.active():

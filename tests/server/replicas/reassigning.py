@@ -11,7 +11,8 @@ from dohle.core.errors import KafkaError
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.testing.simulation.machine import SimulatedHost
 from dohle.testing.simulation.workload import CLIENT, TOPICS, Program
-from tests.server.replicas.failovers import KINDS, Failovers
+from tests.server.replicas.failovers import Failovers
+from tests.server.replicas.strikes import KINDS
 
 NODES = 4
 RECORDS = ("produce", "produce", "consume", "join")

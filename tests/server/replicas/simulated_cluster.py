@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from dohle.core.config.static import BrokerConfig
+from dohle.core.errors import KafkaError
 from dohle.core.ids import BrokerId, TopicName
 from dohle.metadata.bootstrap import default_bootstrap_records
 from dohle.metadata.partition import PartitionImage
@@ -14,6 +15,7 @@ from dohle.server.partitions.partitions import Partition
 from dohle.server.quorum.snapshots import BOOTSTRAP_CHECKPOINT, write_snapshot
 from dohle.storage import log_read
 from dohle.storage.directory.manager import Identity, LogManager
+from dohle.storage.directory.meta_properties import InvalidMetaProperties
 from dohle.storage.files import join, parent
 from dohle.storage.log_values import Isolation
 from dohle.storage.open_files import OpenFiles
@@ -47,6 +49,8 @@ class SimulatedCluster:
         #: With those that are about to stop: until then they lead and copy.
         self.working: dict[BrokerId, Node] = {}
         self.fatal: list[str] = []
+        #: Whether a node may refuse to start, or end itself, because of its disk.
+        self.may_fail: Callable[[], bool] = lambda: False
         self._properties = dict(properties or {})
         for node_id, machine in self.machines.items():
             self._format(node_id, machine)
@@ -109,16 +113,27 @@ class SimulatedCluster:
 
     async def _serve(self, node_id: BrokerId, host: SimulatedHost) -> None:
         def fatal(reason: str) -> None:
-            self.fatal.append(f"node {node_id}: {reason}")
+            self._failed(node_id, reason)
             host.stopping.set()
 
         node = Node(self.config(node_id), host=host, on_fatal=fatal)
-        await node.start()
-        self.nodes[node_id] = self.working[node_id] = node
-        await host.stopping.wait()
-        self.nodes.pop(node_id, None)
-        await node.stop()
-        self.working.pop(node_id, None)
+        try:
+            await node.start()
+            self.nodes[node_id] = self.working[node_id] = node
+            await host.stopping.wait()
+            self.nodes.pop(node_id, None)
+            await node.stop()
+            self.working.pop(node_id, None)
+        except (OSError, KafkaError, InvalidMetaProperties, RuntimeError) as error:
+            if not self.may_fail():
+                raise
+            self._failed(node_id, str(error))
+
+    def _failed(self, node_id: BrokerId, reason: str) -> None:
+        if self.may_fail():
+            self.world.note("fatal", self.machines[node_id].name, reason)
+        else:
+            self.fatal.append(f"node {node_id}: {reason}")
 
     # What there is to see
 

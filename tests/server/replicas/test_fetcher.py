@@ -32,7 +32,7 @@ from dohle.server.replicas.fetcher import Fetcher
 from tests.client.offset_answers import offsets_answer
 from tests.client.scripted_broker import SILENCE, Reply, ScriptedBroker, until
 from tests.server.channels.controllers import Images
-from tests.server.wire import Wire, create_topic, on_node
+from tests.server.wire import Wire, batch, create_topic, on_node, produce
 
 LEADER = BrokerId(9)
 
@@ -216,3 +216,42 @@ def test_m8_a_follower_fetches_in_the_version_of_the_level_and_in_a_newer_one_wh
         assert versions == sorted(versions)
 
     on_node(tmp_path, scenario)
+
+
+def test_a_partition_that_cannot_be_appended_to_is_left_out_and_counted_until_another_leader(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The F table: any error while appending; the other partitions are copied as before."""
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        await create_topic(wire, "t", 2)
+        found = node.broker.partitions.of_topic(TopicName("t"))
+        bad, good = found[0], found[1]
+        assert (await produce(wire, "t", batch(b"there"), 0)).error_code == 0
+
+        def answer(request: FetchRequest, version: int) -> Reply:
+            if len(leader.asked(ApiKey.FETCH)) > 1:
+                return SILENCE
+            # Of the first partition the follower has offset 0 already.
+            told = tuple(
+                PartitionData(partition_index=index, high_watermark=0, records=batch(b"%d" % index))
+                for index in range(2)
+            )
+            topic = FetchableTopicResponse(topic_id=bad.topic_id, partitions=told)
+            return FetchResponse(responses=(topic,))
+
+        async with ScriptedBroker(fetch=answer) as leader:
+            fetcher = Fetcher(context_of(node, leader), LEADER, 0)
+            fetcher.follow(bad, 0)
+            fetcher.follow(good, 0)
+            await until(lambda: len(leader.asked(ApiKey.FETCH)) == 2)
+            assert (bad.log.log_end_offset, good.log.log_end_offset) == (1, 1)
+            assert list(fetcher.counts.failed) == [bad]
+            (topic,) = leader.asked(ApiKey.FETCH)[1].topics
+            assert [each.partition for each in topic.partitions] == [1]
+            fetcher.follow(bad, 1)
+            assert list(fetcher.counts.failed) == []
+            await fetcher.stop()
+
+    on_node(tmp_path, scenario)
+    assert any("t-0 is not copied until it has another leader" in text for text in caplog.messages)

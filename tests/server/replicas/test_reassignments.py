@@ -83,7 +83,7 @@ def test_w3_a_replica_and_with_it_the_leadership_go_to_another_broker() -> None:
 
 
 def test_who_was_away_when_its_replica_was_taken_sets_the_log_aside_at_its_start() -> None:
-    """C45: a stray."""
+    """C45, F6: a stray."""
     with on_stage(nodes=4) as stage:
         stage.produce(b"a", b"b")
         stage.cluster.kill(BrokerId(3))

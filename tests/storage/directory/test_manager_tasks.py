@@ -49,6 +49,7 @@ CONFIG = LogManagerConfig(
 
 
 def test_checkpoints_are_written_at_their_intervals() -> None:
+    """G23: high watermarks each 5 s."""
     node = Node(manager_config=CONFIG)
     written: dict[str, list[int]] = {}
     append(node.log, data(1))
@@ -79,6 +80,7 @@ def test_nothing_is_done_before_it_is_due() -> None:
 
 
 def test_checkpoints_hold_what_the_logs_are_at() -> None:
+    """G23: a replica begins at the high watermark of the checkpoint."""
     node = Node(manager_config=CONFIG)
     append(node.log, data(2), data(2))
     node.log.flush(2)
@@ -168,6 +170,7 @@ def test_a_wall_clock_that_is_set_back_holds_nothing_up() -> None:
 
 
 def test_a_stray_partition_is_kept_under_another_name_and_not_loaded() -> None:
+    """F6."""
     node = Node()
     append(node.log, data(2), data(2))
     node.log.delete_records(1)

@@ -122,6 +122,7 @@ def test_beside_its_log_a_future_replica_is_begun_anew() -> None:
 
 
 def test_a_future_replica_takes_the_place_of_a_log_that_is_gone() -> None:
+    """D5."""
     for clean in (True, False):
         node, ids = stopped_node(clean=clean)
         copy(node, "/a/orders-0", f"/b/{FUTURE}")

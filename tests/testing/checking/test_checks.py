@@ -177,6 +177,56 @@ def a_config_is_what_it_was_before(history: History) -> None:
     history.final_topics["made"] = {PARTITION_COUNT: 3, "retention.bytes": "1"}
 
 
+def transaction(history: History, name: str, began_ns: int, ended_ns: int) -> tuple[Send, ...]:
+    """Add one that is committed, and return what it has written."""
+    made = history.begin(name, began_ns)
+    sends = tuple(history.send(name, P1, made) for _ in range(2))
+    for send in sends:
+        offset = max((at for at, _ in history.final[P1]), default=-1) + 1
+        send.acknowledged(offset, began_ns)
+        history.final[P1].append((offset, send.value))
+    made.committed(ended_ns)
+    return sends
+
+
+def reads(reader: Send, writer: Send) -> None:
+    assert reader.transaction is not None
+    reader.transaction.reads.append((writer.partition, writer.value))
+
+
+def what_it_has_written_itself_is_read(history: History) -> None:
+    first, second = transaction(history, "weaver", 1, 9)
+    reads(first, second)
+
+
+def each_reads_what_the_other_has_written(history: History) -> None:
+    """At the same time, so that time alone does not tell."""
+    (one, _), (other, _) = (transaction(history, name, 1, 9) for name in ("one", "other"))
+    reads(one, other)
+    reads(other, one)
+
+
+def a_circle_of_three(history: History) -> None:
+    made = [transaction(history, name, 1, 9)[0] for name in ("one", "two", "three")]
+    for number, each in enumerate(made):
+        reads(each, made[number - 1])
+
+
+def one_reads_what_is_written_after_its_end(history: History) -> None:
+    first, _ = transaction(history, "first", 1, 2)
+    later, _ = transaction(history, "later", 3, 4)
+    reads(first, later)
+
+
+def a_circle_through_time(history: History) -> None:
+    """The first ends before the second begins, which the third reads, which the first reads."""
+    first, _ = transaction(history, "first", 1, 5)
+    second, _ = transaction(history, "second", 6, 9)
+    third, _ = transaction(history, "third", 1, 9)
+    reads(third, second)
+    reads(first, third)
+
+
 def loose(history: History, delivery: Delivery) -> Send:
     send = history.send("loose", P1)
     send.delivery = delivery
@@ -203,7 +253,12 @@ def loose(history: History, delivery: Delivery) -> Send:
         (a_record_passed_over_by_a_copier, {"T5"}),
         (a_record_that_was_sent_once_is_there_twice, {"J2"}),
         (a_lost_record_of_a_producer_that_is_not_idempotent, {"J5"}),
-        (acknowledgements_in_another_order, {"J10"}),
+        (acknowledgements_in_another_order, {"J12"}),
+        (what_it_has_written_itself_is_read, {"J4"}),
+        (each_reads_what_the_other_has_written, {"J15", "J16"}),
+        (a_circle_of_three, {"J15", "J16"}),
+        (one_reads_what_is_written_after_its_end, {"J16"}),
+        (a_circle_through_time, {"J16"}),
         (a_topic_that_was_made_is_gone, {"A1"}),
         (a_topic_that_was_deleted_is_back, {"A1"}),
         (a_config_is_what_it_was_before, {"A1"}),
@@ -213,6 +268,24 @@ def test_what_must_not_be_is_found(spoil: Callable[[History], None], checks: set
     history = good()
     spoil(history)
     assert found(history) == checks
+
+
+def test_transactions_may_read_what_was_committed_before_or_meanwhile() -> None:
+    """J15, J16: one or many, in turn; and what one of unknown outcome has read does not count."""
+    history = good()
+    first, other = transaction(history, "first", 1, 5)
+    second, _ = transaction(history, "second", 2, 8)
+    third, _ = transaction(history, "third", 6, 9)
+    doubtful, _ = transaction(history, "doubtful", 10, 12)
+    for reader, writer in ((second, first), (third, first), (third, other), (third, second)):
+        reads(reader, writer)
+    reads(first, doubtful)
+    assert doubtful.transaction is not None
+    assert first.transaction is not None
+    assert found(history) == {"J16"}
+    # Whether it was committed is not known: then what it has read proves nothing.
+    first.transaction.outcome = Outcome.UNKNOWN
+    assert found(history) == set()
 
 
 def test_producers_that_are_not_idempotent_may_repeat_what_they_send() -> None:

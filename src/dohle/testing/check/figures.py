@@ -98,7 +98,7 @@ class Figures:
     read: Counter[int] = field(default_factory=Counter)
     gaps: list[Gap] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
-    #: How long after its acknowledgement a record was read, at most; by second.
+    #: J17: how long after its acknowledgement a record was read, at most; by second.
     lag_s: dict[int, float] = field(default_factory=dict)
 
     def add(self, history: History, topics: Topics, counts: Counts) -> None:

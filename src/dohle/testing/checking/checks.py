@@ -14,6 +14,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple
 
+from dohle.testing.checking.cycles import circular_reads, circular_reads_in_time, own_writes_read
 from dohle.testing.checking.history import (
     PARTITION_COUNT,
     Commit,
@@ -452,12 +453,18 @@ KEPT_CHECKS: dict[str, Check] = {
     "J1 inconsistent offsets": inconsistent_offsets,
     "J2 duplicate": duplicates,
     "J3 aborted read": aborted_reads,
+    "J4 own write read": own_writes_read,
+    # With J13, unseen: at the end everything is read.
     "J5 lost write": lost,
+    # A reading goes over all polls of a reader: with J10 and J11, from poll to poll.
     "J6 skipped by a reader": skipped,
     "J7 read out of order": reads_out_of_order,
+    # With J12, from call to call.
     "J9 reordered": reordered,
     "J9 refused as out of order": refused_out_of_order,
-    "J10 acknowledged out of order": acknowledged_out_of_order,
+    "J12 acknowledged out of order": acknowledged_out_of_order,
+    "J15 circular reads": circular_reads,
+    "J16 circular reads in time": circular_reads_in_time,
     "P0 invented": invented,
     "P11 unrepeatable read": unrepeatable,
     "G1 owned twice": owned_twice,

@@ -55,6 +55,15 @@ class ClientTransaction:
 
     name: str
     outcome: Outcome = Outcome.UNKNOWN
+    #: When it began, and when its producer learnt that it is committed.
+    began_ns: int = 0
+    ended_ns: int = -1
+    #: What was read while it was open, by who has written it.
+    reads: list[tuple[Partition, bytes]] = field(default_factory=list)
+
+    def committed(self, at_ns: int) -> None:
+        """Take note that it is committed."""
+        self.outcome, self.ended_ns = Outcome.OK, at_ns
 
 
 @dataclass(slots=True, eq=False)
@@ -221,9 +230,9 @@ class History:
         self.sends.append(send)
         return send
 
-    def begin(self, process: str) -> ClientTransaction:
+    def begin(self, process: str, at_ns: int = 0) -> ClientTransaction:
         """Note a transaction that begins."""
-        made = ClientTransaction(f"{process} #{len(self.transactions)}")
+        made = ClientTransaction(f"{process} #{len(self.transactions)}", began_ns=at_ns)
         self.transactions.append(made)
         return made
 

@@ -1,4 +1,4 @@
-"""Topics are made, deleted, grown, configured and moved between disks while others use some.
+"""Topics are made, deleted, made again, grown, configured, moved and led by others, while in use.
 
 And the quorum keeps its voter in the metadata log from some moment on (``kraft.version`` 1).
 """
@@ -16,12 +16,13 @@ from dohle.client import (
     Cluster,
     ConfigChange,
     ConfigResource,
+    ElectionType,
     NewTopic,
     ResourceType,
     Results,
 )
 from dohle.core.errors import KafkaError
-from dohle.core.ids import TopicName
+from dohle.core.ids import TopicName, TopicPartition
 from dohle.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -78,9 +79,9 @@ class Administrator:
 
     async def change_something(self) -> None:
         """Make one change of any kind."""
-        kinds = [self._create, self._move, self._upgrade]
+        kinds = [self._create, self._move, self._elect, self._upgrade]
         if self._topics:
-            kinds += [self._delete, self._grow, self._configure]
+            kinds += [self._delete, self._make_anew, self._grow, self._configure]
         with suppress(KafkaError):
             await self._rng.choice(kinds)()
 
@@ -99,6 +100,25 @@ class Administrator:
         del self._topics[name]
         change = self._history.change(name, PARTITION_COUNT, 0)
         _note(change, await self._admin.delete_topics([name]))
+
+    async def _make_anew(self) -> None:
+        """Delete a topic, and make another of its name, which must not be taken for the old one."""
+        name, partitions = self._any_topic(), self._rng.randint(1, 3)
+        del self._topics[name]
+        change = self._history.change(name, PARTITION_COUNT, 0)
+        _note(change, await self._admin.delete_topics([name]))
+        if change.outcome is Outcome.OK:
+            self._history.change(name, _CONFIG, None).outcome = Outcome.OK
+            change = self._history.change(name, PARTITION_COUNT, partitions)
+            _note(change, await self._admin.create_topics([NewTopic(name, partitions)]))
+        if change.outcome is Outcome.OK:
+            self._topics[name] = partitions
+
+    async def _elect(self) -> None:
+        """Have preferred leaders elected, under the load of whoever uses the topics."""
+        topic, partitions = self._rng.choice(self._moved)
+        where = TopicPartition(TopicName(topic), self._rng.randrange(partitions))
+        await self._admin.elect_leaders(ElectionType.PREFERRED, [where])
 
     async def _grow(self) -> None:
         name = self._any_topic()

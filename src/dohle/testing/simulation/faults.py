@@ -6,18 +6,24 @@ subset of the kinds (swarm testing): one in eight has none at all, three in eigh
 
 from __future__ import annotations
 
-import errno
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
 
-from dohle.testing.simulation.disk_faults import Operation
 from dohle.testing.simulation.machine import DiskSettings, Machine
+from dohle.testing.simulation.machine_faults import (
+    cut_short,
+    die_in_a_change,
+    fail_disk,
+    fill_disk,
+    mend_disk,
+    set_clock_wrong,
+    slow_disk,
+)
 from dohle.testing.simulation.network import NetworkSettings
 from dohle.testing.simulation.world import SECOND_NS, World
 
 _MS_NS = 1_000_000
-_HOUR_MS = 3_600_000
 
 
 class Kind(Enum):
@@ -81,10 +87,9 @@ def draw_plan(rng: Random) -> FaultPlan:
         network.delay_mean_ns = rng.randrange(1, 50) * _MS_NS
         network.buffer_bytes = rng.choice((512, 4096, 64 * 1024))
     if Kind.SHORT in kinds:
-        network.short_share = rng.choice((0.05, 0.5))
+        cut_short(rng, network)
     if Kind.SLOW_DISK in kinds:
-        disk.work_mean_ns = rng.randrange(10, 1_000) * _MS_NS
-        disk.operation_ns = rng.choice((20_000, 1_000_000, 10_000_000))
+        disk = slow_disk(rng)
     sync_each = Kind.POWER in kinds and rng.random() < 0.75
     return FaultPlan(tuple(kinds), rng.randint(1, 6), network, disk, sync_each)
 
@@ -119,8 +124,7 @@ class Faults:
         self.is_over = True
         self._world.network.mend()
         for machine in (self._node, *self._clients):
-            machine.files.heal()
-            machine.files.set_capacity("/", None)
+            mend_disk(machine.files)
             machine.files.cut_never()
             machine.paused_until_ns = 0
 
@@ -133,10 +137,8 @@ class Faults:
         match kind:
             case Kind.KILL:
                 self._kill(node)
-            case Kind.KILL_IN_WRITE if rng.random() < 0.5:
-                node.files.cut_after_operations(rng.randrange(40))
             case Kind.KILL_IN_WRITE:
-                node.files.cut_after_bytes(rng.randrange(4_000))
+                die_in_a_change(rng, node.files)
             case Kind.STOP:
                 node.request_stop()
             case Kind.POWER:
@@ -148,9 +150,7 @@ class Faults:
             case Kind.PAUSE:
                 node.pause(rng.randrange(10, 5_000) * _MS_NS)
             case Kind.CLOCK:
-                # Forward and back by up to a day, but no more than an hour behind the clients:
-                # the broker would refuse their records (message.timestamp.after.max.ms).
-                node.clock.offset_ms = rng.randrange(-_HOUR_MS, 24 * _HOUR_MS)
+                set_clock_wrong(rng, node)
             case Kind.CLIENT_KILL:
                 self._kill(rng.choice(self._clients))
             case Kind.CLIENT_PAUSE:
@@ -167,33 +167,12 @@ class Faults:
 
     def _break_disk(self, kind: Kind) -> None:
         rng, files = self._rng, self._node.files
-        if kind is Kind.DISK_FULL:
-            used = sum(map(len, files.files().values()))
-            files.set_capacity("/", used + rng.randrange(20_000))
-        else:
-            operations = rng.choice(
-                (
-                    (Operation.WRITE,),
-                    (Operation.SYNC,),
-                    (Operation.READ,),
-                    (Operation.CREATE, Operation.RENAME, Operation.REMOVE),
-                    (Operation.SYNC_DIR, Operation.SYNC, Operation.WRITE),
-                )
-            )
-            files.fail(
-                operations,
-                "/",
-                errno.EIO,
-                partial_bytes=rng.choice((0, 10, 100)),
-                skip=rng.randrange(20),
-                times=rng.choice((1, 3, None)),
-            )
+        (fill_disk if kind is Kind.DISK_FULL else fail_disk)(rng, files)
         # Somebody comes to mend it.
         self._world.after(rng.randrange(100, 3_000) * _MS_NS, self._mend_disk)
 
     def _mend_disk(self) -> None:
-        self._node.files.heal()
-        self._node.files.set_capacity("/", None)
+        mend_disk(self._node.files)
         # Directories that have failed are used again after a start only.
         self._kill(self._node)
 

@@ -25,20 +25,19 @@ from dohle.client import (
     IsolationLevel,
     NewTopic,
     OffsetAndMetadata,
-    OffsetReset,
     Producer,
     ProducerConfig,
 )
 from dohle.client.errors import TimedOut
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
-from dohle.records.compression.codecs import Codec
 from dohle.testing.checking.history import (
     ClientTransaction,
     Delivery,
     History,
     Outcome,
     Partition,
+    Reading,
     Send,
 )
 from dohle.testing.simulation.administration import (
@@ -46,6 +45,7 @@ from dohle.testing.simulation.administration import (
     Administrator,
     note_final_topics,
 )
+from dohle.testing.simulation.client_settings import grouped, plain, transactional
 from dohle.testing.simulation.machine import SimulatedHost
 from dohle.testing.simulation.members import MEMBERS, Member, Tenure
 
@@ -65,7 +65,6 @@ CLIENT = ClientConfig(
 )
 #: Longer than what the faults of a run last, for what must succeed in the end.
 PATIENT = ClientConfig(api_timeout_ms=60_000, socket_connection_setup_timeout_ms=2_000)
-_TRANSACTION_TIMEOUT_MS = 6_000
 _POLL_MS = 300
 
 Program = Callable[[SimulatedHost], Coroutine[Any, Any, None]]
@@ -102,6 +101,7 @@ class Workload:
         return {
             "produce": self._produce,
             "transact": self._transact,
+            "weave": self._weave,
             "copy": self._copy,
             "consume": self._consume,
             "scatter": self._scatter,
@@ -124,13 +124,13 @@ class Workload:
     async def _produce(self, host: SimulatedHost) -> None:
         async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
             while not self.is_over():
-                await self._produce_with(host, cluster, _plain(host), INPUT)
+                await self._produce_with(host, cluster, plain(host), INPUT)
 
     async def _scatter(self, host: SimulatedHost) -> None:
         async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
             while not self.is_over():
                 acks = host.rng.choice(sorted(_LOOSE_ACKS))
-                config = replace(_plain(host), acks=acks, enable_idempotence=False)
+                config = replace(plain(host), acks=acks, enable_idempotence=False)
                 await self._produce_with(host, cluster, config, LOOSE, _LOOSE_ACKS[acks])
 
     async def _produce_with(
@@ -156,7 +156,7 @@ class Workload:
         transactional_id = f"ledger of {host.machine.name}"
         async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
             while not self.is_over():
-                producer = Producer(cluster, _transactional(transactional_id, host))
+                producer = Producer(cluster, transactional(transactional_id, host))
                 process = self._instance(host, "ledger")
                 try:
                     await producer.init_transactions()
@@ -170,23 +170,69 @@ class Workload:
 
     async def _one_transaction(self, host: SimulatedHost, producer: Producer, process: str) -> None:
         producer.begin_transaction()
-        transaction = self.history.begin(process)
+        transaction = self.history.begin(process, self.now_ns())
         for _ in range(host.rng.randint(1, 3)):
             await self._send_some(host, producer, process, LEDGER, transaction)
+        await self._end(host, producer, transaction)
+
+    async def _end(self, host: SimulatedHost, producer: Producer, transaction: Transaction) -> None:
         if host.rng.random() < 0.25:
             await producer.abort_transaction()
             transaction.outcome = Outcome.FAILED
         else:
             await producer.commit_transaction()
-            transaction.outcome = Outcome.OK
+            transaction.committed(self.now_ns())
+
+    async def _weave(self, host: SimulatedHost) -> None:
+        """Read in transactions what others write in theirs, into the same topic."""
+        where = [TopicPartition(TopicName(LEDGER), number) for number in range(self.partitions)]
+        level = IsolationLevel.READ_COMMITTED
+        async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
+            while not self.is_over():
+                producer = Producer(cluster, transactional(f"weaver of {host.machine.name}", host))
+                config = ConsumerConfig(isolation_level=level, fetch_max_wait_ms=200)
+                consumer = Consumer(cluster, config)
+                process, now_ns = self._instance(host, "weaver"), self.now_ns()
+                read = [self.history.read_by(process, Partition(*each), now_ns) for each in where]
+                try:
+                    await producer.init_transactions()
+                    await consumer.assign(dict.fromkeys(where, Beginning()))
+                    while not self.is_over():
+                        await self._weave_once(host, producer, consumer, process, read)
+                        await self._rest(host)
+                except KafkaError:
+                    await self._rest(host)
+                finally:
+                    await producer.close(flush=False)
+                    await consumer.close()
+
+    async def _weave_once(
+        self,
+        host: SimulatedHost,
+        producer: Producer,
+        consumer: Consumer,
+        process: str,
+        read: Sequence[Reading],
+    ) -> None:
+        producer.begin_transaction()
+        transaction = self.history.begin(process, self.now_ns())
+        for _ in range(host.rng.randint(1, 4)):
+            if host.rng.random() < 0.5:
+                await self._send_some(host, producer, process, LEDGER, transaction)
+                continue
+            for found in await consumer.poll(timeout_ms=_POLL_MS, max_records=20):
+                value = found.record.value or b""
+                read[found.partition].given(found.record.offset, value, self.now_ns())
+                transaction.reads.append((read[found.partition].partition, value))
+        await self._end(host, producer, transaction)
 
     async def _copy(self, host: SimulatedHost) -> None:
         transactional_id = f"copier of {host.machine.name}"
         async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
             while not self.is_over():
                 process = self._instance(host, "copier")
-                producer = Producer(cluster, _transactional(transactional_id, host))
-                consumer = Consumer(cluster, _grouped(COPIERS))
+                producer = Producer(cluster, transactional(transactional_id, host))
+                consumer = Consumer(cluster, grouped(COPIERS))
                 tenure = self._tenure(process, COPIERS, consumer)
                 try:
                     await producer.init_transactions()
@@ -216,7 +262,7 @@ class Workload:
             if not records:
                 continue
             producer.begin_transaction()
-            transaction = self.history.begin(process)
+            transaction = self.history.begin(process, self.now_ns())
             futures = []
             for record in records:
                 where = Partition(OUTPUT, record.partition)
@@ -241,7 +287,7 @@ class Workload:
             )
             await producer.send_offsets_to_transaction(_offsets(ends), membership)
             await producer.commit_transaction()
-            transaction.outcome = Outcome.OK
+            transaction.committed(self.now_ns())
             self.history.committed(commits, self.now_ns())
             await self._rest(host)
 
@@ -249,7 +295,7 @@ class Workload:
         async with Cluster(self.bootstrap, CLIENT, host=host) as cluster:
             while not self.is_over():
                 process = self._instance(host, "consumer")
-                consumer = Consumer(cluster, replace(_grouped(READERS), client_rack=self.rack))
+                consumer = Consumer(cluster, replace(grouped(READERS), client_rack=self.rack))
                 tenure = self._tenure(process, READERS, consumer)
                 try:
                     await consumer.subscribe([INPUT, LEDGER], tenure)
@@ -413,42 +459,3 @@ def _offsets(ends: dict[Partition, int]) -> dict[TopicPartition, OffsetAndMetada
         TopicPartition(TopicName(each.topic), each.number): OffsetAndMetadata(offset)
         for each, offset in ends.items()
     }
-
-
-def _plain(host: SimulatedHost) -> ProducerConfig:
-    return ProducerConfig(
-        delivery_timeout_ms=host.rng.choice((4_000, 15_000)),
-        max_block_ms=4_000,
-        linger_ms=host.rng.choice((0, 5, 50)),
-        codec=_codec(host),
-        allow_auto_create_topics=False,
-    )
-
-
-def _codec(host: SimulatedHost) -> Codec:
-    """Return no compression, or any, one as often as the other."""
-    return host.rng.choice((Codec.NONE, host.rng.choice(list(Codec))))
-
-
-def _transactional(transactional_id: str, host: SimulatedHost) -> ProducerConfig:
-    return ProducerConfig(
-        codec=_codec(host),
-        transactional_id=transactional_id,
-        transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS,
-        delivery_timeout_ms=5_000,
-        max_block_ms=4_000,
-        allow_auto_create_topics=False,
-    )
-
-
-def _grouped(group: str) -> ConsumerConfig:
-    return ConsumerConfig(
-        group_id=group,
-        isolation_level=IsolationLevel.READ_COMMITTED,
-        auto_offset_reset=OffsetReset.EARLIEST,
-        enable_auto_commit=False,
-        session_timeout_ms=6_000,
-        heartbeat_interval_ms=1_000,
-        max_poll_interval_ms=20_000,
-        fetch_max_wait_ms=200,
-    )
