@@ -12,6 +12,11 @@ from dohle.core.errors import ErrorCode
 from dohle.core.ids import GroupId, TopicName
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from dohle.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -29,6 +34,7 @@ from tests.server.guards.authorized import (
     Wire,
     grant,
     make_topic,
+    on_cluster,
     on_group,
     on_guarded_node,
     on_topic,
@@ -193,6 +199,24 @@ def test_a_denial_is_told_and_a_permission_if_it_is_asked_for(
 
     with caplog.at_level(logging.CRITICAL):
         on_guarded_node(tmp_path, scenario)
+
+
+def test_the_audit_log_is_one_of_the_loggers_of_the_broker(tmp_path: Path) -> None:
+    """Line "Audit log": its level is altered as that of any logger (KIP-412)."""
+    name = "kafka.authorizer.logger"
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        await grant(node, on_cluster(_op.ALTER_CONFIGS))
+        level = AlterableConfig(name=name, config_operation=0, value="DEBUG")
+        loggers = AlterConfigsResource(resource_type=8, resource_name="1", configs=(level,))
+        request = IncrementalAlterConfigsRequest(resources=(loggers,))
+        assert (await wire.send(request)).responses[0].error_code == 0
+        assert logging.getLogger(name).level == logging.DEBUG
+
+    try:
+        on_guarded_node(tmp_path, scenario)
+    finally:
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 def test_a_right_may_be_bound_to_an_address(tmp_path: Path) -> None:
