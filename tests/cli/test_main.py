@@ -75,6 +75,7 @@ def test_dumping_plain_batches_does_not_load_the_protocol(tmp_path: Path) -> Non
 FAMILIES = {
     "topic": ["create", "list", "describe", "alter", "delete"],
     "config": ["describe", "alter"],
+    "acl": ["list", "add", "remove"],
     "cluster": ["info"],
     "storage": ["format", "info"],
     "log": ["dump"],

@@ -27,6 +27,10 @@ TRACEBACK_CHARACTERS_MAX = 32768
 #: The logger of single requests, which is off by default.
 REQUEST_LOGGER = "dohle.request"
 
+#: The logger of what clients may do and may not. It has Kafka's name, and its level: what is denied
+#: is told, what is allowed is not, unless that logger is altered.
+AUDIT_LOGGER = "kafka.authorizer.logger"
+
 _OURS = "dohle"
 
 logger = logging.getLogger("dohle.server")
@@ -44,6 +48,8 @@ def start_logging(*, level: str, as_json: bool, requests: bool) -> LogHandler | 
     root.handlers = [handler or logging.NullHandler()]
     root.setLevel(logging.WARNING)
     logging.getLogger(_OURS).setLevel(level.upper())
+    least = logging.getLogger(_OURS).level
+    logging.getLogger(AUDIT_LOGGER).setLevel(max(logging.INFO, least))
     logging.getLogger(REQUEST_LOGGER).setLevel(logging.DEBUG if requests else logging.WARNING)
     # Python itself would write these to stderr at once, and wait for its reader.
     logging.captureWarnings(True)

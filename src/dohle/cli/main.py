@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from dohle import __version__
 from dohle.cli.commands import (
+    acl,
     cluster,
     configs,
     consume,
@@ -118,6 +119,7 @@ def build_parser() -> argparse.ArgumentParser:
     consume.add_parser(commands)
     group.add_parser(commands)
     txn.add_parser(commands)
+    acl.add_parser(commands)
     cluster.add_parser(commands)
     storage.add_parser(commands)
     tier.add_parser(commands)

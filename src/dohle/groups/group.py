@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -23,6 +24,8 @@ class Caller(NamedTuple):
     client_host: str
     #: The client id of the request.
     version: int
+    #: Tells whether the sender may see a topic; None: it may see all.
+    may_see: Callable[[str], bool] | None = None
 
 
 class Group(Protocol):

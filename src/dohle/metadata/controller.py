@@ -7,6 +7,7 @@ answers once they are committed; the next command sees the image after that repl
 
 from __future__ import annotations
 
+from dohle.metadata.acls import create_acls, delete_acls
 from dohle.metadata.alter_partition import alter_partition
 from dohle.metadata.bootstrap import activation_records, default_bootstrap_records
 from dohle.metadata.brokers import (
@@ -50,9 +51,11 @@ __all__ = [
     "assign_replicas_to_dirs",
     "begin_controlled_shutdown",
     "broker_heartbeat",
+    "create_acls",
     "create_partitions",
     "create_topics",
     "default_bootstrap_records",
+    "delete_acls",
     "delete_topics",
     "elect_leaders",
     "fence_broker",

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from dohle.core.ids import BrokerId, TopicName, Uuid
 from dohle.metadata.image import BrokerRegistration, ClusterImage, ConfigResource, TopicImage
 from dohle.metadata.partition import PartitionImage
+from dohle.protocol.messages.records.cluster_metadata import AccessControlEntryRecord
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -52,6 +53,14 @@ class FeatureChange(NamedTuple):
     after: int | None
 
 
+class AclChange(NamedTuple):
+    """An ACL that was added or removed."""
+
+    id: Uuid
+    before: AccessControlEntryRecord | None
+    after: AccessControlEntryRecord | None
+
+
 @dataclass(frozen=True, slots=True)
 class Delta:
     """The difference; false when there is none."""
@@ -64,6 +73,7 @@ class Delta:
     changed_configs: tuple[ConfigChange, ...] = ()
     changed_brokers: tuple[BrokerChange, ...] = ()
     changed_features: tuple[FeatureChange, ...] = ()
+    changed_acls: tuple[AclChange, ...] = ()
     #: None if it is unchanged.
     next_producer_id: int | None = None
 
@@ -82,6 +92,7 @@ def difference(before: ClusterImage, after: ClusterImage) -> Delta:
         topic_ids=before.topics_by_id.keys() | after.topics_by_id.keys(),
         resources=before.configs.keys() | after.configs.keys(),
         broker_ids=before.brokers.keys() | after.brokers.keys(),
+        acl_ids=before.acls.keys() | after.acls.keys(),
     )
 
 
@@ -92,8 +103,9 @@ def difference_in(
     topic_ids: Iterable[Uuid],
     resources: Iterable[ConfigResource],
     broker_ids: Iterable[BrokerId],
+    acl_ids: Iterable[Uuid],
 ) -> Delta:
-    """Compare only the topics, configs and brokers that may differ, and the rest."""
+    """Compare only the topics, configs, brokers and ACLs that may differ, and the rest."""
     created = []
     deleted = []
     partitions: list[PartitionChange] = []
@@ -125,6 +137,9 @@ def difference_in(
             for change in _changed(
                 before.features, after.features, before.features.keys() | after.features.keys()
             )
+        ),
+        changed_acls=tuple(
+            AclChange(*change) for change in _changed(before.acls, after.acls, acl_ids)
         ),
         next_producer_id=None if producer_id == before.next_producer_id else producer_id,
     )

@@ -63,7 +63,7 @@ class Draft:
         self._controllers: dict[int, schema.RegisterControllerRecord | None] = {}
         self._features: dict[str, int] = dict(base.features)
         self._next_producer_id = base.next_producer_id
-        self._acls: dict[Uuid, schema.AccessControlEntryRecord | None] = {}
+        self.acls: dict[Uuid, schema.AccessControlEntryRecord | None] = {}
         self._scram: dict[ScramKey, schema.UserScramCredentialRecord | None] = {}
         self._tokens: dict[str, schema.DelegationTokenRecord | None] = {}
         self._quotas: dict[QuotaKey, schema.ClientQuotaRecord | None] = {}
@@ -103,7 +103,7 @@ class Draft:
             configs=_changed(base.configs, self.configs),
             features=base.features if self._features == base.features else self._features,
             next_producer_id=self._next_producer_id,
-            acls=_changed(base.acls, self._acls),
+            acls=_changed(base.acls, self.acls),
             scram_credentials=_changed(base.scram_credentials, self._scram),
             delegation_tokens=_changed(base.delegation_tokens, self._tokens),
             client_quotas=_changed(base.client_quotas, self._quotas),
@@ -298,11 +298,11 @@ class Draft:
 
     def acl(self, record: schema.AccessControlEntryRecord) -> None:
         """An access rule is added."""
-        self._acls[record.id] = record
+        self.acls[record.id] = record
 
     def remove_acl(self, record: schema.RemoveAccessControlEntryRecord) -> None:
         """An access rule is removed."""
-        self._acls[record.id] = None
+        self.acls[record.id] = None
 
     def scram(self, record: schema.UserScramCredentialRecord) -> None:
         """A user's password is set."""

@@ -41,6 +41,11 @@ from dohle.protocol.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
+from dohle.protocol.messages.create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
 from dohle.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -50,6 +55,11 @@ from dohle.protocol.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from dohle.protocol.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
 )
 from dohle.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -233,3 +243,15 @@ def failed_elect_leaders(request: ElectLeadersRequest, error: ApiError) -> Elect
             for topic in request.topic_partitions or ()
         ),
     )
+
+
+def failed_create_acls(request: CreateAclsRequest, error: ApiError) -> CreateAclsResponse:
+    """Give every ACL the error."""
+    failed = AclCreationResult(error_code=error.code, error_message=error.message)
+    return CreateAclsResponse(results=(failed,) * len(request.creations))
+
+
+def failed_delete_acls(request: DeleteAclsRequest, error: ApiError) -> DeleteAclsResponse:
+    """Give every filter the error."""
+    failed = DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
+    return DeleteAclsResponse(filter_results=(failed,) * len(request.filters))

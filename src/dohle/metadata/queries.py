@@ -6,7 +6,7 @@ answer says which ones are missing, and the server decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from dohle.core.errors import ErrorCode, KafkaError
@@ -214,8 +214,12 @@ def describe_topic_partitions(
     *,
     listener: str,
     partition_limit: int,
+    may_see: Callable[[TopicName], bool] | None = None,
 ) -> PlainSteps[DescribeTopicPartitionsResponse]:
-    """Return as many partitions as allowed, by topic name, starting at a cursor (KIP-966)."""
+    """Return as many partitions as allowed, by topic name, starting at a cursor (KIP-966).
+
+    If all topics are asked for, those are left out that ``may_see`` does not accept.
+    """
     cursor = request.cursor
     from_name = TopicName("") if cursor is None else cursor.topic_name
     if request.topics:
@@ -223,8 +227,14 @@ def describe_topic_partitions(
         for named in request.topics:
             asked.add(named.name)
             yield
-    else:
+    elif may_see is None:
         asked = set(image.topics)
+    else:
+        asked = set()
+        for name in image.topics:
+            if may_see(name):
+                asked.add(name)
+            yield
     names = yield from sorted_in_steps(name for name in asked if name >= from_name)
     if cursor is not None:
         if request.topics and cursor.topic_name not in asked:

@@ -77,5 +77,6 @@ def apply_in_steps(
         topic_ids=draft.topics.keys(),
         resources=draft.configs.keys(),
         broker_ids=draft.brokers.keys(),
+        acl_ids=draft.acls.keys(),
     )
     return after, changes

@@ -25,6 +25,7 @@ from dohle.protocol.messages.fetch import FetchResponse
 from dohle.protocol.schema import Request, VersionRange
 from dohle.replication.fetch_session_cache import FetchSessionCache
 from dohle.replication.purgatory import Purgatory
+from dohle.security.authorizer import Authorizer
 from dohle.server.auto_creation import AutoCreation
 from dohle.server.channel import ControllerChannels, ImageSource, R
 from dohle.server.config_effects import ConfigEffects
@@ -79,6 +80,7 @@ class BrokerServer:
         images: ImageSource,
         channels: ControllerChannels,
         requests: AllRequests,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.loop = loop
         self.config = config
@@ -93,6 +95,8 @@ class BrokerServer:
         #: For what clients ask, and what this broker asks on their behalf.
         self.channel = channels.forwarding
         self.requests = requests
+        #: Who decides what clients may do; None: they may do everything.
+        self.authorizer = authorizer
         self.commits = Commits(
             loop, host.clock, self.recheck, config.get_int("replica.lag.time.max.ms")
         )

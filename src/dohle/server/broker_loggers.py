@@ -1,7 +1,8 @@
 """The loggers of this broker as config resources (KIP-412): their levels, read and altered.
 
-- The loggers are Python's, from ``dohle`` down. ``dohle`` itself is called ``root`` here: a broker
-  may run inside another program, whose root logger must not be altered.
+- The loggers are Python's, from ``dohle`` down, and the audit log, which has Kafka's name.
+  ``dohle`` itself is called ``root`` here: a broker may run inside another program, whose root
+  logger must not be altered.
 - Levels have Kafka's names. TRACE is below DEBUG; FATAL is CRITICAL.
 - Nothing is stored: after a restart all levels are as configured.
 """
@@ -15,6 +16,7 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.metadata.configs import Operation
 from dohle.protocol.messages.describe_configs import DescribeConfigsResourceResult
 from dohle.protocol.messages.incremental_alter_configs import AlterableConfig
+from dohle.server.rights import audit_log
 
 ROOT = "root"
 _PREFIX = "dohle"
@@ -61,7 +63,8 @@ def _loggers() -> dict[str, logging.Logger]:
     below = {
         name: logger
         for name, logger in logging.root.manager.loggerDict.items()
-        if name.startswith(f"{_PREFIX}.") and isinstance(logger, logging.Logger)
+        if (name.startswith(f"{_PREFIX}.") or name == audit_log.name)
+        and isinstance(logger, logging.Logger)
     }
     return {ROOT: logging.getLogger(_PREFIX), **below}
 

@@ -74,6 +74,7 @@ class BrokerRole:
             images=images,
             channels=channels,
             requests=shared.sources.requests,
+            authorizer=shared.authorizer,
         )
         self.cleaning = LogCleaning(
             shared.logs, shared.host, shared.turns, self.broker.broker_values
@@ -155,7 +156,11 @@ class BrokerRole:
 
     def _dispatcher(self) -> Dispatcher:
         two_phase_commit = self._shared.config.get_bool("transaction.two.phase.commit.enable")
-        handlers = all_handlers(two_phase_commit=two_phase_commit)
+        authorizer = self._shared.authorizer
+        handlers = all_handlers(two_phase_commit=two_phase_commit, authorizer=authorizer)
+        if authorizer is not None:
+            # The broker has read the log at least up to its own registration.
+            authorizer.is_loaded = True
         return Dispatcher(self._shared.loop, self.broker, handlers)
 
     def stop_serving(self) -> None:

@@ -8,8 +8,8 @@ never something that is to be looked up in the image.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId
@@ -88,10 +88,42 @@ class ForwardingChannel(ControllerChannel, Protocol):
         """Return the versions of an API that the controller serves; None if that is not known."""
 
 
+class ClientGuard(Protocol):
+    """Stands before the controller of this node, if clients may not do everything."""
+
+    async def serve(
+        self,
+        client: Client,
+        request: Request,
+        send: Callable[[Request], Coroutine[Any, Any, Response]],
+    ) -> Response:
+        """Have the controller decide about as much of a request as its sender may ask for."""
+
+
+async def ask_for(
+    client: Client,
+    request: Request,
+    answer: type[R],
+    controller: ControllerChannel,
+    guard: ClientGuard | None,
+) -> R:
+    """Have the controller of this node decide about a client's request."""
+
+    async def send(allowed: Request) -> R:
+        return await controller.send(allowed, answer, client.version)
+
+    if guard is None:
+        return await send(request)
+    reply = await guard.serve(client, request, send)
+    assert isinstance(reply, answer), "a guard answers what was asked"
+    return reply
+
+
 class LocalController(NamedTuple):
     """The forwarding channel to the controller of this node, where it is the only one."""
 
     controller: ControllerChannel
+    guard: ClientGuard | None = None
 
     async def send(self, request: Request, answer: type[R], version: int | None = None) -> R:
         """Have it decide."""
@@ -99,7 +131,7 @@ class LocalController(NamedTuple):
 
     async def forward(self, client: Client, request: Request, answer: type[R]) -> R:
         """Have it decide."""
-        return await self.controller.send(request, answer, client.version)
+        return await ask_for(client, request, answer, self.controller, self.guard)
 
     def controller_range(self, api_key: int, /) -> VersionRange | None:
         """Return None: it knows what this node does."""
@@ -117,9 +149,11 @@ class ControllerChannels(NamedTuple):
     directory_assignments: ControllerChannel
 
     @classmethod
-    def to(cls, controller: ControllerChannel) -> ControllerChannels:
+    def to(
+        cls, controller: ControllerChannel, guard: ClientGuard | None = None
+    ) -> ControllerChannels:
         """Return the ways to the controller of this node, where it is the only one."""
-        local = LocalController(controller)
+        local = LocalController(controller, guard)
         return cls(local, controller, controller, controller)
 
 

@@ -10,6 +10,7 @@ from dohle.core.seams import Clock
 from dohle.metadata.image import ClusterImage
 from dohle.metrics.requests import AllRequests
 from dohle.protocol.schema import Request, VersionRange
+from dohle.security.authorizer import Authorizer
 from dohle.server.channel import ControllerChannel, ImageSource, R
 from dohle.server.net.handler import RequestContext
 from dohle.server.net.turns import Turns
@@ -30,6 +31,7 @@ class ControllerApis:
         controller: ControllerChannel,
         requests: AllRequests,
         find_leader_id: Callable[[], BrokerId | None] = lambda: None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         """``find_leader_id`` tells who leads the quorum, as far as this node knows."""
         self.config = config
@@ -41,6 +43,7 @@ class ControllerApis:
         self.controller = controller
         self.requests = requests
         self.find_leader_id = find_leader_id
+        self.authorizer = authorizer
         #: Nothing is appended on behalf of clients but by the controller itself.
         self.unwritten: tuple[()] = ()
 

@@ -8,7 +8,7 @@ from dohle.server.controller_apis import ControllerApis
 from dohle.server.net.dispatch import Dispatcher
 from dohle.server.quorum.member import QuorumMember
 from dohle.server.quorum.server import ControllerServer
-from dohle.server.registry import controller_handlers
+from dohle.server.registry import controller_guard, controller_handlers
 from dohle.server.shared import Shared
 
 
@@ -38,7 +38,10 @@ class ControllerRole:
             self.controller,
             shared.sources.requests,
             lambda: member.quorum.leader.leader_id,
+            shared.authorizer,
         )
+        #: For what clients ask through the broker of this node.
+        self.guard = controller_guard(self._apis)
 
     async def start(self) -> None:
         """Return when the node takes part in the quorum; if it is alone, when it leads it."""
@@ -47,7 +50,7 @@ class ControllerRole:
         shared.endpoints.bind(listeners)
         await self._server.start(self._voter_endpoints())
         shared.sources.controller = self.controller
-        handlers = controller_handlers(self._member.quorum.take)
+        handlers = controller_handlers(self._member.quorum.take, shared.authorizer)
         dispatcher = Dispatcher(shared.loop, self._apis, handlers)
         shared.endpoints.serve(listeners, dispatcher)
 

@@ -9,6 +9,7 @@ from dohle.core.config.static import BrokerConfig
 from dohle.core.ids import BrokerId
 from dohle.metadata.image import ClusterImage
 from dohle.protocol.schema import Request, VersionRange
+from dohle.security.authorizer import Authorizer
 from dohle.server.channel import Client, ImageSource, R
 from dohle.server.net.handler import RequestContext
 from dohle.server.net.server import Server
@@ -32,6 +33,10 @@ class Frontend(Server, Protocol):
     @property
     def cluster_id(self) -> str:
         """The id of its cluster."""
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """Who decides what clients may do; None: they may do everything."""
 
     @property
     def images(self) -> ImageSource:

@@ -19,6 +19,7 @@ from dohle.core.errors import KafkaError
 from dohle.core.uuid import random_uuid, uuid_to_text
 from dohle.metadata.broker_life import BrokerState
 from dohle.raft.values import LeaderAndEpoch
+from dohle.server.authorizing import AclFeed, make_authorizer
 from dohle.server.broker import BrokerServer
 from dohle.server.broker_role import BrokerRole
 from dohle.server.channel import ControllerChannel, ControllerChannels, ControllerEndpoint
@@ -124,8 +125,10 @@ class Node:
             paths=list(dict.fromkeys([*data_paths(config), metadata_path(config)])),
             listeners=endpoints.sockets,
         )
+        authorizer = make_authorizer(config)
         return Shared(
-            loop, config, cluster_id, host, turns, logs, endpoints, sources, self._on_fatal
+            *(loop, config, cluster_id, host, turns, logs, endpoints, sources, self._on_fatal),
+            authorizer,
         )
 
     async def _start_roles(self) -> None:
@@ -144,6 +147,7 @@ class Node:
         )
         self._upkeep = Upkeep(shared, member.snapshotter.write_if_due)
         await member.load()
+        self._feed_authorizer(member)
         if not member.is_only_voter:
             # Whatever is missing, others have it.
             loss = None
@@ -163,6 +167,14 @@ class Node:
             is_alone = self._remote is None
             self._broker_role = BrokerRole(shared, member.images, channels, loss, is_alone=is_alone)
             await self._broker_role.start()
+
+    def _feed_authorizer(self, member: QuorumMember) -> None:
+        authorizer = self._shared.authorizer
+        if authorizer is not None:
+            log = member.log.log
+            image, turns = member.images.image, self._shared.turns
+            feed = AclFeed(authorizer, image, turns, lambda: log.high_watermark)
+            member.images.subscribe(feed.on_image)
 
     async def _abandon_quorum(self) -> None:
         """Let others go on without this node, after a start that failed."""
@@ -186,7 +198,7 @@ class Node:
         """Return the ways to the active controller: the own one, if there can be no other."""
         role, shared, config = self._controller_role, self._shared, self.config
         if role is not None and config.placement.is_alone and not config.controller_listeners:
-            return ControllerChannels.to(role.controller)
+            return ControllerChannels.to(role.controller, role.guard)
         # A node that is alone starts without all that a client needs.
         from dohle.server.channels.setup import RemoteChannels
 
@@ -196,6 +208,7 @@ class Node:
             config,
             self._find_controller,
             None if role is None else role.controller,
+            None if role is None else role.guard,
         )
         return self._remote.channels
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dohle.protocol.apis import ApiKey, find_api
+from dohle.security.authorizer import Authorizer
+from dohle.server.channel import ClientGuard
+from dohle.server.controller_apis import ControllerApis
 from dohle.server.handlers import (
+    acls,
     classic_groups,
     cluster,
     configs,
@@ -38,8 +42,13 @@ from dohle.server.shortcuts.fetch import learn_fetch
 from dohle.server.shortcuts.produce import learn_produce
 
 
-def all_handlers(*, two_phase_commit: bool = False) -> dict[ApiKey, Handler]:
-    """Return a broker's handlers; ``two_phase_commit`` adds KIP-939's InitProducerId version."""
+def all_handlers(
+    *, two_phase_commit: bool = False, authorizer: Authorizer | None = None
+) -> dict[ApiKey, Handler]:
+    """Return a broker's handlers; ``two_phase_commit`` adds KIP-939's InitProducerId version.
+
+    With an authorizer there is a guard before each of them.
+    """
     handlers = dict(
         [
             serves(ApiKey.PRODUCE, handle_produce, lowest=0, joins=True, learn=learn_produce),
@@ -48,6 +57,7 @@ def all_handlers(*, two_phase_commit: bool = False) -> dict[ApiKey, Handler]:
             serves(ApiKey.METADATA, handle_metadata),
             serves(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle_offset_for_leader_epoch),
             serves(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle_describe_topic_partitions),
+            *acls.HANDLERS,
             *classic_groups.HANDLERS,
             *cluster.HANDLERS,
             *configs.HANDLERS,
@@ -72,6 +82,11 @@ def all_handlers(*, two_phase_commit: bool = False) -> dict[ApiKey, Handler]:
     if two_phase_commit:
         api = find_api(ApiKey.INIT_PRODUCER_ID)
         handlers[api.key] = replace(handlers[api.key], highest=api.versions.highest)
+    if authorizer is not None:
+        # Most nodes start without them.
+        from dohle.server.guards.table import BROKER_GUARDS, guard_all
+
+        handlers = guard_all(handlers, BROKER_GUARDS, authorizer)
     return with_api_versions(handlers)
 
 
@@ -102,13 +117,33 @@ _ON_CONTROLLERS = (
 )
 
 
-def controller_handlers(take_raft_request: TakeRequest) -> dict[ApiKey, Handler]:
+def controller_handlers(
+    take_raft_request: TakeRequest, authorizer: Authorizer | None = None
+) -> dict[ApiKey, Handler]:
     """Return what is served on the listeners of ``controller.listener.names``.
 
-    What the nodes of the quorum ask is passed to ``take_raft_request``.
+    What the nodes of the quorum ask is passed to ``take_raft_request``. With an authorizer there is
+    a guard before each handler; before those within an envelope too, for the client behind it.
     """
     of_broker = all_handlers()
     handlers = {key: of_broker[key] for key in _ON_CONTROLLERS}
     handlers.update(raft_handlers(take_raft_request))
     handlers.update([cluster.DESCRIBE_CONTROLLERS, *controller.HANDLERS])
-    return with_api_versions(with_envelope(handlers))
+    if authorizer is None:
+        return with_api_versions(with_envelope(handlers))
+    from dohle.server.guards.table import CONTROLLER_GUARDS, guard_all
+
+    guarded = guard_all(handlers, CONTROLLER_GUARDS, authorizer)
+    envelope = {ApiKey.ENVELOPE: with_envelope(guarded)[ApiKey.ENVELOPE]}
+    guarded.update(guard_all(envelope, CONTROLLER_GUARDS, authorizer))
+    return with_api_versions(guarded)
+
+
+def controller_guard(apis: ControllerApis) -> ClientGuard | None:
+    """Return what guards the controller against clients of its own node, if anything does."""
+    if apis.authorizer is None:
+        return None
+    from dohle.server.guards.guard import ControllerGuard
+    from dohle.server.guards.table import CONTROLLER_GUARDS
+
+    return ControllerGuard(apis, CONTROLLER_GUARDS, apis.authorizer)

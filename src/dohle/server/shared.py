@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from os.path import abspath
 
 from dohle.core.config.static import BrokerConfig
+from dohle.security.authorizer import Authorizer
 from dohle.server.endpoints import Endpoints
 from dohle.server.host import NodeHost
 from dohle.server.metrics.sources import Sources
@@ -31,6 +32,8 @@ class Shared:
     sources: Sources
     #: Called with the reason if the node cannot go on.
     on_fatal: Callable[[str], None]
+    #: Who decides what clients may do; None: they may do everything.
+    authorizer: Authorizer | None = None
 
     @property
     def metadata_directory(self) -> LogDirectory:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dohle.core.config.authorizer import STANDARD_AUTHORIZER, authorizer_settings
 from dohle.core.config.broker import BROKER_CONFIGS
 from dohle.core.config.dynamic import validate_broker_overrides
 from dohle.core.config.listeners import Listener, SecurityProtocol
@@ -170,10 +171,32 @@ def test_names_with_a_free_part_are_known_too(name: str) -> None:
     assert _notice(name).level is NoticeLevel.INFO
 
 
-def test_an_access_check_that_does_nothing_is_a_warning() -> None:
-    notice = _notice("authorizer.class.name")
-    assert notice.level is NoticeLevel.WARNING
-    assert "every client may do everything" in notice.message
+def test_the_settings_of_the_authorizer_are_known() -> None:
+    """Section 6 of the rules of security, line "super.users"."""
+    config, notices = BrokerConfig.from_properties(
+        {
+            **SINGLE_NODE,
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "super.users": "User:CN=admin,O=x; User:bob;",
+            "allow.everyone.if.no.acl.found": "TRUE",
+        }
+    )
+    assert notices == []
+    settings = authorizer_settings(config)
+    assert settings == (frozenset({"User:CN=admin,O=x", "User:bob"}), True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("authorizer.class.name", "com.example.Mine", "other classes of Java cannot be loaded"),
+        ("super.users", "bob", "written like User:bob"),
+    ],
+)
+def test_a_wrong_setting_of_the_authorizer_is_refused(name: str, value: str, reason: str) -> None:
+    given = {**SINGLE_NODE, "authorizer.class.name": STANDARD_AUTHORIZER, name: value}
+    with pytest.raises(KafkaError, match=reason):
+        BrokerConfig.from_properties(given)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Administration: topics, partitions, offsets.
 
-The cluster itself, reassignments, configs, groups and transactions have their own modules.
+The cluster itself, reassignments, configs, groups, transactions and ACLs have their own modules.
 
 An operation on several things has a result for each: one bad name does not affect the rest.
 Requests for the controller go to the broker that metadata names as such, and to another one if that
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from dohle.client.admin.acls import AclAdmin
 from dohle.client.admin.cluster import ClusterAdmin
 from dohle.client.admin.configs import ConfigAdmin, entry_source
 from dohle.client.admin.groups import GroupAdmin
@@ -79,7 +80,7 @@ from dohle.protocol.messages.describe_topic_partitions import (
 _DELETE_TOPICS_BY_STATE = 6
 
 
-class Admin(ClusterAdmin, ReassignmentAdmin, ConfigAdmin, GroupAdmin, TransactionAdmin):
+class Admin(ClusterAdmin, ReassignmentAdmin, ConfigAdmin, GroupAdmin, TransactionAdmin, AclAdmin):
     """Changes and describes the cluster."""
 
     async def create_topics(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from dohle.core.config.authorizer import AUTHORIZER_CONFIGS
 from dohle.core.config.cleaner import CLEANER_CONFIGS
 from dohle.core.config.coordinator import COORDINATOR_CONFIGS
 from dohle.core.config.definition import ConfigKey, ConfigType, ListOf, Range, UpdateMode
@@ -474,6 +475,7 @@ def _table() -> dict[str, ConfigKey]:
         *_DYNAMIC,
         *_INTERNAL,
     ]
+    keys += AUTHORIZER_CONFIGS
     keys += CLEANER_CONFIGS
     keys += QUORUM_CONFIGS
     keys += COORDINATOR_CONFIGS

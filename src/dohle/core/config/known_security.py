@@ -140,8 +140,4 @@ SECURITY_CONFIGS: Final[tuple[ConfigKey, ...]] = (
         row("delegation.token.max.lifetime.ms", _LONG, 604_800_000, Range(1)),
         row("delegation.token.secret.key", _PASSWORD, None),
     ),
-    *because(
-        "there is no authorizer yet, so every client may do everything",
-        row("authorizer.class.name", _STRING, ""),
-    ),
 )

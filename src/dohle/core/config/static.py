@@ -14,6 +14,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from dohle.core.config.authorizer import OF_AUTHORIZER, authorizer_settings
 from dohle.core.config.broker import BROKER_CONFIGS
 from dohle.core.config.definition import ConfigValue, ConfigValues, UpdateMode
 from dohle.core.config.listeners import Listener, parse_address
@@ -48,8 +49,6 @@ _OF_TIER: Final = frozenset(
         "rlmm.config.remote.log.metadata.topic.retention.ms",
     }
 )
-# Ignoring these quietly would leave a node open that its operator believes to be secured.
-_PROTECTING: Final = frozenset({"authorizer.class.name"})
 _SIMILARITY_MIN: Final = 0.7
 # The smallest values allowed by the topic configs that these are the defaults of.
 _LEAST: Final = {
@@ -235,11 +234,8 @@ def _notices(name: str) -> list[Notice]:
         if not key.no_effect:
             return []
         message = f"{name} has no effect in dohle: {key.no_effect}"
-        if name in _PROTECTING:
-            message += "; do not expose this node to clients you do not trust"
-            return [Notice(NoticeLevel.WARNING, name, message)]
         return [Notice(NoticeLevel.INFO, name, message)]
-    if name in _OF_TIER:
+    if name in _OF_TIER or name in OF_AUTHORIZER:
         return []
     if _is_known(name):
         return [Notice(NoticeLevel.INFO, name, f"{name} has no effect in dohle")]
@@ -298,8 +294,8 @@ def _checked(values: ConfigValues, texts: Mapping[str, str]) -> BrokerConfig:
     _check_consumer_groups(values)
     placement = place(values.get_int("node.id"), values, texts)
     config = BrokerConfig(values, MappingProxyType(dict(texts)), placement)
-    # Parsed when it is asked for; what is wrong with it is told now.
-    _ = config.metrics_listener
+    # Parsed when they are asked for; what is wrong with them is told now.
+    _ = config.metrics_listener, authorizer_settings(config)
     return config
 
 

@@ -92,7 +92,7 @@ class ClassicMembers:
         records: list[CoordinatorRecord] = []
         member = _find(group, request, member_id, records)
         updated = _told(member, request, caller, subscription)
-        change = Change(group, member, updated, records)
+        change = Change(group, member, updated, records, may_see=caller.may_see)
         predecessor = group.static_member(request.group_instance_id)
         effects, is_downgrade = self._rejoin(change, predecessor, subscription)
         response = JoinGroupResponse(

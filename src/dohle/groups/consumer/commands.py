@@ -96,7 +96,7 @@ class ConsumerGroups:
         owned = report.owned
         member = self._find(group, request, owned, records)
         updated = _told(member, request, report.subscribed_topic_names, caller)
-        change = Change(group, member, updated, records, sorted_names=report.sorted_names)
+        change = Change(group, member, updated, records, report.sorted_names, caller.may_see)
         former = self._context.groups.get(request.group_id)
         # A pending rebalance is not dropped: partitions of a member that left may have no owner.
         is_due = isinstance(former, ClassicGroup) and former.state is not ClassicState.STABLE

@@ -34,7 +34,7 @@ from dohle.groups.consumer.records import (
     subscription_metadata_tombstone,
     target_record,
 )
-from dohle.groups.consumer.subscriptions import RegexChange, RegexSubscriptions
+from dohle.groups.consumer.subscriptions import MaySee, RegexChange, RegexSubscriptions
 from dohle.groups.consumer.target import assign
 from dohle.groups.context import GroupContext
 from dohle.protocol.record_framing import CoordinatorRecord
@@ -52,6 +52,8 @@ class Change:
     records: list[CoordinatorRecord] = field(default_factory=list)
     #: The names that it subscribes to, if it has told them now.
     sorted_names: tuple[str, ...] | None = None
+    #: Tells whether the member may see a topic; None: it may see all.
+    may_see: MaySee | None = None
     names_changed: bool = False
     regex_change: RegexChange = RegexChange.NONE
 
@@ -89,7 +91,9 @@ class MemberSteps:
         if updated != member:
             change.records.append(member_record(group.group_id, updated, change.sorted_names))
             change.names_changed = updated.subscribed_topic_names != member.subscribed_topic_names
-        change.regex_change = self.regexes.update(group, member, updated, change.records)
+        change.regex_change = self.regexes.update(
+            group, member, updated, change.records, change.may_see
+        )
 
     def update_epoch(self, change: Change, *, bump: bool) -> int:
         """Return the group epoch: a new one if asked for, or if topics have changed."""

@@ -12,7 +12,7 @@ shard wait for each other, so that only one compiled expression is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Final
 
@@ -37,6 +37,8 @@ _REST_TURNS: Final = 3
 _STEPS_AT_ONCE: Final = 5_000
 #: No batch that a log accepts can hold more names than this.
 _FOUND_CHARS_MAX: Final = 16_000_000
+#: Tells whether a member may see a topic.
+MaySee = Callable[[str], bool]
 #: The timer for the shard's turn.
 _TURN: Final = TimerKey(PART, REGEX)
 
@@ -54,7 +56,14 @@ class RegexChange(Enum):
 class RegexSubscriptions:
     """Resolves the regular expressions of all groups of a shard."""
 
-    __slots__ = ("_context", "_hashes", "_newest_topics_version", "_search", "_waiting")
+    __slots__ = (
+        "_context",
+        "_hashes",
+        "_newest_topics_version",
+        "_search",
+        "_trying_again",
+        "_waiting",
+    )
 
     def __init__(self, context: GroupContext, hashes: TopicHashes) -> None:
         self._context = context
@@ -63,8 +72,11 @@ class RegexSubscriptions:
         self._newest_topics_version = -1
         # The search in progress.
         self._search: _Search | None = None
-        # The groups that wait for it to end, in order.
-        self._waiting: dict[str, None] = {}
+        # The groups that wait for it to end, in order, with what the member may see whose heartbeat
+        # is the reason: its rights count for the group, as in Kafka.
+        self._waiting: dict[str, MaySee | None] = {}
+        # The same for those that are to try again.
+        self._trying_again: dict[str, MaySee | None] = {}
 
     def on_topics_created(self) -> None:
         """Make all groups match their expressions again, each with its next heartbeat."""
@@ -76,6 +88,7 @@ class RegexSubscriptions:
         member: ConsumerMember,
         updated: ConsumerMember,
         records: list[CoordinatorRecord],
+        may_see: MaySee | None = None,
     ) -> RegexChange:
         """Apply what a heartbeat reported, and have the topics matched if it is time to."""
         change = RegexChange.NONE
@@ -94,7 +107,7 @@ class RegexSubscriptions:
             elif new in group.resolved_regexes:
                 change = RegexChange.RESOLVED
         if (is_new or group.regexes) and self._is_due(group, member, updated, is_new=is_new):
-            self._wait(group.group_id)
+            self._wait(group.group_id, may_see)
         return change
 
     def _is_due(
@@ -134,16 +147,16 @@ class RegexSubscriptions:
             or TimerKey(PART, REGEX, group_id) in self._context.timers
         )
 
-    def _wait(self, group_id: str) -> None:
+    def _wait(self, group_id: str, may_see: MaySee | None) -> None:
         """Queue a group for having its topics matched."""
-        self._waiting[group_id] = None
+        self._waiting[group_id] = may_see
         if _TURN not in self._context.timers:
             self._context.timers.set(_TURN, self._context.clock.monotonic_ms())
 
     def on_timer(self, key: TimerKey) -> Effects:
         """Let a group retry, or take a turn if no other shard has just had one."""
         if key != _TURN:
-            self._wait(key.group_id)
+            self._wait(key.group_id, self._trying_again.pop(key.group_id, None))
             return Effects()
         clock, turns = self._context.clock, self._context.turns
         began_ms = clock.monotonic_ms()
@@ -163,22 +176,22 @@ class RegexSubscriptions:
         clock = self._context.clock
         search, self._search = self._search, None
         group_id = search.group_id if search is not None else next(iter(self._waiting), "")
-        self._waiting.pop(group_id, None)
+        may_see = self._waiting.pop(group_id, None)
         group = self._context.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             return Effects()
         if search is None:
-            search = _Search(group, self._context.topics, clock.now_ms())
+            search = _Search(group, self._context.topics, clock.now_ms(), may_see)
         for _ in search.steps:
             if clock.monotonic_ms() >= ends_ms:
                 self._search = search
                 return Effects()
         if search.found_chars > _FOUND_CHARS_MAX:
-            return self._try_again(group_id)
+            return self._try_again(search)
         return self._resolved(group, search)
 
     def _resolved(self, group: ConsumerGroup, search: _Search) -> Effects:
-        effects = Effects(undo=lambda _: self._try_again(group.group_id))
+        effects = Effects(undo=lambda _: self._try_again(search))
         # Some may have been dropped in the meantime.
         found = {
             regex: frozenset(topics)
@@ -198,10 +211,11 @@ class RegexSubscriptions:
             effects.records.append(group_epoch_record(group.group_id, epoch, metadata_hash))
         return effects
 
-    def _try_again(self, group_id: str) -> Effects:
+    def _try_again(self, search: _Search) -> Effects:
         """Retry, but not soon: the result may be larger than can ever be written."""
         deadline_ms = self._context.clock.monotonic_ms() + _REFRESH_INTERVAL_MS_MIN
-        self._context.timers.set(TimerKey(PART, REGEX, group_id), deadline_ms)
+        self._context.timers.set(TimerKey(PART, REGEX, search.group_id), deadline_ms)
+        self._trying_again[search.group_id] = search.may_see
         return Effects()
 
 
@@ -217,12 +231,15 @@ def check_regex(regex: str) -> Regex:
 
 
 class _Search:
-    """A search of all topics of one image for the expressions of a group."""
+    """A search of all topics of one image that may be seen for the expressions of a group."""
 
-    __slots__ = ("began_ms", "found", "found_chars", "group_id", "steps", "version")
+    __slots__ = ("began_ms", "found", "found_chars", "group_id", "may_see", "steps", "version")
 
-    def __init__(self, group: ConsumerGroup, topics: Topics, now_ms: int) -> None:
+    def __init__(
+        self, group: ConsumerGroup, topics: Topics, now_ms: int, may_see: MaySee | None
+    ) -> None:
         self.group_id = group.group_id
+        self.may_see = may_see
         self.version = topics.version()
         self.began_ms = now_ms
         self.found: dict[str, list[str]] = {regex: [] for regex in group.regexes}
@@ -242,7 +259,7 @@ class _Search:
             for name in names:
                 while (matches := regex.matches_within(_STEPS_AT_ONCE, name)) is None:
                     yield
-                if matches:
+                if matches and (self.may_see is None or self.may_see(name)):
                     found.append(name)
                     self.found_chars += len(name)
                 if regex.steps > steps_end:

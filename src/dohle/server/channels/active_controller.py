@@ -12,7 +12,14 @@ from dohle.metadata.decision import ApiError
 from dohle.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from dohle.protocol.messages.envelope import EnvelopeResponse
 from dohle.protocol.schema import Request, Response, VersionRange
-from dohle.server.channel import Client, ControllerChannel, R, is_not_controllers
+from dohle.server.channel import (
+    Client,
+    ClientGuard,
+    ControllerChannel,
+    R,
+    ask_for,
+    is_not_controllers,
+)
 from dohle.server.channels.envelope import unwrap, wrap
 from dohle.server.channels.link import ControllerLink, NotController
 from dohle.server.net.outcome import CloseConnection
@@ -25,8 +32,10 @@ logger = logging.getLogger("dohle.server")
 class ActiveController:
     """The channel to the active controller over a link."""
 
-    def __init__(self, link: ControllerLink) -> None:
+    def __init__(self, link: ControllerLink, guard: ClientGuard | None = None) -> None:
+        """``guard`` is for what clients ask of the controller of this node."""
         self._link = link
+        self._guard = guard
 
     async def send(self, request: Request, answer: type[R], version: int | None = None) -> R:
         """Have the controller decide; REQUEST_TIMED_OUT if it did not answer in time."""
@@ -38,7 +47,7 @@ class ActiveController:
     async def forward(self, client: Client, request: Request, answer: type[R]) -> R:
         """Have the controller decide about a client's request, in the client's name (A11)."""
         try:
-            found = await self._link.ask(_Forwarded(client, request, answer))
+            found = await self._link.ask(_Forwarded(client, request, answer, self._guard))
         except KafkaError as error:
             return failed(request, answer, ApiError.of(error))
         if not isinstance(found, ErrorCode):
@@ -83,10 +92,11 @@ class _Forwarded(Generic[R]):
     client: Client
     request: Request
     answer: type[R]
+    guard: ClientGuard | None
 
     async def locally(self, controller: ControllerChannel) -> R | ErrorCode:
         """Ask the controller of this node."""
-        reply = await controller.send(self.request, self.answer, self.client.version)
+        reply = await ask_for(self.client, self.request, self.answer, controller, self.guard)
         return _from_controller(reply)
 
     async def remotely(self, connection: Connection) -> R | ErrorCode:

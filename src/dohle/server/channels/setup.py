@@ -7,7 +7,12 @@ from collections.abc import Callable
 
 from dohle.core.config.static import BrokerConfig
 from dohle.core.host import Host
-from dohle.server.channel import ControllerChannel, ControllerChannels, ControllerEndpoint
+from dohle.server.channel import (
+    ClientGuard,
+    ControllerChannel,
+    ControllerChannels,
+    ControllerEndpoint,
+)
 from dohle.server.channels.active_controller import ActiveController
 from dohle.server.channels.link import ControllerLink, LinkLimits
 
@@ -29,8 +34,12 @@ class RemoteChannels:
         config: BrokerConfig,
         find_leader: Callable[[], ControllerEndpoint | None],
         local: ControllerChannel | None = None,
+        guard: ClientGuard | None = None,
     ) -> None:
-        """``find_leader`` tells who leads the quorum, as far as this node knows."""
+        """``find_leader`` tells who leads the quorum, as far as this node knows.
+
+        ``guard`` is for what clients ask of ``local``, the controller of this node.
+        """
         self._links: list[ControllerLink] = []
         attempt_ms = config.get_int("controller.socket.timeout.ms")
 
@@ -39,7 +48,7 @@ class RemoteChannels:
             limits = LinkLimits(give_up_ms, timeout_ms, waiting_max)
             made = ControllerLink(loop, host, config.node_id, find_leader, local, limits)
             self._links.append(made)
-            return ActiveController(made)
+            return ActiveController(made, guard)
 
         self.channels = ControllerChannels(
             forwarding=link(_GIVE_UP_MS, _FORWARDED_MAX),

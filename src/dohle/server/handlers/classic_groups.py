@@ -33,6 +33,7 @@ from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.net.callers import caller_of
 from dohle.server.net.handler import Handler, serves
 from dohle.server.net.slices import Slices
+from dohle.server.rights import seeing_caller
 
 if TYPE_CHECKING:
     from dohle.coordination.effects import Effects, Ticket
@@ -64,7 +65,7 @@ def handle_join_group(
             member_id=request.member_id, error_code=coordinator_error_code(error), protocol_name=""
         )
 
-    caller = caller_of(context)
+    caller = seeing_caller(broker, context)
     answer: Answer
     if not request.group_id:
         answer = refuse(_NO_GROUP_ID)

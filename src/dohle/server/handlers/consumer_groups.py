@@ -35,9 +35,9 @@ from dohle.protocol.messages.consumer_group_heartbeat import (
 )
 from dohle.server.coordinators.errors import coordinator_error_code
 from dohle.server.handlers.group_admin import GROUP_OPERATIONS
-from dohle.server.net.callers import caller_of
 from dohle.server.net.handler import Handler, serves
 from dohle.server.net.slices import Slices
+from dohle.server.rights import seeing_caller
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
@@ -57,7 +57,7 @@ def handle_consumer_group_heartbeat(
         _check(broker, request, context.version)
     except KafkaError as error:
         return _refuse(error)
-    caller = caller_of(context)
+    caller = seeing_caller(broker, context)
     report = yield from report_of(request)
     return broker.groups.submit(
         request.group_id,

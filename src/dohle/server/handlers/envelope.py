@@ -127,7 +127,7 @@ async def _conclude(slices: Slices, returned: Any) -> Response:
     """Return the response, whichever way its handler makes it."""
     if isinstance(returned, GeneratorType):
         returned = await slices.run(returned)
-    elif isawaitable(returned):
+    if isawaitable(returned):
         returned = await returned
     assert isinstance(returned, Response), "what may be forwarded is answered at once or awaited"
     return returned

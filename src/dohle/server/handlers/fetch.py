@@ -16,10 +16,13 @@
 from __future__ import annotations
 
 from asyncio import Future
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
+from dohle.core.acls import AclOperation, AclResourceType
 from dohle.core.errors import ErrorCode
-from dohle.core.steps import Steps
+from dohle.core.ids import TopicName
+from dohle.core.steps import PlainSteps, Steps
 from dohle.protocol.messages.fetch import FetchRequest, FetchResponse
 from dohle.server.net.outcome import LongAnswer
 from dohle.server.net.slices import Slices, in_slices, result_of, work_for
@@ -27,10 +30,15 @@ from dohle.server.partitions.delayed_fetch import DelayedFetch
 from dohle.server.partitions.fetch_pacing import Pace
 from dohle.server.partitions.fetch_reader import FetchReader, fetching_replica
 from dohle.server.partitions.old_fetches import UNCONVERTED, converted
+from dohle.server.rights import Rights
 
 if TYPE_CHECKING:
+    from dohle.replication.fetch_sessions import SessionPartition
     from dohle.server.broker import BrokerServer
     from dohle.server.net.handler import RequestContext
+
+#: So many partitions are looked at in a step.
+_LOOKED_AT_PER_STEP = 256
 
 
 def fetch_kind(request: FetchRequest) -> str:
@@ -81,6 +89,33 @@ async def _serve_later(
     return await result_of(await Slices(broker.turns).run(steps))
 
 
+class _All:
+    """All topics."""
+
+    def __contains__(self, name: object) -> bool:
+        return name is not None
+
+
+def _refused_topics(
+    rights: Rights, request: FetchRequest, partitions: Iterable[SessionPartition]
+) -> PlainSteps[Container[TopicName | None]]:
+    """Return the topics of a fetch that its sender may not read.
+
+    A follower may read all or nothing, whatever it says of itself (CVE-2018-1288).
+    """
+    if fetching_replica(request) is not None:
+        return () if rights.may_cluster(AclOperation.CLUSTER_ACTION) else _All()
+    known: dict[TopicName | None, bool] = {None: True}
+    for number, part in enumerate(partitions, 1):
+        name = part.topic
+        if name not in known:
+            assert name is not None
+            known[name] = rights.may(AclOperation.READ, AclResourceType.TOPIC, name)
+        if not number % _LOOKED_AT_PER_STEP:
+            yield
+    return {name for name, may in known.items() if not may}
+
+
 def _serve(
     broker: BrokerServer,
     context: RequestContext,
@@ -94,7 +129,12 @@ def _serve(
         session = yield from sessions.open(request, version, broker.topic_name, now_ms)
     if session.error is not ErrorCode.NONE:
         return FetchResponse(error_code=session.error)
-    reader = FetchReader(broker, request, version, session, context.connection.listener)
+    refused: Container[TopicName | None] = ()
+    if broker.authorizer is not None:
+        rights = Rights.of(broker.authorizer, context.connection, "Fetch")
+        refused = yield from _refused_topics(rights, request, session.partitions)
+    listener = context.connection.listener
+    reader = FetchReader(broker, request, version, session, listener, refused=refused)
     may_wait = request.max_wait_ms > 0
     # Of very many partitions the sizes are looked at first: there may be nothing to read yet.
     if pace is None or not may_wait or not (yield from reader.may_wait_unread()):

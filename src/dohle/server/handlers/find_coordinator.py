@@ -36,14 +36,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dohle.server")
 
-_BATCHED = 4
+BATCHED = 4
 _SHARE_COORDINATORS = 6
 _NO_NODE = BrokerId(-1)
 _NO_PORT = -1
-_MESSAGES = {
-    ErrorCode.INVALID_REQUEST: "the key or its type is not valid",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator is not available",
-}
 
 
 class KeyType(IntEnum):
@@ -81,9 +77,9 @@ async def _create_and_answer(
 def _answer(
     broker: BrokerServer, context: RequestContext, request: FindCoordinatorRequest
 ) -> PlainSteps[FindCoordinatorResponse]:
-    keys = request.coordinator_keys if context.version >= _BATCHED else (request.key,)
+    keys = request.coordinator_keys if context.version >= BATCHED else (request.key,)
     found = yield from mapped(lambda key: _look_up(broker, context, request.key_type, key), keys)
-    if context.version >= _BATCHED:
+    if context.version >= BATCHED:
         return FindCoordinatorResponse(coordinators=found)
     only = found[0]
     return FindCoordinatorResponse(
@@ -105,7 +101,7 @@ def _look_up(broker: BrokerServer, context: RequestContext, key_type: int, key: 
         leader = None if partition is None else broker.image.broker(partition.leader)
         endpoint = None if leader is None else leader.endpoints.get(context.connection.listener)
         if leader is None or leader.fenced or endpoint is None:
-            return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return _unavailable(key)
         return Coordinator(
             key=key,
             node_id=leader.id,
@@ -115,18 +111,24 @@ def _look_up(broker: BrokerServer, context: RequestContext, key_type: int, key: 
             error_message="",
         )
     if key_type == KeyType.SHARE and context.version >= _SHARE_COORDINATORS and _is_share_key(key):
-        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return _refused(key, ErrorCode.INVALID_REQUEST)
+        return _unavailable(key)
+    return no_coordinator(key, ErrorCode.INVALID_REQUEST, "the key or its type is not valid")
 
 
-def _refused(key: str, code: ErrorCode) -> Coordinator:
+def _unavailable(key: str) -> Coordinator:
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return no_coordinator(key, code, "the coordinator is not available")
+
+
+def no_coordinator(key: str, code: ErrorCode, message: str) -> Coordinator:
+    """Say why there is no coordinator of a key."""
     return Coordinator(
         key=key,
         node_id=_NO_NODE,
         host="",
         port=_NO_PORT,
         error_code=code,
-        error_message=_MESSAGES[code],
+        error_message=message,
     )
 
 

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dohle.core.errors import ErrorCode, KafkaError
@@ -55,21 +56,35 @@ def handle_metadata(
     may_be_known = request.topics is None or len(request.topics) <= _TOPICS_REMEMBERED
     if may_be_known and (known := answers.find(image, key)) is not None:
         return known
-    try:
-        answer = yield from _answer(broker, context, request)
-    except KafkaError as error:
-        return (yield from _refused(context, request, error.code))
-    allowed = context.version < 4 or request.allow_auto_topic_creation
-    if answer.missing and allowed and broker.broker_values().get_bool("auto.create.topics.enable"):
-        broker.auto_creation.begin(answer.missing)
-    response = yield from _with_operations(request, answer.response)
+    response, is_whole = yield from answer_metadata(broker, context, request)
+    if not response.error_code:
+        response = yield from _with_operations(request, response)
     # Who asks for a topic that is not there asks again, and may have it created then.
-    if not may_be_known or answer.missing or not _is_long(response):
+    if not may_be_known or not is_whole or not _is_long(response):
         return response
     body = b"".join((yield from response.encode_chunks_in_steps(context.version)))
     encoded = EncodedResponse(ApiKey.METADATA, body)
     answers.keep(image, key, encoded)
     return encoded
+
+
+def answer_metadata(
+    broker: BrokerServer, context: RequestContext, request: MetadataRequest
+) -> PlainSteps[tuple[MetadataResponse, bool]]:
+    """Return the answer, and whether all that was asked for is in it."""
+    try:
+        answer = yield from _answer(broker, context, request)
+    except KafkaError as error:
+        return (yield from _refused(context, request, error.code)), False
+    if answer.missing and may_create(broker, context.version, request):
+        broker.auto_creation.begin(answer.missing)
+    return answer.response, not answer.missing
+
+
+def may_create(broker: BrokerServer, version: int, request: MetadataRequest) -> bool:
+    """Tell whether topics that are not there are created."""
+    allowed = version < 4 or request.allow_auto_topic_creation
+    return allowed and broker.broker_values().get_bool("auto.create.topics.enable")
 
 
 def _answer(
@@ -108,7 +123,7 @@ def _refused(
 def _with_operations(
     request: MetadataRequest, response: MetadataResponse
 ) -> PlainSteps[MetadataResponse]:
-    """Add the operations that the client may do, if it asks (v8+): all, as there are no ACLs."""
+    """Add the operations that the client may do, if it asks (v8+): all, without an authorizer."""
     if request.include_cluster_authorized_operations:
         response = response.replace(cluster_authorized_operations=CLUSTER_OPERATIONS)
     if request.include_topic_authorized_operations:
@@ -128,12 +143,35 @@ def handle_describe_topic_partitions(
     broker: BrokerServer, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> PlainSteps[DescribeTopicPartitionsResponse]:
     """Describe partitions, page by page."""
+    response = yield from page_of_partitions(broker, context, request)
+    # As in Metadata, but whether it asks or not.
+    topics = yield from mapped(
+        lambda topic: (
+            topic
+            if topic.error_code == ErrorCode.INVALID_REQUEST
+            else topic.replace(topic_authorized_operations=TOPIC_OPERATIONS)
+        ),
+        response.topics,
+    )
+    return response.replace(topics=topics)
+
+
+def page_of_partitions(
+    broker: BrokerServer,
+    context: RequestContext,
+    request: DescribeTopicPartitionsRequest,
+    may_see: Callable[[TopicName], bool] | None = None,
+) -> PlainSteps[DescribeTopicPartitionsResponse]:
+    """Return a page; of all topics those that the client may see."""
     try:
-        response = yield from queries.describe_topic_partitions(
-            broker.image,
-            request,
-            listener=context.connection.listener,
-            partition_limit=broker.config.get_int("max.request.partition.size.limit"),
+        return (
+            yield from queries.describe_topic_partitions(
+                broker.image,
+                request,
+                listener=context.connection.listener,
+                partition_limit=broker.config.get_int("max.request.partition.size.limit"),
+                may_see=may_see,
+            )
         )
     except KafkaError as error:
         # There is no place for an error of the whole request.
@@ -143,8 +181,3 @@ def handle_describe_topic_partitions(
             request.topics,
         )
         return DescribeTopicPartitionsResponse(topics=refused)
-    # As in Metadata, but whether it asks or not.
-    topics = yield from mapped(
-        lambda topic: topic.replace(topic_authorized_operations=TOPIC_OPERATIONS), response.topics
-    )
-    return response.replace(topics=topics)

@@ -82,12 +82,13 @@ def handle_produce(
     broker: BrokerServer, context: RequestContext, request: ProduceRequest
 ) -> Late | Coroutine[Any, Any, ProduceResponse | None]:
     """Append to every partition of the request; answer when that is written."""
-    if context.version >= BATCHES and _has_transactional(request):
+    if context.version >= BATCHES and has_transactional(request):
         return _handle_transactional(broker, context, request)
     return _append_all(broker, context, request, None)
 
 
-def _has_transactional(request: ProduceRequest) -> bool:
+def has_transactional(request: ProduceRequest) -> bool:
+    """Tell whether any of the records are part of a transaction."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records

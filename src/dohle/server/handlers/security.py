@@ -1,11 +1,9 @@
-"""What Kafka answers about security on a plaintext listener without an authorizer.
+"""What Kafka answers about security on a plaintext listener.
 
-DescribeAcls (29) v1-3, CreateAcls (30) v1-3, DeleteAcls (31) v1-3, SaslHandshake (17) v0-1,
-SaslAuthenticate (36) v0-2, CreateDelegationToken (38) v1-3, RenewDelegationToken (39) v1-2,
-ExpireDelegationToken (40) v1-2, DescribeDelegationToken (41) v1-3, DescribeClientQuotas (48) v0-1,
-DescribeUserScramCredentials (50) v0.
+SaslHandshake (17) v0-1, SaslAuthenticate (36) v0-2, CreateDelegationToken (38) v1-3,
+RenewDelegationToken (39) v1-2, ExpireDelegationToken (40) v1-2, DescribeDelegationToken (41) v1-3,
+DescribeClientQuotas (48) v0-1, DescribeUserScramCredentials (50) v0.
 
-- ACLs: SECURITY_DISABLED, for each one of the request.
 - SASL: ILLEGAL_SASL_STATE, as nobody has to authenticate here.
 - Delegation tokens: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as nobody has authenticated.
 - Quotas and passwords are told if a log that Kafka wrote has some (``dohle.metadata``).
@@ -19,21 +17,10 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.steps import PlainSteps
 from dohle.metadata import security_queries
 from dohle.protocol.apis import ApiKey
-from dohle.protocol.messages.create_acls import (
-    AclCreationResult,
-    CreateAclsRequest,
-    CreateAclsResponse,
-)
 from dohle.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
-from dohle.protocol.messages.delete_acls import (
-    DeleteAclsFilterResult,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-)
-from dohle.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from dohle.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -65,41 +52,10 @@ if TYPE_CHECKING:
     from dohle.server.frontend import Frontend
     from dohle.server.net.handler import RequestContext
 
-_NO_AUTHORIZER = "No Authorizer is configured."
 _NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 _NO_TIME = -1
 #: The version from which on a token may be asked for in the name of somebody else.
 _NAMES_REQUESTER = 3
-
-
-def handle_describe_acls(
-    server: Frontend, context: RequestContext, request: DescribeAclsRequest
-) -> DescribeAclsResponse:
-    """Say that there are no ACLs."""
-    return DescribeAclsResponse(
-        error_code=ErrorCode.SECURITY_DISABLED,
-        error_message="No Authorizer is configured on the broker",
-    )
-
-
-def handle_create_acls(
-    server: Frontend, context: RequestContext, request: CreateAclsRequest
-) -> CreateAclsResponse:
-    """Refuse each ACL."""
-    refused = AclCreationResult(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER
-    )
-    return CreateAclsResponse(results=(refused,) * len(request.creations))
-
-
-def handle_delete_acls(
-    server: Frontend, context: RequestContext, request: DeleteAclsRequest
-) -> DeleteAclsResponse:
-    """Refuse each filter."""
-    refused = DeleteAclsFilterResult(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER
-    )
-    return DeleteAclsResponse(filter_results=(refused,) * len(request.filters))
 
 
 def handle_sasl_handshake(
@@ -181,9 +137,6 @@ def handle_describe_user_scram_credentials(
 
 
 HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
-    serves(ApiKey.DESCRIBE_ACLS, handle_describe_acls),
-    serves(ApiKey.CREATE_ACLS, handle_create_acls),
-    serves(ApiKey.DELETE_ACLS, handle_delete_acls),
     serves(ApiKey.SASL_HANDSHAKE, handle_sasl_handshake),
     serves(ApiKey.SASL_AUTHENTICATE, handle_sasl_authenticate),
     serves(ApiKey.CREATE_DELEGATION_TOKEN, handle_create_token),

@@ -174,11 +174,13 @@ class Dispatcher:
                 timed.handled = self._now()
                 self._awaited[answer] = _Awaited(timed, version, correlation_id)
                 if handler.learn is not None and not fits_shortcut:
-                    served = Served(frame, body_offset, version, context.client_id, request)
+                    served = Served(
+                        frame, body_offset, version, context.client_id, request, connection
+                    )
                     self._learn(handler.learn, connection, api_key, served, timed, fits=False)
                 return answer
         if handler.learn is not None:
-            served = Served(frame, body_offset, version, context.client_id, request)
+            served = Served(frame, body_offset, version, context.client_id, request, connection)
             self._learn(handler.learn, connection, api_key, served, timed, fits=fits_shortcut)
         if answer is None or isinstance(answer, _ENCODABLE):
             return self._answering.frame(timed, answer, version, correlation_id)

@@ -65,6 +65,8 @@ class Served(NamedTuple):
     version: int
     client_id: str
     request: Any
+    #: Who sent it.
+    sender: Connection | None = None
 
 
 #: Learns a shortcut, or returns None if requests like this one have none.

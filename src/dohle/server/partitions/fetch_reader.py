@@ -8,11 +8,11 @@ the fetch is answered without waiting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dohle.core.errors import ErrorCode, KafkaError
-from dohle.core.ids import BrokerId, ProducerId, TopicPartition
+from dohle.core.ids import BrokerId, ProducerId, TopicName, TopicPartition
 from dohle.core.steps import Steps, let_go
 from dohle.protocol.messages.fetch import (
     AbortedTransaction,
@@ -108,8 +108,9 @@ class FetchReader:
         listener: str,
         *,
         has_waited: bool = False,
+        refused: Container[TopicName | None] = (),
     ) -> None:
-        """Prepare to serve a client of a listener.
+        """Prepare to serve a client of a listener, which may not read the ``refused`` topics.
 
         One that has waited was read before: how far a follower is has been noted then.
         """
@@ -118,6 +119,7 @@ class FetchReader:
         self._version = version
         self._context = context
         self._partitions = context.partitions
+        self._refused = refused
         max_bytes, min_bytes = request.max_bytes, request.min_bytes
         if max_bytes > broker.fetch_max_bytes:
             max_bytes = broker.fetch_max_bytes
@@ -192,6 +194,7 @@ class FetchReader:
         left = self._max_bytes
         missing: list[tuple[SessionPartition, PartitionData | Partition]] = []
         is_incremental = isinstance(self._context, IncrementalFetchContext)
+        refused = self._refused
         step = PARTITIONS_PER_STEP
         for part in self._partitions:
             step -= 1
@@ -199,6 +202,8 @@ class FetchReader:
                 step = PARTITIONS_PER_STEP
                 yield None
             try:
+                if refused and part.topic in refused:
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "it may not be read")
                 if self._rack and (sent_on := self._sent_on(part)) is not None:
                     self._results.append((part, sent_on))
                     continue
@@ -286,7 +291,7 @@ class FetchReader:
         They do not if one is unknown, or no bytes are enough. A follower's are read at once, to
         take in how far it is, and those of a consumer that may be sent to another replica.
         """
-        if self._is_follower or self._rack or self.min_bytes <= 0:
+        if self._is_follower or self._rack or self.min_bytes <= 0 or self._refused:
             return False
         for number, part in enumerate(self._partitions, 1):
             if not number % PARTITIONS_PER_STEP:

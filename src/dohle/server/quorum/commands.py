@@ -44,11 +44,13 @@ from dohle.protocol.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
+from dohle.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from dohle.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )
 from dohle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from dohle.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from dohle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from dohle.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from dohle.protocol.messages.incremental_alter_configs import (
@@ -103,6 +105,18 @@ def _create_topics(
     turn: Turn, request: CreateTopicsRequest
 ) -> PlainSteps[Decision[CreateTopicsResponse]]:
     return controller.create_topics(turn.image, request, turn.context)
+
+
+def _create_acls(
+    turn: Turn, request: CreateAclsRequest
+) -> PlainSteps[Decision[CreateAclsResponse]]:
+    return controller.create_acls(turn.image, request, turn.context.rng)
+
+
+def _delete_acls(
+    turn: Turn, request: DeleteAclsRequest
+) -> PlainSteps[Decision[DeleteAclsResponse]]:
+    return controller.delete_acls(turn.image, request)
 
 
 def _delete_topics(
@@ -276,6 +290,8 @@ COMMANDS: Mapping[type[Request], Command] = {
         timeout_ms=_timeout_ms,
         fit=_fit_elect_leaders,
     ),
+    CreateAclsRequest: Command(_create_acls, error_responses.failed_create_acls),
+    DeleteAclsRequest: Command(_delete_acls, error_responses.failed_delete_acls),
     AlterConfigsRequest: Command(_alter_configs, error_responses.failed_alter_configs),
     IncrementalAlterConfigsRequest: Command(
         _incremental_alter_configs, error_responses.failed_incremental_alter_configs

@@ -1,0 +1,1 @@
+"""Who may do what. Pure: it decides by the ACLs that it is told, and asks nobody."""

@@ -1,0 +1,217 @@
+"""Guards of what reads and writes partitions (section 6 of Kafka's rules of rights).
+
+- Produce: WRITE on each topic, else 29 for its partitions. Transactional records need WRITE on the
+  transactional id, else the whole request gets 53, also if it names none (CVE-2018-17196). With
+  acks=0 a refusal closes the connection.
+- ListOffsets: DESCRIBE; OffsetForLeaderEpoch: CLUSTER_ACTION, or DESCRIBE; DescribeProducers: READ;
+  DeleteRecords: DELETE. Refused: 29 for the partitions of the topic.
+
+Fetches are in sessions: what they are about is known to their handler alone, which asks itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dohle.core.acls import AclOperation, AclResourceType
+from dohle.core.errors import ErrorCode
+from dohle.core.steps import PlainSteps, mapped
+from dohle.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+    DeleteRecordsTopicResult,
+)
+from dohle.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    TopicRequest,
+    TopicResponse,
+)
+from dohle.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+from dohle.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopic,
+    OffsetForLeaderTopicResult,
+)
+from dohle.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from dohle.protocol.schema import Response
+from dohle.server.guards.guard import Asked, Narrowed, joined, split, topic_of_id
+from dohle.server.handlers.produce import has_transactional
+from dohle.server.net.outcome import CloseConnection
+from dohle.server.partitions.appends import BATCHES, TOPIC_IDS
+
+_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_NO_OFFSET = -1
+_TXN_ID = AclResourceType.TRANSACTIONAL_ID
+
+
+def guard_produce(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+    """Let records pass to topics that may be written."""
+    request: ProduceRequest = asked.request
+    rights, version = asked.rights, asked.version
+    if version >= BATCHES and has_transactional(request):
+        name = request.transactional_id
+        if name is None or not rights.may(AclOperation.WRITE, _TXN_ID, name):
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return (yield from _refused_produce(request, request.topic_data, code))
+    if version >= TOPIC_IDS:
+        name_of: Any = topic_of_id(asked.image)
+    else:
+        name_of = _name
+    allowed, refused = yield from split(rights, AclOperation.WRITE, request.topic_data, name_of)
+    if not refused:
+        return None
+    left = request.replace(topic_data=tuple(allowed))
+    if request.acks == 0 and allowed:
+        return Narrowed(left, _close)
+    answer = yield from _refused_produce(request, refused, _DENIED)
+    return Narrowed(left, joined("responses", answer.responses)) if allowed else answer
+
+
+def _close(_: object) -> PlainSteps[Response]:
+    yield
+    raise CloseConnection(f"produce with acks=0 failed: {_DENIED.name}")
+
+
+def _refused_produce(
+    request: ProduceRequest, topics: Any, code: ErrorCode
+) -> PlainSteps[ProduceResponse]:
+    if request.acks == 0:
+        # All that such a client can notice.
+        raise CloseConnection(f"produce with acks=0 failed: {code.name}")
+
+    def refuse(topic: TopicProduceData) -> TopicProduceResponse:
+        return TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=tuple(
+                PartitionProduceResponse(index=data.index, error_code=code, base_offset=_NO_OFFSET)
+                for data in topic.partition_data
+            ),
+        )
+
+    return ProduceResponse(responses=(yield from mapped(refuse, topics)))
+
+
+def guard_list_offsets(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+    """Let pass what may be described."""
+    request: ListOffsetsRequest = asked.request
+    allowed, refused = yield from split(asked.rights, AclOperation.DESCRIBE, request.topics, _name)
+    if not refused:
+        return None
+
+    def refuse(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+        return ListOffsetsTopicResponse(
+            name=topic.name,
+            partitions=tuple(
+                ListOffsetsPartitionResponse(
+                    partition_index=each.partition_index, error_code=_DENIED
+                )
+                for each in topic.partitions
+            ),
+        )
+
+    answers = yield from mapped(refuse, refused)
+    if not allowed:
+        return ListOffsetsResponse(topics=answers)
+    return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))
+
+
+def guard_offset_for_leader_epoch(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+    """Let brokers pass, and consumers to what they may describe."""
+    request: OffsetForLeaderEpochRequest = asked.request
+    if asked.rights.may_cluster(AclOperation.CLUSTER_ACTION, quiet=True):
+        return None
+    allowed, refused = yield from split(
+        asked.rights, AclOperation.DESCRIBE, request.topics, lambda topic: topic.topic
+    )
+    if not refused:
+        return None
+
+    def refuse(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+        return OffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=tuple(
+                EpochEndOffset(partition=each.partition, error_code=_DENIED)
+                for each in topic.partitions
+            ),
+        )
+
+    answers = yield from mapped(refuse, refused)
+    if not allowed:
+        return OffsetForLeaderEpochResponse(topics=answers)
+    return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))
+
+
+def guard_describe_producers(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+    """Let pass what may be read."""
+    request: DescribeProducersRequest = asked.request
+    allowed, refused = yield from split(asked.rights, AclOperation.READ, request.topics, _name)
+    if not refused:
+        return None
+
+    def refuse(topic: TopicRequest) -> TopicResponse:
+        return TopicResponse(
+            name=topic.name,
+            partitions=tuple(
+                PartitionResponse(
+                    partition_index=index,
+                    error_code=_DENIED,
+                    error_message="Topic authorization failed.",
+                )
+                for index in topic.partition_indexes
+            ),
+        )
+
+    answers = yield from mapped(refuse, refused)
+    if not allowed:
+        return DescribeProducersResponse(topics=answers)
+    return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))
+
+
+def guard_delete_records(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+    """Let pass what may be deleted."""
+    request: DeleteRecordsRequest = asked.request
+    allowed, refused = yield from split(asked.rights, AclOperation.DELETE, request.topics, _name)
+    if not refused:
+        return None
+
+    def refuse(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
+        return DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=tuple(
+                DeleteRecordsPartitionResult(
+                    partition_index=each.partition_index,
+                    low_watermark=_NO_OFFSET,
+                    error_code=_DENIED,
+                )
+                for each in topic.partitions
+            ),
+        )
+
+    answers = yield from mapped(refuse, refused)
+    if not allowed:
+        return DeleteRecordsResponse(topics=answers)
+    return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))
+
+
+def _name(topic: Any) -> str:
+    name: str = topic.name
+    return name
