@@ -31,6 +31,7 @@ from dohle.cli.commands import (
     storage,
     topic,
     txn,
+    user,
 )
 from dohle.cli.errors import CliError, describe_os_error, report_error
 from dohle.cli.options import add_global_options
@@ -117,6 +118,7 @@ def build_parser() -> argparse.ArgumentParser:
     consume.add_parser(commands)
     group.add_parser(commands)
     txn.add_parser(commands)
+    user.add_parser(commands)
     cluster.add_parser(commands)
     storage.add_parser(commands)
     log_dump.add_parser(commands)

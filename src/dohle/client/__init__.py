@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from dohle.client.consumer.fetched import ConsumedRecord
     from dohle.client.consumer.offsets import OffsetInfo
     from dohle.client.consumer.starts import At, Beginning, End, MaxTimestamp, Since, Start, Tail
-    from dohle.client.errors import ClientClosed, ConnectionClosed, TimedOut
+    from dohle.client.errors import AuthenticationFailed, ClientClosed, ConnectionClosed, TimedOut
     from dohle.client.group.membership import GroupMetadata
     from dohle.client.group.offsets import OffsetAndMetadata
     from dohle.client.group.rebalance_listener import RebalanceListener
@@ -69,16 +69,19 @@ if TYPE_CHECKING:
     from dohle.core.ids import TopicPartition
     from dohle.records.compression.codecs import Codec
     from dohle.records.record import Header, Record
+    from dohle.security.client import ClientSecurity
 
 __all__ = [
     "Admin",
     "AlterOp",
     "At",
+    "AuthenticationFailed",
     "Beginning",
     "BrokerDescription",
     "BrokerInfo",
     "ClientClosed",
     "ClientConfig",
+    "ClientSecurity",
     "Cluster",
     "ClusterDescription",
     "ClusterMetadata",
@@ -177,6 +180,7 @@ _HOMES = {
     "cluster": ("Cluster",),
     "config": (
         "ClientConfig",
+        "ClientSecurity",
         "ConsumerConfig",
         "IsolationLevel",
         "OffsetReset",
@@ -195,6 +199,7 @@ _HOMES = {
         "Tail",
     ),
     "errors": (
+        "AuthenticationFailed",
         "ClientClosed",
         "ConnectionClosed",
         "TimedOut",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, TimerHandle
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.static import BrokerConfig, effective_broker_config
@@ -43,6 +43,7 @@ from dohle.server.partitions.replica_moves import MOVE_BYTES_PER_SECOND, Replica
 from dohle.server.partitions.topic_settings import TopicSettings
 from dohle.server.replicas.replicas import Replicas
 from dohle.server.replicas.throttles import Throttles
+from dohle.server.security import inter_broker_security
 from dohle.server.transactions.coordinators import ClusterCoordinators
 from dohle.server.transactions.markers import TxnMarkers
 from dohle.server.transactions.producer_ids import ProducerIds
@@ -88,6 +89,10 @@ class BrokerServer:
         #: For what clients ask, and what this broker asks on their behalf.
         self.channel = channels.forwarding
         self.requests = requests
+        #: Refuses settings by which a listener could not go on; set by the node.
+        self.check_listeners: Callable[[Mapping[str, str]], None] = lambda texts: None
+        #: How other brokers know this one.
+        self.link_security = inter_broker_security(config)
         self.commits = Commits(
             loop, host.clock, self.recheck, config.get_int("replica.lag.time.max.ms")
         )
@@ -112,6 +117,7 @@ class BrokerServer:
             channel=channels.alter_partition,
             broker_values=self.broker_values,
             quota=self.throttles.follower,
+            security=self.link_security,
         )
         self.producer_ids = ProducerIds(images, self.channel, config.node_id)
         self.fetch_sessions = FetchSessionCache(

@@ -73,6 +73,7 @@ class BrokerRole:
             channels=channels,
             requests=shared.sources.requests,
         )
+        self.broker.check_listeners = shared.endpoints.check
         self.cleaning = LogCleaning(
             shared.logs, shared.host, shared.turns, self.broker.broker_values
         )

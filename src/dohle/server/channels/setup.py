@@ -10,6 +10,7 @@ from dohle.core.host import Host
 from dohle.server.channel import ControllerChannel, ControllerChannels, ControllerEndpoint
 from dohle.server.channels.active_controller import ActiveController
 from dohle.server.channels.link import ControllerLink, LinkLimits
+from dohle.server.security import controller_security
 
 _GIVE_UP_MS = 60_000
 _GIVE_UP_REGISTRATION_MS = 5_000
@@ -32,12 +33,13 @@ class RemoteChannels:
     ) -> None:
         """``find_leader`` tells who leads the quorum, as far as this node knows."""
         self._links: list[ControllerLink] = []
+        security = controller_security(config)
         attempt_ms = config.get_int("controller.socket.timeout.ms")
 
         def link(give_up_ms: int | None, waiting_max: int) -> ActiveController:
             timeout_ms = attempt_ms if give_up_ms is None else min(attempt_ms, give_up_ms)
             limits = LinkLimits(give_up_ms, timeout_ms, waiting_max)
-            made = ControllerLink(loop, host, config.node_id, find_leader, local, limits)
+            made = ControllerLink(loop, host, config.node_id, find_leader, local, limits, security)
             self._links.append(made)
             return ActiveController(made)
 

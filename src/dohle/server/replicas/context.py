@@ -11,6 +11,7 @@ from dohle.core.ids import BrokerId
 from dohle.replication.follower_fetches import FetchLimits
 from dohle.replication.partition import UNKNOWN_BROKER_EPOCH
 from dohle.replication.throttle import ReplicationQuota
+from dohle.security.client import PLAINTEXT, ClientSecurity
 from dohle.server.channel import ImageSource
 from dohle.server.net.turns import Turns
 from dohle.server.partitions.commits import Commits
@@ -41,6 +42,7 @@ class FetcherContext:
     settings: FetcherSettings
     #: How much may be fetched of replicas that are throttled.
     quota: ReplicationQuota
+    security: ClientSecurity = PLAINTEXT
 
     @property
     def broker_epoch(self) -> int:

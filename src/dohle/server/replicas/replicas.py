@@ -12,6 +12,7 @@ from dohle.core.ids import BrokerId
 from dohle.metadata.image import BrokerRegistration
 from dohle.replication.follower_fetches import FetchLimits
 from dohle.replication.throttle import ReplicationQuota
+from dohle.security.client import ClientSecurity
 from dohle.server.channel import ControllerChannel, ImageSource
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
@@ -39,6 +40,7 @@ class Replicas:
         channel: ControllerChannel,
         broker_values: Callable[[], ConfigValues],
         quota: ReplicationQuota,
+        security: ClientSecurity,
     ) -> None:
         self._loop = loop
         self._turns = turns
@@ -54,6 +56,7 @@ class Replicas:
             commits,
             _settings(config),
             quota,
+            security,
         )
         self.fetchers = Fetchers(context, config.get_int(_FETCHERS))
         self._isr_changes = IsrChanges(
