@@ -159,15 +159,33 @@ def test_what_does_nothing_is_checked_all_the_same() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "listener.name.internal.ssl.keystore.location",
         "listener.name.internal.max.connections",
-        "listener.name.internal.scram-sha-256.sasl.jaas.config",
+        "listener.name.internal.ssl.provider",
         "config.providers.file.class",
         "rsm.config.bucket",
     ],
 )
 def test_names_with_a_free_part_are_known_too(name: str) -> None:
     assert _notice(name).level is NoticeLevel.INFO
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "listener.name.internal.ssl.keystore.location",
+        "listener.name.internal.scram-sha-256.sasl.jaas.config",
+        "plain.sasl.jaas.config",
+    ],
+)
+def test_settings_of_security_have_effect_for_listeners_and_mechanisms(name: str) -> None:
+    assert _config({name: "x"}).text(name) == "x"
+
+
+def test_users_of_no_mechanism_are_a_warning() -> None:
+    """Security facts, section 1: "A server's plain `sasl.jaas.config` … is ignored with a …"."""
+    notice = _notice("sasl.jaas.config")
+    assert notice.level is NoticeLevel.WARNING
+    assert "plain.sasl.jaas.config" in notice.message
 
 
 def test_an_access_check_that_does_nothing_is_a_warning() -> None:

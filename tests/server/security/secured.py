@@ -44,8 +44,8 @@ async def write_and_read(
     async with asyncio.timeout(30), cluster_of(bootstrap, properties) as cluster:
         (await Admin(cluster).create_topics([NewTopic(topic, partitions=1)])).one()
         async with Producer(cluster) as producer:
-            sent = [await producer.send(topic, value) for value in values]
-            await asyncio.gather(*sent)
+            for value in values:
+                await producer.send(topic, value)
         async with Consumer(cluster) as consumer:
             await consumer.assign({TopicPartition(TopicName(topic), 0): Beginning()})
             found: list[bytes] = []

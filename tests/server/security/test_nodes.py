@@ -59,7 +59,7 @@ async def replicate(cluster: Cluster) -> None:
     topic = NewTopic("replicated", partitions=1, replication_factor=2)
     (await Admin(cluster).create_topics([topic])).one()
     async with Producer(cluster) as producer:
-        await (await producer.send("replicated", b"x"))
+        await producer.send("replicated", b"x")
     found = await Admin(cluster).describe_topics(["replicated"])
     (partition,) = found.one().partitions.values()
     assert sorted(partition.isr) == [1, 2]

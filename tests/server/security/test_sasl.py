@@ -207,7 +207,8 @@ def test_before_the_handshake_nothing_else_is_answered(
 def test_versions_are_told_once(broker: Broker) -> None:
     """Rule 2: one that is refused does not count."""
     with Raw(broker) as raw:
-        unknown = bytearray(b"".join(encode_request(ApiVersionsRequest(), 0, 7, "raw")))
+        # A later version has the header of the latest.
+        unknown = bytearray(b"".join(encode_request(ApiVersionsRequest(), 4, 7, "raw")))
         unknown[6:8] = b"\0\x7f"
         raw.socket.sendall(unknown)
         refused = raw.receive()
