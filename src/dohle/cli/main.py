@@ -33,6 +33,7 @@ from dohle.cli.commands import (
     tier,
     topic,
     txn,
+    user,
 )
 from dohle.cli.errors import CliError, describe_os_error, report_error
 from dohle.cli.options import add_global_options
@@ -120,6 +121,7 @@ def build_parser() -> argparse.ArgumentParser:
     group.add_parser(commands)
     txn.add_parser(commands)
     acl.add_parser(commands)
+    user.add_parser(commands)
     cluster.add_parser(commands)
     storage.add_parser(commands)
     tier.add_parser(commands)

@@ -12,6 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from dohle.cli.client_security import add_security_options
+
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 BOOTSTRAP_VARIABLE = "DOHLE_BOOTSTRAP"
@@ -32,6 +34,7 @@ def add_global_options(parser: argparse.ArgumentParser) -> None:
         help="bootstrap brokers, separated by commas (default: the environment variable "
         f"{BOOTSTRAP_VARIABLE}, or {BOOTSTRAP_DEFAULT})",
     )
+    add_security_options(parser, is_global=True)
     parser.add_argument("--json", action="store_true", help="print JSON lines, for programs")
 
 
@@ -55,6 +58,7 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
         help="bootstrap brokers, separated by commas (default: the environment variable "
         f"{BOOTSTRAP_VARIABLE}, or {BOOTSTRAP_DEFAULT})",
     )
+    add_security_options(parser, is_global=False)
     add_json_option(parser)
 
 

@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from dohle.cli.client_security import client_security
 from dohle.cli.errors import CliError, UsageError, report_error
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ def with_cluster(args: argparse.Namespace, work: Callable[[Cluster], Awaitable[i
     from dohle.core.errors import KafkaError
 
     async def session() -> int:
-        config = ClientConfig(client_id="dohle-cli", api_timeout_ms=API_TIMEOUT_MS)
+        config = ClientConfig(
+            client_id="dohle-cli", api_timeout_ms=API_TIMEOUT_MS, security=client_security(args)
+        )
         try:
             cluster = Cluster(args.bootstrap, config)
         except ValueError as error:

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         Start,
         Tail,
     )
-    from dohle.client.errors import ClientClosed, ConnectionClosed, TimedOut
+    from dohle.client.errors import AuthenticationFailed, ClientClosed, ConnectionClosed, TimedOut
     from dohle.client.group.membership import GroupMetadata
     from dohle.client.group.offsets import OffsetAndMetadata
     from dohle.client.group.rebalance_listener import RebalanceListener
@@ -78,16 +78,19 @@ if TYPE_CHECKING:
     from dohle.core.ids import TopicPartition
     from dohle.records.compression.codecs import Codec
     from dohle.records.record import Header, Record
+    from dohle.security.client import ClientSecurity
 
 __all__ = [
     "Admin",
     "AlterOp",
     "At",
+    "AuthenticationFailed",
     "Beginning",
     "BrokerDescription",
     "BrokerInfo",
     "ClientClosed",
     "ClientConfig",
+    "ClientSecurity",
     "Cluster",
     "ClusterDescription",
     "ClusterMetadata",
@@ -187,6 +190,7 @@ _HOMES = {
     "cluster": ("Cluster",),
     "config": (
         "ClientConfig",
+        "ClientSecurity",
         "ConsumerConfig",
         "IsolationLevel",
         "OffsetReset",
@@ -206,6 +210,7 @@ _HOMES = {
         "Tail",
     ),
     "errors": (
+        "AuthenticationFailed",
         "ClientClosed",
         "ConnectionClosed",
         "TimedOut",

@@ -13,6 +13,7 @@ from enum import Enum, IntEnum
 from dohle.client.group.assignors import ASSIGNORS, JAVA_CLASSES
 from dohle.client.settings.values import take_words
 from dohle.records.compression.codecs import Codec
+from dohle.security.client import PLAINTEXT, ClientSecurity
 
 #: How many batches of a producer and partition a broker remembers to recognise duplicates.
 IDEMPOTENT_IN_FLIGHT_MAX = 5
@@ -53,6 +54,8 @@ class ClientConfig:
     response_bytes_max: int = 104_857_600
     #: A connection keeps memory of up to this size for the next large response.
     response_bytes_kept: int = 2_097_152
+    #: Whom it trusts, and how it shows who it is: ``security.protocol``, ``ssl.*``, ``sasl.*``.
+    security: ClientSecurity = PLAINTEXT
 
     def __post_init__(self) -> None:
         take_words(self)

@@ -23,6 +23,13 @@ class TimedOut(KafkaError):
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
+class AuthenticationFailed(KafkaError):
+    """Client and broker do not accept each other: a password or a certificate. No retry helps."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
+
+
 class ClientClosed(KafkaError):
     """The client was closed before or during a call."""
 

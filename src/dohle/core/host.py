@@ -17,6 +17,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from ssl import SSLContext
 from typing import Any, Protocol, TypeVar
 
 from dohle.core.seams import Clock, Rng, SystemClock, system_rng, thread_cpu_s
@@ -94,9 +95,13 @@ class Host(Protocol):
         """Bind an address, on which connections may then come; port 0 is any free one."""
 
     async def connect(
-        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        tls: SSLContext | None = None,
     ) -> None:
-        """Connect to an address, and give the connection to a protocol."""
+        """Connect to an address, with TLS or without, and give the connection to a protocol."""
 
     def run_in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Do blocking work beside the loop, in threads that all share."""
@@ -151,10 +156,14 @@ class SystemHost:
         return sock
 
     async def connect(
-        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        tls: SSLContext | None = None,
     ) -> None:
         """Connect to an address."""
-        await asyncio.get_running_loop().create_connection(protocol, host, port)
+        await asyncio.get_running_loop().create_connection(protocol, host, port, ssl=tls)
 
     def run_in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Do blocking work in the loop's own threads."""

@@ -35,6 +35,7 @@ from dohle.metadata.reassignments import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )
+from dohle.metadata.scram import alter_user_scram_credentials
 from dohle.metadata.topic_changes import create_partitions, delete_topics
 from dohle.metadata.topics import create_topics
 
@@ -48,6 +49,7 @@ __all__ = [
     "alter_configs",
     "alter_partition",
     "alter_partition_reassignments",
+    "alter_user_scram_credentials",
     "assign_replicas_to_dirs",
     "begin_controlled_shutdown",
     "broker_heartbeat",

@@ -25,6 +25,11 @@ from dohle.protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from dohle.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 from dohle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -224,6 +229,22 @@ def failed_list_partition_reassignments(
 ) -> ListPartitionReassignmentsResponse:
     """Return the error."""
     return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+
+
+def failed_alter_user_scram_credentials(
+    request: AlterUserScramCredentialsRequest, error: ApiError
+) -> AlterUserScramCredentialsResponse:
+    """Return the error for every user."""
+    names = [each.name for each in request.deletions]
+    users = dict.fromkeys([*names, *(each.name for each in request.upsertions)])
+    return AlterUserScramCredentialsResponse(
+        results=tuple(
+            AlterUserScramCredentialsResult(
+                user=user, error_code=error.code, error_message=error.message
+            )
+            for user in users
+        )
+    )
 
 
 def failed_elect_leaders(request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:

@@ -1,1 +1,1 @@
-"""Who may do what. Pure: it decides by the ACLs that it is told, and asks nobody."""
+"""Who somebody is and how they prove it, and who may do what. Decides; does no network I/O."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, Future, TimerHandle
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.static import BrokerConfig, effective_broker_config
@@ -46,6 +46,7 @@ from dohle.server.partitions.replica_moves import MOVE_BYTES_PER_SECOND, Replica
 from dohle.server.partitions.topic_settings import TopicSettings
 from dohle.server.replicas.replicas import Replicas
 from dohle.server.replicas.throttles import Throttles
+from dohle.server.security import inter_broker_security
 from dohle.server.tier.tier import Tier
 from dohle.server.transactions.coordinators import ClusterCoordinators
 from dohle.server.transactions.markers import TxnMarkers
@@ -97,6 +98,10 @@ class BrokerServer:
         self.requests = requests
         #: Who decides what clients may do; None: they may do everything.
         self.authorizer = authorizer
+        #: Refuses settings by which a listener could not go on; set by the node.
+        self.check_listeners: Callable[[Mapping[str, str]], None] = lambda texts: None
+        #: How other brokers know this one.
+        self.link_security = inter_broker_security(config)
         self.commits = Commits(
             loop, host.clock, self.recheck, config.get_int("replica.lag.time.max.ms")
         )
@@ -122,6 +127,7 @@ class BrokerServer:
             broker_values=self.broker_values,
             quota=self.throttles.follower,
             tier_state=self.tier_state,
+            security=self.link_security,
         )
         self.producer_ids = ProducerIds(images, self.channel, config.node_id)
         self.fetch_sessions = FetchSessionCache(

@@ -76,6 +76,7 @@ class BrokerRole:
             requests=shared.sources.requests,
             authorizer=shared.authorizer,
         )
+        self.broker.check_listeners = shared.endpoints.check
         self.cleaning = LogCleaning(
             shared.logs, shared.host, shared.turns, self.broker.broker_values
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from dohle.core.config.static import BrokerConfig
 from dohle.core.ids import BrokerId
@@ -61,6 +61,9 @@ class ControllerApis:
     def controller_range(self, api_key: int) -> VersionRange | None:
         """Return None: it is this one that knows."""
         return None
+
+    def check_listeners(self, texts: Mapping[str, str]) -> None:
+        """Accept all: whose listeners they are has to know."""
 
     def write_appends(self) -> None:
         """Do nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.listeners import Listener
@@ -13,6 +13,7 @@ from dohle.server.net.listener import ConnectionLimits, ListeningSocket
 from dohle.server.net.request_memory import RequestMemory
 from dohle.server.net.service import Service
 from dohle.server.net.turns import Turns
+from dohle.server.security import Entrances
 
 _ANY_ADDRESS = ("", "0.0.0.0", "::")
 
@@ -27,6 +28,7 @@ class Endpoints:
         host: Host,
         turns: Turns,
         values: Callable[[], ConfigValues],
+        entrances: Entrances,
     ) -> None:
         """``values`` are the settings in force: limits may be altered while the node runs."""
         self._loop = loop
@@ -36,12 +38,14 @@ class Endpoints:
         memory_size = config.get_int("queued.max.request.bytes")
         self._memory = RequestMemory(memory_size) if memory_size > 0 else None
         self._limits = ConnectionLimits(values, host.open_files_max)
+        self._entrances = entrances
         self.sockets: list[ListeningSocket] = []
 
     def bind(self, listeners: Sequence[Listener]) -> None:
         """Take ports; nobody is served before ``serve``."""
         config = self._config
         for listener in listeners:
+            entrance = self._entrances.make(listener)
             try:
                 bound = ListeningSocket(
                     self._loop,
@@ -53,6 +57,7 @@ class Endpoints:
                     backlog=config.get_int("socket.listen.backlog.size"),
                     request_bytes_max=config.get_int("socket.request.max.bytes"),
                     idle_ms_max=config.get_int("connections.max.idle.ms"),
+                    entrance=entrance,
                 )
             except OSError as error:
                 where = f"{listener.host or '0.0.0.0'}:{listener.port}"
@@ -77,6 +82,14 @@ class Endpoints:
             found.append(listener._replace(host=host, port=port))
         return found
 
+    def check(self, texts: Mapping[str, str]) -> None:
+        """Refuse settings by which a listener could not go on; they are not in force yet."""
+        self._entrances.check(texts)
+
+    def renew(self) -> None:
+        """Let altered settings of listeners take effect, for whoever connects from now on."""
+        self._entrances.renew()
+
     def stop_accepting(self) -> None:
         """Take no further connections."""
         for socket in self.sockets:
@@ -86,3 +99,4 @@ class Endpoints:
         """Close all connections."""
         for socket in self.sockets:
             socket.close()
+        self._entrances.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from dohle.core.config.static import BrokerConfig
@@ -50,6 +50,10 @@ class Frontend(Server, Protocol):
         self, context: RequestContext, request: Request, answer: type[R]
     ) -> Awaitable[R]:
         """Have the active controller decide about the request of a client."""
+
+    @property
+    def check_listeners(self) -> Callable[[Mapping[str, str]], None]:
+        """Refuses settings by which a listener of this node could not go on."""
 
     def controller_range(self, api_key: int) -> VersionRange | None:
         """Return the versions of an API that the controller serves; None if that is not known."""

@@ -13,16 +13,20 @@ the nodes of the quorum, fetches of followers, and what transactions need of oth
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import NamedTuple
 
 from dohle.client.config import ClientConfig
-from dohle.client.errors import ConnectionClosed
+from dohle.client.errors import AuthenticationFailed, ConnectionClosed
 from dohle.client.net.addresses import Address
 from dohle.client.net.backoff import Backoff
 from dohle.client.net.connection import Connection
 from dohle.core.host import Host
 from dohle.core.ids import BrokerId
 from dohle.metadata.image import ClusterImage
+from dohle.security.client import PLAINTEXT, ClientSecurity
+
+logger = logging.getLogger("dohle.server")
 
 RECONNECT_BACKOFF_MS = 50
 _RECONNECT_BACKOFF_MAX_MS = 500
@@ -42,6 +46,8 @@ class LinkSettings(NamedTuple):
     #: For how large an answer memory is kept.
     response_bytes_kept: int = _RESPONSE_BYTES_KEPT
     reconnect_backoff_max_ms: int = _RECONNECT_BACKOFF_MAX_MS
+    #: How this node and the other know each other.
+    security: ClientSecurity = PLAINTEXT
 
 
 def broker_address(image: ClusterImage, broker_id: BrokerId, listener_name: str) -> Address:
@@ -66,6 +72,7 @@ class NodeLink:
             in_flight_requests_max=1,
             response_bytes_max=settings.response_bytes_max,
             response_bytes_kept=settings.response_bytes_kept,
+            security=settings.security,
         )
         self._backoff = Backoff(RECONNECT_BACKOFF_MS, settings.reconnect_backoff_max_ms, host.rng)
         self._closing: set[asyncio.Task[None]] = set()
@@ -83,7 +90,7 @@ class NodeLink:
         if found is None:
             await asyncio.sleep(max(self._not_before_s - self._loop.time(), 0))
             try:
-                found = await Connection.open(address, self._config, self._host)
+                found = await self._open(address)
             except BaseException:
                 self._failures += 1
                 delay_s = self._backoff.delay_s(self._failures)
@@ -91,6 +98,14 @@ class NodeLink:
                 raise
             self.connection, self._failures = found, 0
         return found
+
+    async def _open(self, address: Address) -> Connection:
+        try:
+            return await Connection.open(address, self._config, self._host)
+        except AuthenticationFailed as error:
+            # Somebody may be at it: a certificate is renewed, a password altered.
+            logger.warning("node %s is not let in: %s", self._config.client_id, error.args[0])
+            raise ConnectionClosed(str(error.args[0])) from None
 
     def cut(self) -> None:
         """Let the connection go, without waiting until it is gone.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,10 @@ from dohle.core.config.static import BrokerConfig
 from dohle.core.errors import KafkaError
 from dohle.core.uuid import random_uuid, uuid_to_text
 from dohle.metadata.broker_life import BrokerState
+from dohle.metadata.delta import Delta
+from dohle.metadata.image import ClusterImage, ResourceType, ScramKey
 from dohle.raft.values import LeaderAndEpoch
+from dohle.security.scram import ScramCredential, ScramMechanism
 from dohle.server.authorizing import AclFeed, make_authorizer
 from dohle.server.broker import BrokerServer
 from dohle.server.broker_role import BrokerRole
@@ -39,6 +42,7 @@ from dohle.server.quorum.loss import LossCheck
 from dohle.server.quorum.member import QuorumMember
 from dohle.server.quorum.metadata_log import METADATA_PARTITION, MetadataBatch
 from dohle.server.quorum.snapshots import SnapshotId
+from dohle.server.security import Entrances
 from dohle.server.shared import Shared, data_paths, metadata_path
 from dohle.server.upkeep import Upkeep
 from dohle.storage.backup import CapturedLog
@@ -107,7 +111,8 @@ class Node:
         loop, host, config = asyncio.get_running_loop(), self._host, self.config
         turns = Turns(loop, host, config.get_int("queued.max.requests"))
         cluster_id = self._find_cluster_id()
-        endpoints = Endpoints(loop, config, host, turns, self._values)
+        entrances = Entrances(loop, host, config, self._texts, self._credential)
+        endpoints = Endpoints(loop, config, host, turns, self._values, entrances)
         logs = LogManager(
             host.files,
             clock=host.clock,
@@ -155,6 +160,7 @@ class Node:
             with shared.metadata_directory.disk.guarding("reading the metadata log"):
                 loss.after_loading(member.images.image)
         shared.sources.images, shared.sources.quorum = member.images, member.quorum
+        member.images.subscribe(self._renew_listeners)
         if placement.is_controller:
             self._controller_role = ControllerRole(shared, member)
             await self._controller_role.start()
@@ -273,6 +279,23 @@ class Node:
         """Return the settings in force."""
         role = self._broker_role
         return self.config.values if role is None else role.broker.broker_values()
+
+    async def _renew_listeners(self, image: ClusterImage, delta: Delta) -> None:
+        if any(each.resource.type == ResourceType.BROKER for each in delta.changed_configs):
+            self._shared.endpoints.renew()
+
+    def _texts(self) -> Mapping[str, str]:
+        """Return the settings of this node as they were given, in the file and while it runs."""
+        if self._member is None:
+            return self.config.texts
+        return {**self.config.texts, **self.images.image.broker_config(self.config.node_id)}
+
+    def _credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+        """Return what the metadata log has of a user."""
+        found = self.images.image.scram_credentials.get(ScramKey(mechanism, user))
+        if found is None:
+            return None
+        return ScramCredential(found.salt, found.stored_key, found.server_key, found.iterations)
 
     def _capture(self) -> list[CapturedLog]:
         """Tell how far all logs have come, all at the same moment."""

@@ -178,10 +178,3 @@ def test_nodes_of_one_cluster_need_its_id(
     file = properties(tmp_path, 1, SERVERS)
     assert main(["storage", "format", "-c", str(file), "-I", INITIAL]) == 2
     assert "You must specify the cluster id" in capsys.readouterr().err
-
-
-def test_scram_credentials_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = properties(tmp_path, 1, SERVERS)
-    scram = "SCRAM-SHA-256=[name=alice,password=alice-secret]"
-    assert format_node(file, "-s", "--add-scram", scram) == 2
-    assert "--add-scram is not supported yet" in capsys.readouterr().err

@@ -106,8 +106,6 @@ def test_a_controller_listener_is_not_plaintext_by_itself_where_others_are_secur
         ({"listeners": "PLAINTEXT://a:1,SSL://b:1"}, "must have a different port"),
         ({"listeners": "PLAINTEXT://1.2.3.4:1,SSL://5.6.7.8:1"}, "must have a different port"),
         ({"listeners": "PLAINTEXT://[::1]:1,SSL://:1"}, "must have a different port"),
-        ({"listeners": "SSL://:1"}, "The listener SSL://:1 uses SSL, which is not supported yet"),
-        ({"listener.security.protocol.map": "PLAINTEXT:SASL_SSL"}, "uses SASL_SSL"),
         (
             {"listener.security.protocol.map": "PLAINTEXT:TLS"},
             "Invalid security protocol `TLS` defined in listener.security.protocol.map, it must "

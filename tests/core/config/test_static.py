@@ -160,9 +160,8 @@ def test_what_does_nothing_is_checked_all_the_same() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "listener.name.internal.ssl.keystore.location",
         "listener.name.internal.max.connections",
-        "listener.name.internal.scram-sha-256.sasl.jaas.config",
+        "listener.name.internal.ssl.provider",
         "config.providers.file.class",
         "rsm.config.bucket",
     ],
@@ -197,6 +196,25 @@ def test_a_wrong_setting_of_the_authorizer_is_refused(name: str, value: str, rea
     given = {**SINGLE_NODE, "authorizer.class.name": STANDARD_AUTHORIZER, name: value}
     with pytest.raises(KafkaError, match=reason):
         BrokerConfig.from_properties(given)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "listener.name.internal.ssl.keystore.location",
+        "listener.name.internal.scram-sha-256.sasl.jaas.config",
+        "plain.sasl.jaas.config",
+    ],
+)
+def test_settings_of_security_have_effect_for_listeners_and_mechanisms(name: str) -> None:
+    assert _config({name: "x"}).text(name) == "x"
+
+
+def test_users_of_no_mechanism_are_a_warning() -> None:
+    """Security facts, section 1: "A server's plain `sasl.jaas.config` … is ignored with a …"."""
+    notice = _notice("sasl.jaas.config")
+    assert notice.level is NoticeLevel.WARNING
+    assert "plain.sasl.jaas.config" in notice.message
 
 
 @pytest.mark.parametrize(

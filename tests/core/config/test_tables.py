@@ -21,7 +21,12 @@ _TABLES: dict[str, Mapping[str, ConfigKey]] = {
     "client-metrics": CLIENT_METRICS_CONFIGS,
 }
 #: Configs that Kafka does not have.
-_ONLY_OURS = {"metrics.listener", "metrics.per.partition"}
+_ONLY_OURS = {
+    "connections.login.max",
+    "connections.login.timeout.ms",
+    "metrics.listener",
+    "metrics.per.partition",
+}
 #: Where our rows differ from Kafka's on purpose: all fields but kind and name.
 _OURS = {
     # A node that is alone needs no listener for its controller.

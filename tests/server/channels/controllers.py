@@ -18,6 +18,7 @@ from dohle.server.endpoints import Endpoints
 from dohle.server.net.dispatch import Dispatcher
 from dohle.server.net.turns import Turns
 from dohle.server.registry import controller_handlers
+from dohle.server.security import Entrances
 from dohle.testing.simulation.machine import SimulatedHost
 from dohle.testing.simulation.world import World
 
@@ -83,7 +84,8 @@ def serve(world: World, node_id: int, controller: ScriptedController) -> Control
     async def program(host: SimulatedHost) -> None:
         loop = asyncio.get_running_loop()
         turns = Turns(loop, host)
-        endpoints = Endpoints(loop, config, host, turns, lambda: config.values)
+        entrances = Entrances(loop, host, config, lambda: config.texts, lambda *_: None)
+        endpoints = Endpoints(loop, config, host, turns, lambda: config.values, entrances)
         endpoints.bind(config.controller_listeners)
         requests = AllRequests()
         apis = ControllerApis(config, "c", host.clock, turns, Images(), controller, requests)

@@ -19,7 +19,7 @@ from tests.server.handlers.controllers import on_controller
 from tests.server.wire import Wire, create_topic
 
 #: What Kafka's controllers serve besides.
-NOT_YET = {ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS}
+NOT_YET = {ApiKey.ALTER_CLIENT_QUOTAS}
 
 
 def test_the_apis_are_those_that_kafka_declares_for_controllers(tmp_path: Path) -> None:

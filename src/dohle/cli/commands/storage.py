@@ -130,7 +130,15 @@ def _add_beginning(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=LEVEL",
         help="begin with this level of a feature; may be repeated",
     )
-    parser.add_argument("-S", "--add-scram", action="append", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "-S",
+        "--add-scram",
+        action="append",
+        default=[],
+        metavar="MECHANISM=[name=USER,password=PASSWORD]",
+        help="begin with this user, who logs in by SCRAM-SHA-256 or -512; instead of the password "
+        "iterations, salt and saltedpassword (base64) may be given; may be repeated",
+    )
 
 
 def _feature(text: str) -> tuple[str, int]:
@@ -219,10 +227,6 @@ def run_format(args: argparse.Namespace) -> int:
     from dohle.storage.directory.meta_properties import InvalidMetaProperties, load_ensemble
     from dohle.storage.files import OsFileSystem
 
-    if args.add_scram:
-        raise UsageError(
-            "--add-scram is not supported yet: there are no SCRAM credentials here; leave it out"
-        )
     paths, metadata_path, file_node_id, config = _directories(args)
     if len(set(paths)) < len(paths):
         raise UsageError("a directory is given twice")
@@ -241,6 +245,11 @@ def run_format(args: argparse.Namespace) -> int:
     node = NODE_ID_DEFAULT if node is None else node
     plan = plan_quorum(asked, node, None if config is None else config.placement)
     begin = beginning(args.release_version, args.feature, plan)
+    if args.add_scram:
+        from dohle.cli.commands.storage_scram import scram_records
+
+        records = (*begin.bootstrap, *scram_records(args.add_scram))
+        begin = begin._replace(bootstrap=records)
     cluster_id = args.cluster_id or found.cluster_id
     if cluster_id is None and _joins_others(args, config):
         raise UsageError(

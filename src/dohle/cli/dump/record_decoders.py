@@ -14,11 +14,17 @@ from collections.abc import Callable
 
 from dohle.cli.dump.items import DecoderName
 from dohle.cli.values import Decoded, Json, Undecoded, bytes_to_json
+from dohle.core.config.broker import BROKER_CONFIGS
+from dohle.core.config.static import base_name
 from dohle.core.ids import Uuid
 from dohle.core.uuid import uuid_to_text
 from dohle.protocol.apis import Coordinator, load_message
 from dohle.protocol.errors import MalformedMessage, UnsupportedVersion
 from dohle.protocol.messages.records.classic_group import GroupMetadataValue, MemberMetadata
+from dohle.protocol.messages.records.cluster_metadata import (
+    ConfigRecord,
+    UserScramCredentialRecord,
+)
 from dohle.protocol.record_framing import (
     decode_coordinator_record,
     decode_metadata_record,
@@ -32,6 +38,8 @@ from dohle.records.record import Record
 
 Shown = Decoded | Undecoded | bytes | None
 
+#: In place of what nobody should see.
+_HIDDEN = "(hidden)"
 _INT16 = struct.Struct(">h")
 _TOPICS = {
     "__cluster_metadata": DecoderName.CLUSTER_METADATA,
@@ -91,7 +99,19 @@ def _decode_metadata_record(
         return Undecoded(value, error.args[0])
     except MalformedMessage as error:
         raise UndecodableRecord(str(error)) from None
-    return Decoded(type(message).__name__, version, message_to_json(message, version))
+    shown = message_to_json(message, version)
+    return Decoded(type(message).__name__, version, {**shown, **_hidden(message)})
+
+
+def _hidden(record: MetadataRecord) -> dict[str, Json]:
+    """Return what takes the place of keys of users, and of configs that are passwords."""
+    if isinstance(record, UserScramCredentialRecord):
+        return dict.fromkeys(("salt", "storedKey", "serverKey"), _HIDDEN)
+    if isinstance(record, ConfigRecord):
+        key = BROKER_CONFIGS.get(base_name(record.name))
+        if key is not None and key.is_sensitive:
+            return {"value": _HIDDEN}
+    return {}
 
 
 def _decode_coordinator_record(coordinator: Coordinator, record: Record) -> tuple[Shown, Shown]:

@@ -19,6 +19,7 @@ from dohle.client.admin.reassignments import ReassignmentAdmin
 from dohle.client.admin.requests import sort_out
 from dohle.client.admin.results import Results
 from dohle.client.admin.transactions import TransactionAdmin
+from dohle.client.admin.users import UserAdmin
 from dohle.client.admin.values import (
     ConfigEntry,
     CreatedTopic,
@@ -80,7 +81,15 @@ from dohle.protocol.messages.describe_topic_partitions import (
 _DELETE_TOPICS_BY_STATE = 6
 
 
-class Admin(ClusterAdmin, ReassignmentAdmin, ConfigAdmin, GroupAdmin, TransactionAdmin, AclAdmin):
+class Admin(
+    ClusterAdmin,
+    ReassignmentAdmin,
+    ConfigAdmin,
+    GroupAdmin,
+    TransactionAdmin,
+    AclAdmin,
+    UserAdmin,
+):
     """Changes and describes the cluster."""
 
     async def create_topics(

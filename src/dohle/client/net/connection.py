@@ -18,6 +18,7 @@ import asyncio
 import os
 import re
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -25,9 +26,15 @@ from typing import Any, NewType, TypeVar
 
 from dohle import __version__
 from dohle.client.config import ClientConfig
-from dohle.client.errors import ConnectionClosed, TimedOut, answered_error
+from dohle.client.errors import (
+    AuthenticationFailed,
+    ConnectionClosed,
+    TimedOut,
+    answered_error,
+)
 from dohle.client.net.addresses import Address
 from dohle.client.net.frames import FrameProtocol
+from dohle.client.net.login import Login
 from dohle.client.net.versions import BrokerVersions, api_versions_refused
 from dohle.core.errors import KafkaError
 from dohle.core.host import Host
@@ -36,6 +43,7 @@ from dohle.protocol.errors import MalformedMessage
 from dohle.protocol.framing import encode_request, parse_response_header
 from dohle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from dohle.protocol.schema import Buffer, Records, Request, Response, VersionRange
+from dohle.security.client import WITH_SASL
 
 _Answer = TypeVar("_Answer", bound=Response)
 
@@ -45,6 +53,8 @@ SHARED = Channel("shared")
 
 _CORRELATION_ID_MAX = 2**31 - 1
 _CLOSE_TIMEOUT_S = 5
+#: How much of a session is used before the next begins, as Java's clients do (0.85 to 0.95).
+_SESSION_USED = 0.9
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 
@@ -75,6 +85,10 @@ class Connection:
         self._next_correlation_id = 0
         self._closed_by: KafkaError | None = None
         self._versions = BrokerVersions(str(address), ())
+        self._login: Login | None = None
+        self._logging_in = asyncio.Lock()
+        #: When to log in again, if the session has an end.
+        self._again_s: float | None = None
 
     @classmethod
     async def open(cls, address: Address, config: ClientConfig, host: Host) -> Connection:
@@ -83,17 +97,54 @@ class Connection:
         timeout_s = config.socket_connection_setup_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):
-                await host.connect(lambda: self._protocol, *address)
+                await host.connect(lambda: self._protocol, *address, config.security.context)
         except TimeoutError:
             raise ConnectionClosed(f"no connection to {address} within {timeout_s:g} s") from None
+        except ssl.SSLError as error:
+            raise _tls_failed(address, error) from None
         except OSError as error:
             raise ConnectionClosed(f"no connection to {address}: {_reason(error)}") from None
         try:
             self._versions = BrokerVersions(str(address), (await self.ask_versions()).api_keys)
+            if config.security.protocol in WITH_SASL:
+                self._login = Login(str(address), config.security.account, host, self._ask_at_once)
+                await self._log_in()
         except BaseException:
             await self.close()
             raise
         return self
+
+    async def _log_in(self) -> None:
+        """Say who this client is, and remember when to do so again (KIP-368)."""
+        assert self._login is not None, "the listener is one with SASL"
+        session_ms = await self._login.run()
+        self._again_s = None
+        if session_ms > 0:
+            self._again_s = self._loop.time() + session_ms / 1000 * _SESSION_USED
+
+    async def _keep_session(self) -> None:
+        """Log in again if it is time to; whoever has something to ask waits for that."""
+        async with self._logging_in:
+            if self._again_s is None or self._loop.time() < self._again_s or self.is_closed:
+                return
+            try:
+                await self._log_in()
+            except KafkaError as error:
+                self._end(error)
+
+    async def _ask_at_once(self, message: Request, answer: type[_Answer]) -> _Answer:
+        """Ask what belongs to the login, before anything that waits for it."""
+        version = self.version_of(type(message))
+        await self._slots.acquire()
+        try:
+            if self._closed_by is not None:
+                raise self._closed_by
+            waiting = self._enqueue(message, version, None)
+        except BaseException:
+            self._slots.release()
+            raise
+        frame, body = await waiting.answer
+        return self.decode(answer, version, frame, body)
 
     @property
     def is_closed(self) -> bool:
@@ -252,6 +303,8 @@ class Connection:
 
     async def _room(self) -> None:
         """Wait until another request may be written, and take its place."""
+        if self._again_s is not None:
+            await self._keep_session()
         if self._slots.locked() or not self._protocol.writable.is_set():
             try:
                 async with asyncio.timeout(self._config.request_timeout_ms / 1000):
@@ -261,7 +314,11 @@ class Connection:
                 raise TimedOut(f"{self.address} took no further request in time") from None
         else:
             await self._slots.acquire()
-        if self._closed_by is not None:
+        if self._logging_in.locked():
+            # It began while this request waited for its place.
+            self._slots.release()
+            await self._room()
+        elif self._closed_by is not None:
             self._slots.release()
             raise self._closed_by
 
@@ -322,6 +379,10 @@ class Connection:
             text = f"{self.address} closed the connection"
             if self._waiting and self._waiting[0].api_key == ApiKey.API_VERSIONS:
                 text += " when asked for its versions: is it a Kafka listener without TLS?"
+        elif isinstance(error, ssl.SSLError):
+            # With TLS 1.3 a broker refuses a certificate when the client believes to be connected.
+            self._end(_tls_failed(self.address, error))
+            return
         else:
             text = f"the connection to {self.address} broke: {_reason(error)}"
         self._end(ConnectionClosed(text))
@@ -343,6 +404,19 @@ class Connection:
         self._protocol.writable.set()
         transport = self._protocol.transport
         transport.abort() if abort else transport.close()
+
+
+def _tls_failed(address: Address, error: ssl.SSLError) -> KafkaError:
+    """Return the error for a failure of TLS; a certificate that is refused once stays refused."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return AuthenticationFailed(
+            f"the certificate of {address} is not accepted: {error.verify_message}"
+        )
+    words = (error.reason or str(error)).lower().replace("_", " ")
+    if "alert" in words:
+        return AuthenticationFailed(f"{address} refused the TLS handshake: {words}")
+    hint = ": is it a listener without TLS?" if "version number" in words else ""
+    return ConnectionClosed(f"no TLS connection to {address}: {words}{hint}")
 
 
 def _reason(error: Exception) -> str:

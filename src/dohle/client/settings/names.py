@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from dohle.client.cluster import Cluster
 from dohle.client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from dohle.client.settings.security import is_about_security, security_of
 
 logger = logging.getLogger("dohle.client")
 
@@ -102,10 +103,13 @@ def _sort(
     bootstrap = None
     own: dict[str, Any] = {}
     common: dict[str, Any] = {}
+    security: dict[str, Any] = {}
     own_names, common_names = _names(kind), _names(ClientConfig)
     for name, value in named.items():
         if name in _BOOTSTRAP:
             bootstrap = value
+        elif is_about_security(name):
+            security[name] = value
         elif (field := own_names.get(name)) is not None:
             own[field] = value
         elif (field := common_names.get(name)) is not None:
@@ -117,6 +121,8 @@ def _sort(
         else:
             # One dict for all clients of a program is common: Java's ignore what is not theirs.
             logger.info("%s has no effect on a client of this kind", name)
+    if security:
+        (own if kind is ClientConfig else common)["security"] = security_of(security)
     return bootstrap, own, common
 
 

@@ -18,6 +18,7 @@ from dohle.core.config.known import CONFIGS_WITHOUT_EFFECT
 from dohle.core.config.quorum import QUORUM_CONFIGS
 from dohle.core.config.replication import REPLICATION_CONFIGS
 from dohle.core.config.tier import TIER_CONFIGS
+from dohle.core.config.tls import SASL_CONFIGS, TLS_CONFIGS
 from dohle.core.config.topic import TOPIC_CONFIGS
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
@@ -126,6 +127,22 @@ _NETWORK: Final = (
         ListOf(),
     ),
     ConfigKey(
+        "connections.login.max",
+        _INT,
+        2_500,
+        "How many connections to a listener with TLS or SASL may be there that have not logged in "
+        "yet; the one that has been so for longest is closed. Kafka has no such config.",
+        Range(1),
+    ),
+    ConfigKey(
+        "connections.login.timeout.ms",
+        _INT,
+        30_000,
+        "How long a client may take for the handshake of TLS, and to log in. Kafka has no such "
+        "config.",
+        Range(1),
+    ),
+    ConfigKey(
         "connections.max.idle.ms",
         _LONG,
         10 * _MINUTE_MS,
@@ -136,7 +153,8 @@ _NETWORK: Final = (
         "inter.broker.listener.name",
         _STRING,
         None,
-        "The listener over which brokers talk to each other. If not set, the one named PLAINTEXT.",
+        "The listener over which brokers talk to each other. If not set, the one with the name of "
+        "security.inter.broker.protocol.",
     ),
     ConfigKey(
         "listener.security.protocol.map",
@@ -481,6 +499,8 @@ def _table() -> dict[str, ConfigKey]:
     keys += COORDINATOR_CONFIGS
     keys += REPLICATION_CONFIGS
     keys += TIER_CONFIGS
+    keys += SASL_CONFIGS
+    keys += TLS_CONFIGS
     keys += CONFIGS_WITHOUT_EFFECT
     keys += (_default_of_topics(key) for key in TOPIC_CONFIGS.values() if key.synonyms)
     return {key.name: key for key in sorted(keys, key=lambda key: key.name)}

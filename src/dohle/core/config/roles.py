@@ -51,6 +51,9 @@ class Placement(NamedTuple):
     #: By the first of them nodes reach controllers (R4).
     controller_listener_names: tuple[str, ...]
     inter_broker_listener_name: str
+    #: How brokers, and all nodes with controllers, talk to each other.
+    inter_broker_protocol: SecurityProtocol
+    controller_protocol: SecurityProtocol
     #: The members of a quorum that cannot change; none if they are in the metadata log.
     voters: tuple[Voter, ...]
     #: Where to ask for the leader of the quorum, as host and port.
@@ -94,6 +97,7 @@ def place(node_id: int, values: ConfigValues, texts: Mapping[str, str]) -> Place
     of_controller = {
         one.name: one for each in (listeners, advertised) for one in each if one.name in names
     }
+    inter_broker = _inter_broker_listener(values, texts)
     placement = Placement(
         roles=frozenset(map(Role, values.get_list("process.roles"))),
         listeners=listeners,
@@ -102,11 +106,12 @@ def place(node_id: int, values: ConfigValues, texts: Mapping[str, str]) -> Place
             of_controller[name] for name in names if name in of_controller
         ),
         controller_listener_names=names,
-        inter_broker_listener_name=str(values["inter.broker.listener.name"] or "PLAINTEXT").upper(),
+        inter_broker_listener_name=inter_broker,
+        inter_broker_protocol=protocols.get(inter_broker, SecurityProtocol.PLAINTEXT),
+        controller_protocol=protocols.get(names[0] if names else "", SecurityProtocol.PLAINTEXT),
         voters=parse_voters(values.get_list(_VOTERS)),
         bootstrap_servers=parse_bootstrap_servers(values.get_list(_SERVERS)),
     )
-    _refuse_secured(listeners)
     if placement.is_controller:
         _check_controller(node_id, placement)
     else:
@@ -134,13 +139,11 @@ def _protocols(values: ConfigValues, *, explicit: bool) -> dict[str, SecurityPro
     return protocols
 
 
-def _refuse_secured(listeners: tuple[Listener, ...]) -> None:
-    for one in listeners:
-        if one.protocol is not SecurityProtocol.PLAINTEXT:
-            raise _refusal(
-                f"The listener {one} uses {one.protocol.name}, which is not supported yet: map "
-                f"it to PLAINTEXT in {_PROTOCOLS}"
-            )
+def _inter_broker_listener(values: ConfigValues, texts: Mapping[str, str]) -> str:
+    name, protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+    if values[name] and protocol in texts:
+        raise _refusal(f"Only one of {name} and {protocol} should be set.")
+    return str(values[name] or values[protocol]).upper()
 
 
 def _check_quorum_is_known(placement: Placement) -> None:

@@ -1,9 +1,8 @@
 """The static configuration of a node: ``server.properties``, parsed and checked as a whole.
 
 A file written for Apache Kafka works as it is. What has no effect here gives a notice, an unknown
-name a warning with the nearest known one, and a value that is not allowed an error. Beyond Kafka's
-own checks, any security protocol but PLAINTEXT is refused. What depends on the roles of the node is
-in :mod:`dohle.core.config.roles`.
+name a warning with the nearest known one, and a value that is not allowed an error. What depends on
+the roles of the node is in :mod:`dohle.core.config.roles`.
 """
 
 from __future__ import annotations
@@ -36,6 +35,9 @@ SINGLE_NODE: Final[Mapping[str, str]] = MappingProxyType(
 _REQUIRED: Final = ("process.roles", "node.id")
 _NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 _LISTENER_PREFIX: Final = "listener.name."
+_MECHANISMS: Final = ("gssapi", "oauthbearer", "plain", "scram-sha-256", "scram-sha-512")
+_OF_ENTRANCES: Final = ("connections.max.reauth.", "sasl.", "ssl.")
+_JAAS: Final = "sasl.jaas.config"
 _PLUGIN_PREFIXES: Final = ("config.providers.", "rlmm.config.", "rsm.config.")
 #: Those that ``server.tier`` uses, if the prefixes are not others.
 _OF_TIER: Final = frozenset(
@@ -230,6 +232,12 @@ def _with_node_id(pairs: Mapping[str, str]) -> Mapping[str, str]:
 def _notices(name: str) -> list[Notice]:
     """Return what the operator should know about a config that was given, if anything."""
     key = BROKER_CONFIGS.get(name)
+    if key is None and base_name(name).startswith(_OF_ENTRANCES):
+        # Those of security have effect for single listeners and mechanisms.
+        key = BROKER_CONFIGS.get(base_name(name))
+    elif name == _JAAS:
+        message = f"{name} has effect only with the prefix of a mechanism, such as plain.{name}"
+        return [Notice(NoticeLevel.WARNING, name, message)]
     if key is not None:
         if not key.no_effect:
             return []
@@ -274,8 +282,12 @@ def _notices_of_times(values: ConfigValues) -> list[Notice]:
 def base_name(name: str) -> str:
     """Return the config that ``listener.name.<listener>.<config>`` sets for one listener.
 
-    A SASL mechanism may come before the config. Any other name stands for itself.
+    A SASL mechanism may come before the config, with that prefix or alone. Any other name stands
+    for itself.
     """
+    mechanism, _, of_mechanism = name.partition(".")
+    if mechanism in _MECHANISMS and of_mechanism in BROKER_CONFIGS:
+        return of_mechanism
     if name.startswith(_LISTENER_PREFIX):
         _, _, rest = name.removeprefix(_LISTENER_PREFIX).partition(".")
         _, _, after_mechanism = rest.partition(".")

@@ -24,6 +24,7 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.host import Host
 from dohle.core.ids import BrokerId
 from dohle.protocol.schema import VersionRange
+from dohle.security.client import PLAINTEXT, ClientSecurity
 from dohle.server.channel import ControllerChannel, ControllerEndpoint
 from dohle.server.links import LinkSettings, NodeLink
 
@@ -70,6 +71,7 @@ class ControllerLink:
         find_leader: Callable[[], ControllerEndpoint | None],
         local: ControllerChannel | None,
         limits: LinkLimits,
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         """``local`` is the controller of this node, if it has that role."""
         self._loop = loop
@@ -79,7 +81,11 @@ class ControllerLink:
         self._limits = limits
         timeout_ms = limits.request_timeout_ms
         settings = LinkSettings(
-            str(node_id), timeout_ms, timeout_ms, reconnect_backoff_max_ms=_RETRY_MS
+            str(node_id),
+            timeout_ms,
+            timeout_ms,
+            reconnect_backoff_max_ms=_RETRY_MS,
+            security=security,
         )
         self._link = NodeLink(loop, host, settings)
         self._backoff = Backoff(_RETRY_MS, _RETRY_MS, host.rng)

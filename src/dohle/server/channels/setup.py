@@ -15,6 +15,7 @@ from dohle.server.channel import (
 )
 from dohle.server.channels.active_controller import ActiveController
 from dohle.server.channels.link import ControllerLink, LinkLimits
+from dohle.server.security import controller_security
 
 _GIVE_UP_MS = 60_000
 _GIVE_UP_REGISTRATION_MS = 5_000
@@ -41,12 +42,13 @@ class RemoteChannels:
         ``guard`` is for what clients ask of ``local``, the controller of this node.
         """
         self._links: list[ControllerLink] = []
+        security = controller_security(config)
         attempt_ms = config.get_int("controller.socket.timeout.ms")
 
         def link(give_up_ms: int | None, waiting_max: int) -> ActiveController:
             timeout_ms = attempt_ms if give_up_ms is None else min(attempt_ms, give_up_ms)
             limits = LinkLimits(give_up_ms, timeout_ms, waiting_max)
-            made = ControllerLink(loop, host, config.node_id, find_leader, local, limits)
+            made = ControllerLink(loop, host, config.node_id, find_leader, local, limits, security)
             self._links.append(made)
             return ActiveController(made, guard)
 

@@ -69,6 +69,8 @@ def _api_versions(
         for name, levels in sorted(SUPPORTED_FEATURES.items())
         if context.version >= 4 or levels.lowest > 0
     )
+    if context.connection.login is not None:
+        context.connection.login.has_asked_versions = True
     image = server.image
     levels = {**image.features, KRAFT_VERSION: server.images.kraft_version}
     finalized = tuple(

@@ -31,7 +31,11 @@ from dohle.core.config.describe import (
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName
 from dohle.core.steps import PlainSteps, mapped, mapped_steps
-from dohle.metadata.configs import altered_response, incrementally_altered_response
+from dohle.metadata.configs import (
+    Operation,
+    altered_response,
+    incrementally_altered_response,
+)
 from dohle.metadata.decision import NO_ERROR, ApiError
 from dohle.metadata.image import ResourceType
 from dohle.metadata.topic_names import topic_name_error
@@ -250,6 +254,7 @@ async def handle_alter_configs(
 
     def prepare(resource: legacy.AlterConfigsResource) -> bool:
         _check_altered_broker(server, resource)
+        _check_listeners(server, resource, {each.name: each.value for each in resource.configs})
         return False
 
     async def submit(resources: tuple[legacy.AlterConfigsResource, ...]) -> list[_AnyResult]:
@@ -275,6 +280,14 @@ async def handle_incremental_alter_configs(
             alter_loggers(resource.configs, validate_only=request.validate_only)
             return True
         _check_altered_broker(server, resource)
+        if _is_own(server, resource):
+            after: dict[str, str | None] = dict(server.image.broker_config(server.node_id))
+            for each in resource.configs:
+                if each.config_operation == Operation.SET:
+                    after[each.name] = each.value
+                elif each.config_operation == Operation.DELETE:
+                    after[each.name] = None
+            _check_listeners(server, resource, after)
         return False
 
     async def submit(resources: tuple[incremental.AlterConfigsResource, ...]) -> list[_AnyResult]:
@@ -338,6 +351,31 @@ def _check_altered_broker(
         _check_broker(server, resource.resource_name)
 
 
+def _is_own(
+    server: Frontend, resource: legacy.AlterConfigsResource | incremental.AlterConfigsResource
+) -> bool:
+    return (
+        resource.resource_type == ResourceType.BROKER
+        and bool(resource.resource_name)
+        and not server.is_controller
+    )
+
+
+def _check_listeners(
+    server: Frontend,
+    resource: legacy.AlterConfigsResource | incremental.AlterConfigsResource,
+    after: Mapping[str, str | None],
+) -> None:
+    """Refuse keys, certificates and users that this broker's listeners could not work with."""
+    if not _is_own(server, resource):
+        return
+    given = {name: text for name, text in after.items() if text is not None}
+    try:
+        server.check_listeners({**server.config.texts, **given})
+    except KafkaError as error:
+        raise _invalid(str(error.args[0])) from None
+
+
 # Listing
 
 
@@ -375,7 +413,7 @@ def _invalid(message: str) -> KafkaError:
 
 HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
     serves(ApiKey.DESCRIBE_CONFIGS, handle_describe_configs),
-    serves(ApiKey.ALTER_CONFIGS, handle_alter_configs),
-    serves(ApiKey.INCREMENTAL_ALTER_CONFIGS, handle_incremental_alter_configs),
+    serves(ApiKey.ALTER_CONFIGS, handle_alter_configs, is_secret=True),
+    serves(ApiKey.INCREMENTAL_ALTER_CONFIGS, handle_incremental_alter_configs, is_secret=True),
     serves(ApiKey.LIST_CONFIG_RESOURCES, handle_list_config_resources),
 )

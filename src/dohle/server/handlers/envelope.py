@@ -78,7 +78,7 @@ def with_envelope(handlers: Mapping[ApiKey, Handler]) -> dict[ApiKey, Handler]:
         finally:
             large.end()
 
-    return {**handlers, **dict([serves(ApiKey.ENVELOPE, handle)])}
+    return {**handlers, **dict([serves(ApiKey.ENVELOPE, handle, is_secret=True)])}
 
 
 def _client(context: RequestContext, envelope: EnvelopeRequest) -> ForwardedClient:

@@ -1,10 +1,9 @@
 """What Kafka answers about security on a plaintext listener.
 
-SaslHandshake (17) v0-1, SaslAuthenticate (36) v0-2, CreateDelegationToken (38) v1-3,
-RenewDelegationToken (39) v1-2, ExpireDelegationToken (40) v1-2, DescribeDelegationToken (41) v1-3,
-DescribeClientQuotas (48) v0-1, DescribeUserScramCredentials (50) v0.
+CreateDelegationToken (38) v1-3, RenewDelegationToken (39) v1-2, ExpireDelegationToken (40) v1-2,
+DescribeDelegationToken (41) v1-3, DescribeClientQuotas (48) v0-1, DescribeUserScramCredentials (50)
+v0.
 
-- SASL: ILLEGAL_SASL_STATE, as nobody has to authenticate here.
 - Delegation tokens: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as nobody has authenticated.
 - Quotas and passwords are told if a log that Kafka wrote has some (``dohle.metadata``).
 """
@@ -41,11 +40,6 @@ from dohle.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
-from dohle.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from dohle.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from dohle.server.net.handler import Handler, serves
 
 if TYPE_CHECKING:
@@ -56,23 +50,6 @@ _NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 _NO_TIME = -1
 #: The version from which on a token may be asked for in the name of somebody else.
 _NAMES_REQUESTER = 3
-
-
-def handle_sasl_handshake(
-    server: Frontend, context: RequestContext, request: SaslHandshakeRequest
-) -> SaslHandshakeResponse:
-    """Refuse to authenticate."""
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-
-
-def handle_sasl_authenticate(
-    server: Frontend, context: RequestContext, request: SaslAuthenticateRequest
-) -> SaslAuthenticateResponse:
-    """Refuse to authenticate."""
-    return SaslAuthenticateResponse(
-        error_code=ErrorCode.ILLEGAL_SASL_STATE,
-        error_message="This listener is without SASL: nobody authenticates here.",
-    )
 
 
 def handle_create_token(
@@ -137,8 +114,6 @@ def handle_describe_user_scram_credentials(
 
 
 HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
-    serves(ApiKey.SASL_HANDSHAKE, handle_sasl_handshake),
-    serves(ApiKey.SASL_AUTHENTICATE, handle_sasl_authenticate),
     serves(ApiKey.CREATE_DELEGATION_TOKEN, handle_create_token),
     serves(ApiKey.RENEW_DELEGATION_TOKEN, handle_renew_token),
     serves(ApiKey.EXPIRE_DELEGATION_TOKEN, handle_expire_token),

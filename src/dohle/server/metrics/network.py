@@ -42,6 +42,18 @@ def collect_network(sources: Sources) -> Iterator[str]:
             "Connections that were refused because there were too many.",
             lambda one: one.refused_count,
         ),
+        (
+            "failed_authentication_total",
+            "counter",
+            "Connections that were not let in: they could not show who they are.",
+            lambda one: one.failed_count,
+        ),
+        (
+            "expired_sessions_total",
+            "counter",
+            "Connections that were closed because their login had expired.",
+            lambda one: 0 if one.gate is None else one.gate.expired_count,
+        ),
     )
     for name, kind, doc, value in by_listener:
         samples = [(label, value(listener)) for label, listener, _, _ in told]

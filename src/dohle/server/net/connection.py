@@ -28,7 +28,7 @@ from asyncio import AbstractEventLoop, CancelledError, Future
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dohle.core.host import StreamSocket
 from dohle.core.principal import ANONYMOUS
@@ -43,6 +43,7 @@ from dohle.server.net.timing import ConnectionTimes
 from dohle.server.net.turns import AWAITED_USED_S, SLICE_S, Turns, Usage
 
 if TYPE_CHECKING:
+    from dohle.security.login import SaslLogin
     from dohle.server.net.shortcut import Shortcut
 
 logger = logging.getLogger("dohle.server")
@@ -89,6 +90,8 @@ _HELD, _FULL, _ENDING, _CLOSED = State.HELD, State.FULL, State.ENDING, State.CLO
 class Connection:
     """A connected client."""
 
+    _SENDER: ClassVar[type[Sender]] = Sender
+
     def __init__(
         self,
         loop: AbstractEventLoop,
@@ -107,6 +110,8 @@ class Connection:
         self.listener = listener
         self.peer = peer
         self.principal = ANONYMOUS
+        #: How the client says who it is, on a listener with SASL.
+        self.login: SaslLogin | None = None
         #: The shortcuts that the dispatcher has learnt from the last requests, by API key.
         self.shortcuts: dict[int, Shortcut] = {}
         #: How many of the next requests are not learnt from, by API key.
@@ -132,7 +137,7 @@ class Connection:
         #: The state that comes after UNSETTLED.
         self._following = _READY
         self._awaited: Future[Any] | None = None
-        self._sender = Sender(loop, sock, turns, self._usage, self._sent_more, self._fail)
+        self._sender = self._SENDER(loop, sock, turns, self._usage, self._sent_more, self._fail)
         #: Whether the loop watches for something to read.
         self._is_reading = False
         #: Whether the client has closed its side: it sends no more.
@@ -151,6 +156,14 @@ class Connection:
     def is_closed(self) -> bool:
         """Tell whether the connection is closed."""
         return self._state is _CLOSED
+
+    def serve_by(self, service: Service) -> None:
+        """Hand the next requests to this service."""
+        self._service = service
+
+    def limit_frames(self, bytes_max: int) -> None:
+        """Refuse requests that are larger, from now on."""
+        self._buffer.frame_bytes_max = bytes_max
 
     # In
 

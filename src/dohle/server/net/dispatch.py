@@ -157,7 +157,8 @@ class Dispatcher:
             always=is_logged,
         )
         if is_logged:
-            timed.told = f"{connection.peer} {client_id} v{version} {request}"
+            told = type(request).__name__ if handler.is_secret else request
+            timed.told = f"{connection.peer} {client_id} v{version} {told}"
         returned = handler.function(server, context, request)
         if isinstance(returned, GeneratorType):
             begun = begin(self._server.turns, returned)

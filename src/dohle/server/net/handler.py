@@ -56,6 +56,8 @@ class Handler:
     #: Whether its clients are used to waiting, and send it all at once: when the loop is crowded,
     #: others go first.
     is_patient: bool = False
+    #: Whether its requests hold passwords or keys: they are never logged.
+    is_secret: bool = False
 
 
 def serves(
@@ -68,6 +70,7 @@ def serves(
     learn: Learn | None = None,
     kind: Callable[[Any], str] | None = None,
     is_patient: bool = False,
+    is_secret: bool = False,
 ) -> tuple[ApiKey, Handler]:
     """Serve an API at all versions of the release, or from ``lowest`` on."""
     versions = find_api(api_key).release_versions
@@ -81,4 +84,5 @@ def serves(
         learn=learn,
         kind=kind,
         is_patient=is_patient,
+        is_secret=is_secret,
     )

@@ -13,9 +13,15 @@ from contextlib import suppress
 from dohle.core.config.definition import ConfigValues
 from dohle.core.config.listeners import Listener
 from dohle.core.host import Descriptor, Host, StreamSocket
+from dohle.core.principal import Principal
+from dohle.security.login import SaslLogin
 from dohle.server.net.connection import Connection
+from dohle.server.net.entrance import Entrance
+from dohle.server.net.login_gate import LoginGate
 from dohle.server.net.request_memory import RequestMemory
 from dohle.server.net.service import Service
+from dohle.server.net.tls_connection import TlsConnection
+from dohle.server.net.tls_stream import TlsStream
 from dohle.server.net.turns import Turns
 
 logger = logging.getLogger("dohle.server")
@@ -76,8 +82,13 @@ class ListeningSocket:
         backlog: int,
         request_bytes_max: int,
         idle_ms_max: int,
+        entrance: Entrance | None = None,
     ) -> None:
+        """``entrance`` is where clients say who they are, if they have to."""
         self.listener = listener
+        self.entrance = entrance
+        #: What stands before all requests, if clients have to log in.
+        self.gate: LoginGate | None = None
         #: In the order in which they were accepted.
         self.connections: dict[Connection, None] = {}
         self._loop = loop
@@ -91,6 +102,8 @@ class ListeningSocket:
         #: How many connections were made, were closed again, of these some for their silence; and
         #: how many were refused.
         self.made_count = self.closed_count = self.expired_count = self.refused_count = 0
+        #: How many were not let in, since they could not say who they are.
+        self.failed_count = 0
         #: What connections that are closed have brought and taken.
         self.closed_bytes_in = self.closed_bytes_out = 0
         self._now = host.clock.monotonic_s
@@ -102,6 +115,10 @@ class ListeningSocket:
     def start(self, service: Service) -> None:
         """Start accepting, for who serves its connections."""
         self._service = service
+        if self.entrance is not None and self.entrance.sasl is not None:
+            self.gate = LoginGate(
+                self._loop, service, self._now, self._logged_in, self._login_failed
+            )
         self._take_spare()
         self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
         self._sweep_later()
@@ -182,26 +199,100 @@ class ListeningSocket:
             sock.close()
             return
         send_at_once(sock, host)
+        peer = f"{host}:{port}"
+        if self.entrance is None:
+            self._serve(Connection, sock, host, peer)
+        elif not self.entrance.room.has_room():
+            self._turn_away(sock, host)
+        elif self.entrance.tls is None:
+            self._serve(Connection, sock, host, peer)
+        else:
+            self._let_in(self.entrance, sock, host, peer)
 
+    def _turn_away(self, sock: StreamSocket, host: str) -> None:
+        self._limits.release(host)
+        self.refused_count += 1
+        logger.warning(
+            "refused a connection from %s on listener %s: too many others have not logged in yet "
+            "(see connections.login.max)",
+            host,
+            self.listener.name,
+        )
+        sock.close()
+
+    def _let_in(self, entrance: Entrance, sock: StreamSocket, host: str, peer: str) -> None:
+        def done(stream: TlsStream, principal: Principal) -> None:
+            self._serve(TlsConnection, stream, host, peer).principal = principal
+
+        def failed(reason: str) -> None:
+            self._limits.release(host)
+            self.failed_count += 1
+            logger.log(
+                logging.INFO if reason else logging.DEBUG,
+                "the TLS handshake with %s on listener %s failed: %s",
+                peer,
+                self.listener.name,
+                reason,
+            )
+
+        entrance.receive(sock, done, failed)
+
+    def _serve(
+        self, kind: Callable[..., Connection], sock: StreamSocket, host: str, peer: str
+    ) -> Connection:
         def closed(connection: Connection) -> None:
             self.connections.pop(connection, None)
+            if self.entrance is not None:
+                self.entrance.room.leave(connection)
             self._limits.release(host)
             self._count_closed(connection)
 
-        made = Connection(
+        made = kind(
             self._loop,
             sock,
             self._service,
             self._turns,
             self._memory,
             listener=self.listener.name,
-            peer=f"{host}:{port}",
+            peer=peer,
             request_bytes_max=self._request_bytes_max,
             on_closed=closed,
             now=self._now,
         )
         self.connections[made] = None
         self.made_count += 1
+        if self.gate is not None:
+            self._have_log_in(self.gate, made)
+        return made
+
+    # Logging in
+
+    def _have_log_in(self, gate: LoginGate, connection: Connection) -> None:
+        entrance = self.entrance
+        assert entrance is not None
+        assert entrance.sasl is not None, "it is a listener with SASL"
+        connection.login = SaslLogin(entrance.sasl)
+        connection.serve_by(gate)
+        connection.limit_frames(min(entrance.sasl.receive_bytes_max, self._request_bytes_max))
+
+        def turn_out(reason: str) -> None:
+            self._login_failed(connection, reason)
+            connection.close()
+
+        entrance.room.enter(connection, turn_out)
+
+    def _logged_in(self, connection: Connection) -> None:
+        assert self.entrance is not None, "there is a gate"
+        self.entrance.room.leave(connection)
+        connection.limit_frames(self._request_bytes_max)
+
+    def _login_failed(self, connection: Connection, reason: str) -> None:
+        self.failed_count += 1
+        logger.info(
+            "the login of %s on listener %s failed: %s", connection.peer, self.listener.name, reason
+        )
+
+    # End
 
     def _count_closed(self, connection: Connection) -> None:
         self.closed_count += 1
@@ -236,6 +327,8 @@ class ListeningSocket:
 
     def close(self) -> None:
         """Close every connection."""
+        if self.entrance is not None:
+            self.entrance.room.close()
         for connection in list(self.connections):
             connection.close()
 

@@ -28,16 +28,19 @@ _LARGE_FRAMES = 4
 # A large frame is given so much more memory at a time.
 _GROWTH_BYTES = 4 * 1024 * 1024
 _SIZE = struct.Struct(">i")
+#: How a client begins that believes to be on a listener with TLS.
+_TLS_HANDSHAKE = 0x1603
 _unpack_size = _SIZE.unpack_from
 
 
 class ReceiveBuffer:
     """What was received and not taken yet: the bytes from ``start`` to ``end``."""
 
-    __slots__ = ("_bytes", "_frame_bytes_max", "_view", "end", "is_large", "start")
+    __slots__ = ("_bytes", "_view", "end", "frame_bytes_max", "is_large", "start")
 
     def __init__(self, frame_bytes_max: int) -> None:
-        self._frame_bytes_max = frame_bytes_max
+        #: A larger frame is refused.
+        self.frame_bytes_max = frame_bytes_max
         self._bytes = bytearray(BUFFER_BYTES_AT_FIRST)
         self._view = memoryview(self._bytes)
         self.start = 0
@@ -94,8 +97,11 @@ class ReceiveBuffer:
         if start > self.end:
             return None
         (size,) = _unpack_size(self._view, start - 4)
-        if not 0 <= size <= self._frame_bytes_max:
-            raise MalformedMessage(f"a frame of {size} bytes; {self._frame_bytes_max} are allowed")
+        if not 0 <= size <= self.frame_bytes_max:
+            hint = " (this looks like TLS)" if size >> 16 == _TLS_HANDSHAKE else ""
+            raise MalformedMessage(
+                f"a frame of {size} bytes; {self.frame_bytes_max} are allowed{hint}"
+            )
         end: int = start + size
         if end > self.end:
             return None

@@ -11,6 +11,7 @@ import socket
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from dohle.core.host import StreamSocket
 from dohle.server.net.outcome import SEGMENT_ENDED, Chunk, CloseConnection, FileRecords, Frame
@@ -38,6 +39,7 @@ class Sender:
         "_on_sent",
         "_out",
         "_socket",
+        "_transfer",
         "_turns",
         "_usage",
         "bytes_out",
@@ -62,6 +64,7 @@ class Sender:
         self._on_sent = on_sent
         self._on_failure = on_failure
         self._out: deque[Chunk] = deque()
+        self._transfer: Callable[[Any, deque[Chunk]], bool] = send_chunks
         #: What was sent, or is about to be.
         self.bytes_out = 0
         #: Whether some is left to send, and the loop watches for room in the socket's buffer.
@@ -105,7 +108,7 @@ class Sender:
 
     def _send(self) -> None:
         try:
-            is_blocked = send_chunks(self._socket, self._out)
+            is_blocked = self._transfer(self._socket, self._out)
         except (OSError, CloseConnection) as error:
             self._on_failure(str(error))
             return
@@ -126,7 +129,7 @@ class Sender:
     def _send_in_turn(self) -> None:
         self._is_in_queue = False
         # Nothing is left of what was sent to a client that has gone.
-        if self.is_blocked and self._out:
+        if self.is_blocked and len(self):
             self._send_on()
 
     def _send_on(self) -> None:

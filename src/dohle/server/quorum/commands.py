@@ -28,6 +28,10 @@ from dohle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from dohle.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from dohle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -67,6 +71,7 @@ from dohle.protocol.messages.unregister_broker import (
 )
 from dohle.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from dohle.protocol.schema import Request, Response
+from dohle.security.scram import ScramCredential, ScramMechanism
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +269,17 @@ def _timeout_ms(
     return request.timeout_ms
 
 
+def _alter_user_scram_credentials(
+    turn: Turn, request: AlterUserScramCredentialsRequest
+) -> Decision[AlterUserScramCredentialsResponse]:
+    return controller.alter_user_scram_credentials(turn.image, request, _scram_keys)
+
+
+def _scram_keys(mechanism: int, salted_password: bytes) -> tuple[bytes, bytes]:
+    found = ScramCredential.of(ScramMechanism(mechanism), salted_password, b"", 0)
+    return found.stored_key, found.server_key
+
+
 COMMANDS: Mapping[type[Request], Command] = {
     CreateTopicsRequest: Command(
         _create_topics, error_responses.failed_create_topics, timeout_ms=_timeout_ms
@@ -309,6 +325,9 @@ COMMANDS: Mapping[type[Request], Command] = {
     UnregisterBrokerRequest: Command(_unregister_broker, error_responses.failed_unregister_broker),
     AllocateProducerIdsRequest: Command(
         _allocate_producer_ids, error_responses.failed_allocate_producer_ids
+    ),
+    AlterUserScramCredentialsRequest: Command(
+        _alter_user_scram_credentials, error_responses.failed_alter_user_scram_credentials
     ),
     AlterPartitionRequest: Command(_alter_partition, error_responses.failed_alter_partition),
     ControllerRegistrationRequest: Command(

@@ -31,6 +31,7 @@ from dohle.server.quorum.raft_quorum import RaftQuorum
 from dohle.server.quorum.settings import raft_config
 from dohle.server.quorum.snapshotter import Snapshotter
 from dohle.server.quorum.voter_check import refuse_other_voters, what_to_do
+from dohle.server.security import controller_security
 from dohle.storage.directory.directory import LogDirectory
 
 
@@ -56,7 +57,14 @@ class QuorumMember:
         self.log = RaftLog(host.files, open_metadata_log(directory, config))
         self.images = ImageLoader(turns, host.files, self.log)
         linger_ms = config.get_int("controller.quorum.append.linger.ms")
-        self.quorum = RaftQuorum(loop, host, self.log, turns=turns, linger_ms=linger_ms)
+        self.quorum = RaftQuorum(
+            loop,
+            host,
+            self.log,
+            turns=turns,
+            linger_ms=linger_ms,
+            security=controller_security(config),
+        )
         self.snapshotter = Snapshotter(
             loop,
             host.files,

@@ -27,6 +27,7 @@ from dohle.protocol.schema import Request, Response
 from dohle.raft.effects import Send
 from dohle.raft.events import Answered, Unanswered
 from dohle.raft.wire import in_version
+from dohle.security.client import PLAINTEXT, ClientSecurity
 from dohle.server.links import LinkSettings, NodeLink
 
 logger = logging.getLogger("dohle.server")
@@ -55,13 +56,18 @@ class Peers:
         node_id: BrokerId,
         request_timeout_ms: int,
         on_outcome: Callable[[Answered | Unanswered], None],
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         self._loop = loop
         self._on_outcome = on_outcome
         self._timeout_s = request_timeout_ms / 1000
         self._host = host
         self._settings = LinkSettings(
-            f"raft-client-{node_id}", request_timeout_ms, request_timeout_ms, _RESPONSE_BYTES_MAX
+            f"raft-client-{node_id}",
+            request_timeout_ms,
+            request_timeout_ms,
+            _RESPONSE_BYTES_MAX,
+            security=security,
         )
         self._peers: dict[BrokerId, _Peer] = {}
         self._silence = _Silence(loop)

@@ -22,6 +22,7 @@ from dohle.core.seams import Clock
 from dohle.raft import effects, events
 from dohle.raft.machine import Raft
 from dohle.raft.values import ElectionState, LeaderAndEpoch
+from dohle.security.client import PLAINTEXT, ClientSecurity
 from dohle.server.host import NodeHost
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
@@ -57,6 +58,7 @@ class RaftDriver:
         turns: Turns,
         linger_ms: int,
         on_fatal: Callable[[str], None],
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         self._loop = loop
         self._host = host
@@ -72,7 +74,9 @@ class RaftDriver:
         config = raft.replica.config
         # Brokers tell when they reach no controller.
         self._watch = LeaderWatch(raft, tells=config.is_controller)
-        self._peers = Peers(loop, host, config.key.id, config.request_timeout_ms, self.post)
+        self._peers = Peers(
+            loop, host, config.key.id, config.request_timeout_ms, self.post, security
+        )
         # Bounded by where they come from: peers, requests and syncs each have a limit of their own.
         self._events: deque[events.Event] = deque()
         self._waking: asyncio.Future[None] | None = None

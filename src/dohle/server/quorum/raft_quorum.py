@@ -21,6 +21,7 @@ from dohle.raft.machine import Raft
 from dohle.raft.membership import Voter
 from dohle.raft.values import LeaderAndEpoch, Node, RaftConfig
 from dohle.raft.voters import VoterSet, node_at
+from dohle.security.client import PLAINTEXT, ClientSecurity
 from dohle.server.host import NodeHost
 from dohle.server.net.outcome import CloseConnection
 from dohle.server.net.turns import Turns
@@ -47,7 +48,10 @@ class RaftQuorum:
         *,
         turns: Turns,
         linger_ms: int,
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
+        """``security`` is how the nodes of the quorum know each other."""
+        self._security = security
         self._loop = loop
         self._host = host
         self.log = log
@@ -78,6 +82,7 @@ class RaftQuorum:
             turns=self._turns,
             linger_ms=self._linger_ms,
             on_fatal=self._failed,
+            security=self._security,
         )
         self._driver.start()
 

@@ -12,6 +12,7 @@ from dohle.core.ids import BrokerId
 from dohle.replication.follower_fetches import FetchLimits
 from dohle.replication.partition import UNKNOWN_BROKER_EPOCH
 from dohle.replication.throttle import ReplicationQuota
+from dohle.security.client import PLAINTEXT, ClientSecurity
 from dohle.server.channel import ImageSource
 from dohle.server.net.turns import Turns
 from dohle.server.partitions.commits import Commits
@@ -52,6 +53,7 @@ class FetcherContext:
     quota: ReplicationQuota
     #: Tells how a replica goes on behind an offset of an epoch that is remote.
     tier_state: TierState
+    security: ClientSecurity = PLAINTEXT
 
     @property
     def broker_epoch(self) -> int:

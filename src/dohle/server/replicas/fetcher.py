@@ -100,6 +100,7 @@ class Fetcher:
             _RESPONSE_BYTES_MAX,
             # Most answers under load are as large as they may be.
             min(settings.limits.max_bytes + _ANSWER_BYTES, _KEPT_BYTES_MAX),
+            security=context.security,
         )
         self._link = NodeLink(context.loop, context.host, link_settings)
         #: That of the last request, on which the session is.

@@ -12,6 +12,7 @@ from dohle.core.ids import BrokerId
 from dohle.metadata.image import BrokerRegistration
 from dohle.replication.follower_fetches import FetchLimits
 from dohle.replication.throttle import ReplicationQuota
+from dohle.security.client import ClientSecurity
 from dohle.server.channel import ControllerChannel, ImageSource
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
@@ -40,6 +41,7 @@ class Replicas:
         broker_values: Callable[[], ConfigValues],
         quota: ReplicationQuota,
         tier_state: TierState,
+        security: ClientSecurity,
     ) -> None:
         self._loop = loop
         self._turns = turns
@@ -56,6 +58,7 @@ class Replicas:
             _settings(config),
             quota,
             tier_state,
+            security,
         )
         self.fetchers = Fetchers(context, config.get_int(_FETCHERS))
         self._isr_changes = IsrChanges(

@@ -52,6 +52,7 @@ class BrokerQueues(Generic[T]):
             f"broker-{broker.node_id}-{name}",
             config.get_int("request.timeout.ms"),
             config.get_int("socket.connection.setup.timeout.ms"),
+            security=broker.link_security,
         )
         self._queues: dict[BrokerId, _Queue[T]] = {}
         self._is_stopped = False

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from random import Random
+from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dohle.core.host import Descriptor
@@ -170,9 +171,14 @@ class SimulatedHost:
         return self._network.listen(self.machine, port, backlog, host)
 
     async def connect(
-        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        tls: SSLContext | None = None,
     ) -> None:
         """Connect to another machine."""
+        assert tls is None, "there is nobody to hide from"
         await self._network.connect(self.machine, protocol, host, port)
 
     def run_in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:

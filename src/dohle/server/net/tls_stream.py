@@ -1,0 +1,225 @@
+"""TLS over a socket, for one connection whose handshake is done: encrypts, decrypts, few calls.
+
+It is used like the socket itself. OpenSSL works on memory: what arrives is taken with one system
+call however many records it has, and several records leave with one. ``sendfile`` is not possible,
+so records of a file are read and encrypted in pieces. What is encrypted cannot be taken back, so no
+more is encrypted while the socket does not take what there is.
+"""
+
+from __future__ import annotations
+
+import ssl
+from asyncio import AbstractEventLoop
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from dohle.core.host import StreamSocket
+from dohle.server.net.outcome import SEGMENT_ENDED, Chunk, CloseConnection, FileRecords, Frame
+from dohle.server.net.reply_queue import frame_size
+from dohle.server.net.sending import Sender
+from dohle.server.net.turns import Turns, Usage
+
+#: How much is encrypted for one system call.
+PIECE_BYTES = 256 * 1024
+#: And in one turn of the loop: about two milliseconds.
+_TURN_BYTES_MAX = 1024 * 1024
+
+
+class TlsSession(NamedTuple):
+    """The state of OpenSSL for one connection, with the memory that it reads from and writes to."""
+
+    engine: ssl.SSLObject
+    incoming: ssl.MemoryBIO
+    outgoing: ssl.MemoryBIO
+
+    @classmethod
+    def begin(cls, context: ssl.SSLContext) -> TlsSession:
+        """Begin the session of a server."""
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        return cls(context.wrap_bio(incoming, outgoing, server_side=True), incoming, outgoing)
+
+
+class TlsStream:
+    """A socket whose bytes are encrypted."""
+
+    def __init__(self, sock: StreamSocket, session: TlsSession, scratch: memoryview) -> None:
+        """``scratch`` is memory for what arrives, which all connections of a loop share."""
+        self._socket = sock
+        self._ssl, self._incoming, self._outgoing = session
+        self._scratch = scratch
+        #: Encrypted bytes that the socket has not taken yet.
+        self._unsent = memoryview(b"")
+        #: Whether the peer has said that it sends no more.
+        self._has_ended = False
+        #: Whether something has arrived that ``recv_into`` had no room for, or may have.
+        self.has_more = self._incoming.pending > 0
+
+    def fileno(self) -> int:
+        """Return the number by which the loop knows the socket."""
+        return self._socket.fileno()
+
+    def setblocking(self, flag: bool) -> None:
+        """Choose whether calls may wait."""
+        self._socket.setblocking(flag)
+
+    def setsockopt(self, level: int, option: int, value: int | bytes) -> None:
+        """Set an option of the protocol below."""
+        self._socket.setsockopt(level, option, value)
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Take what has arrived, as far as it fits; 0 once the peer sends no more."""
+        count = self._decrypt_into(buffer) if self.has_more else 0
+        if not count and not self._has_ended:
+            received = self._socket.recv_into(self._scratch)
+            if received == 0:
+                return 0
+            self._incoming.write(self._scratch[:received])
+            count = self._decrypt_into(buffer)
+            if self._outgoing.pending:
+                # An answer of TLS itself, such as new keys.
+                self.flush()
+        if not count and not self._has_ended:
+            raise BlockingIOError
+        # The end is told when all before it was taken.
+        self.has_more = bool(count) and (self.has_more or self._has_ended)
+        return count
+
+    def _decrypt_into(self, buffer: memoryview) -> int:
+        # What it returns is a number if it is given memory; its declaration does not say so.
+        read: Any = self._ssl.read
+        incoming, size, count = self._incoming, len(buffer), 0
+        self.has_more = False
+        try:
+            while count < size:
+                # A record at a time.
+                found: int = read(size - count, buffer[count:])
+                if found == 0:
+                    self._has_ended = True
+                    return count
+                count += found
+                if not incoming.pending and not self._ssl.pending():
+                    return count
+        except ssl.SSLWantReadError:
+            return count
+        self.has_more = True
+        return count
+
+    def send(self, data: bytes | memoryview, flags: int = 0) -> int:
+        """Encrypt and send; BlockingIOError while the socket has not taken what was sent before."""
+        if not self.flush():
+            raise BlockingIOError
+        piece = data[:PIECE_BYTES]
+        self.encrypt(piece)
+        self.flush()
+        return len(piece)
+
+    def encrypt(self, data: bytes | memoryview) -> None:
+        """Encrypt, to be sent by ``flush``."""
+        if data:
+            self._ssl.write(data)
+
+    def flush(self) -> bool:
+        """Send what is encrypted, as far as the socket takes it; tell whether it took all."""
+        if self._outgoing.pending:
+            pending = self._outgoing.read()
+            # The rest of before is not sent yet if there was an answer of TLS meanwhile.
+            self._unsent = memoryview(
+                b"".join((self._unsent, pending)) if self._unsent else pending
+            )
+        if self._unsent:
+            try:
+                sent = self._socket.send(self._unsent)
+            except (BlockingIOError, InterruptedError):
+                return False
+            self._unsent = self._unsent[sent:]
+        return not self._unsent
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether the socket has taken all that was encrypted."""
+        return not self._unsent
+
+    def close(self) -> None:
+        """Say goodbye if that is possible without waiting, and close."""
+        with suppress(OSError, ValueError):
+            self._ssl.unwrap()
+        with suppress(OSError):
+            self.flush()
+        self._socket.close()
+
+
+def send_encrypted(stream: TlsStream, out: deque[Chunk]) -> bool:
+    """Send as much as the socket takes, and is sent in one turn; tell whether some is left."""
+    left = _TURN_BYTES_MAX
+    try:
+        while stream.flush():
+            if not out:
+                return False
+            if left <= 0:
+                return True
+            piece = take_piece(out)
+            left -= len(piece)
+            stream.encrypt(piece)
+    except (BlockingIOError, InterruptedError):
+        pass
+    return True
+
+
+def take_piece(out: deque[Chunk]) -> bytes | memoryview:
+    """Take the first bytes out, as many as are encrypted at a time."""
+    pieces: list[bytes | memoryview] = []
+    room = PIECE_BYTES
+    while out and room:
+        chunk = out[0]
+        size = min(len(chunk), room)
+        if isinstance(chunk, FileRecords):
+            data = chunk.file.read_at(chunk.position, size)
+            if len(data) < size:
+                raise CloseConnection(SEGMENT_ENDED)
+            pieces.append(data)
+            chunk.advance(size)
+            if not chunk.size:
+                out.popleft()
+        elif size == len(chunk):
+            pieces.append(chunk)
+            out.popleft()
+        else:
+            view = memoryview(chunk)
+            pieces.append(view[:size])
+            out[0] = view[size:]
+        room -= size
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+class TlsSender(Sender):
+    """Sends replies encrypted."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        stream: StreamSocket,
+        turns: Turns,
+        usage: Usage,
+        on_sent: Callable[[float, float], None],
+        on_failure: Callable[[str], None],
+    ) -> None:
+        """Send by a stream; ``on_sent`` is told from when to when what was left was sent on."""
+        assert isinstance(stream, TlsStream), "nothing may leave that is not encrypted"
+        super().__init__(loop, stream, turns, usage, on_sent, on_failure)
+        self._stream = stream
+        self._transfer = send_encrypted
+
+    def __len__(self) -> int:
+        return len(self._out) or not self._stream.is_flushed
+
+    def send(self, frames: Sequence[Frame]) -> None:
+        """Send frames, or as much of them as the socket takes; the rest when it has room."""
+        for frame in frames:
+            self.bytes_out += frame_size(frame)
+            self._out += frame
+        if not self.is_blocked:
+            self._send()

@@ -1,0 +1,78 @@
+"""Other people's clients that log in by SASL (facts: security.md, sections 3 and 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from dohle.client import Admin
+from dohle.security.scram import ScramMechanism
+from dohle.testing.broker import Broker
+from tests.interop.quick_broker import fresh
+from tests.interop.secured_clients import CLIENTS, Client, NotLetIn, Security
+from tests.security.authority import Authority, key_store, trust_store
+from tests.server.security.secured import cluster_of, sasl_client, sasl_listener
+
+pytestmark = [
+    pytest.mark.slow,
+    # kafka-python leaves sockets open where it is not let in.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+every_client = pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
+every_mechanism = pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+
+
+def add_users(broker: Broker, properties: dict[str, str]) -> None:
+    async def add() -> None:
+        async with cluster_of(broker.bootstrap, properties) as cluster:
+            for mechanism in ScramMechanism:
+                await Admin(cluster).set_password("alice", mechanism, "alice-secret")
+
+    asyncio.run(add())
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(sasl_listener("SASL_PLAINTEXT")) as running:
+        add_users(running, sasl_client("PLAIN", "admin"))
+        yield running
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def encrypted(authority: Authority) -> Iterator[Broker]:
+    stores = {**key_store(authority.issue()), **trust_store(authority)}
+    with Broker({**sasl_listener("SASL_SSL"), **stores}) as running:
+        mine = {**sasl_client("PLAIN", "admin", protocol="SASL_SSL"), **trust_store(authority)}
+        add_users(running, mine)
+        yield running
+
+
+@every_client
+@every_mechanism
+def test_a_client_logs_in(broker: Broker, client: Client, mechanism: str) -> None:
+    security = Security("SASL_PLAINTEXT", None, None, mechanism, "alice", "alice-secret")
+    assert client(broker.bootstrap, security, fresh("sasl"), b"hello") == b"hello"
+
+
+@every_client
+@every_mechanism
+def test_a_client_with_a_wrong_password_is_refused(
+    broker: Broker, client: Client, mechanism: str
+) -> None:
+    security = Security("SASL_PLAINTEXT", None, None, mechanism, "alice", "wrong")
+    with pytest.raises(NotLetIn):
+        client(broker.bootstrap, security, fresh("wrong"), b"")
+
+
+@every_client
+def test_a_client_logs_in_over_tls(encrypted: Broker, authority: Authority, client: Client) -> None:
+    security = Security("SASL_SSL", authority.path, None, "SCRAM-SHA-512", "alice", "alice-secret")
+    assert client(encrypted.bootstrap, security, fresh("sasl-ssl"), b"hello") == b"hello"
