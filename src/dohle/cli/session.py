@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from dohle.cli.errors import CliError, UsageError, report_error
+from dohle.cli.errors import CliError, UsageError, report_error, report_note
 
 if TYPE_CHECKING:
     from dohle.client import Admin, Cluster, Results
@@ -34,6 +34,7 @@ def with_cluster(args: argparse.Namespace, work: Callable[[Cluster], Awaitable[i
             cluster = Cluster(args.bootstrap, config)
         except ValueError as error:
             raise UsageError(f"-b {args.bootstrap}: {error}") from None
+        cluster.on_wait = report_note
         async with cluster:
             try:
                 await cluster.refresh(())

@@ -160,8 +160,11 @@ class Node:
         if self._remote is not None and placement.is_controller:
             self._register_controller(self._remote.registration)
         if placement.is_broker:
-            is_alone = self._remote is None
-            self._broker_role = BrokerRole(shared, member.images, channels, loss, is_alone=is_alone)
+            self._broker_role = BrokerRole(
+                *(shared, member.images, channels, loss),
+                is_alone=self._remote is None,
+                is_led=lambda: not member.quorum.leaderless_ms,
+            )
             await self._broker_role.start()
 
     async def _abandon_quorum(self) -> None:
