@@ -30,7 +30,7 @@ def produce(cluster: SimulatedCluster, *values: bytes) -> None:
     async def program(client: Cluster) -> None:
         async with Producer(client) as producer:
             for value in values:
-                await (await producer.send(TOPIC, value, partition=0))
+                await producer.send(TOPIC, value, partition=0)
 
     cluster.use(program)
 
