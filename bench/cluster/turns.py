@@ -26,6 +26,7 @@ PARTS = {
     "f": "catch_up",
     "g": "failover",
     "h": "footprint",
+    "i": "quorum",
 }
 
 Turn: TypeAlias = taking_turns.Turn[Cluster]

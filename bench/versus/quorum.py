@@ -1,4 +1,7 @@
-"""(j) Commands of the controller: topics one by one, and very many partitions with one request."""
+"""(j) Commands of the controller: topics one by one, and very many partitions with one request.
+
+How long three controllers need to replace one is in ``bench/cluster/quorum.py``.
+"""
 
 from __future__ import annotations
 

@@ -56,9 +56,14 @@ class Turn(Generic[S]):
         return number // 4 if self.pace.quick else number
 
     def warm_up(
-        self, load: Callable[[int], object], *, cycle: int = 1, paced: bool = False
+        self,
+        load: Callable[[int], object],
+        *,
+        cycle: int = 1,
+        paced: bool = False,
+        limits: Limits | None = None,
     ) -> None:
-        """Load the server until its rate has settled.
+        """Load the server until its rate has settled, within the limits of the run or its own.
 
         Only what ``Served.measure`` has measured counts, not what the client did to get ready. A
         paced load takes the same time however fast the server is: it costs processor time.
@@ -68,7 +73,7 @@ class Turn(Generic[S]):
         def cost() -> float:
             return server.cpu_s if paced else server.measured_s
 
-        self.warmed_up = warm_up(load, cost, self.pace.limits, cycle=cycle)
+        self.warmed_up = warm_up(load, cost, limits or self.pace.limits, cycle=cycle)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,14 +70,18 @@ class Command:
 class Started:
     """``dohle start`` as a process of its own, from the line that says it serves."""
 
-    def __init__(self, *arguments: str, cwd: Path) -> None:
-        self._log = cwd / "stderr"
-        with self._log.open("wb") as log:
+    def __init__(
+        self, *arguments: str, cwd: Path, listener: str | None = "127.0.0.1:0", log: str = "stderr"
+    ) -> None:
+        """Start it; without a listener on that of its configuration."""
+        self._log = cwd / log
+        listening = [] if listener is None else ["--listener", listener]
+        with self._log.open("wb") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "dohle", "start", "--listener", "127.0.0.1:0", *arguments],
+                [sys.executable, "-m", "dohle", "start", *listening, *arguments],
                 cwd=cwd,
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=file,
                 text=True,
             )
         self.shown: list[str] = []

@@ -368,6 +368,17 @@ class TestShutdown:
         node.fail(node.take(EndQuorumEpochRequest, 3))
         assert node.all_of(do.ShutdownDone) == [do.ShutdownDone(clean=False)]
 
+    def test_nor_does_one_wait_that_asks_for_votes_when_all_others_have_gone(self) -> None:
+        """The leader has gone in good order, and so has the other: nobody can be elected."""
+        node = Scripted()
+        node.wait(2_000)
+        assert node.is_a == "Prospective 0"
+        node.step(events.Shutdown())
+        node.fail(node.take(VoteRequest, 2))
+        assert node.all_of(do.ShutdownDone) == []
+        node.fail(node.take(VoteRequest, 3))
+        assert node.all_of(do.ShutdownDone) == [do.ShutdownDone(clean=False)]
+
 
 def test_a_deposed_leader_notices_without_anybody_telling_it() -> None:
     """R74, R131: after 1.5 fetch timeouts without a majority; fetches of a majority restart it."""

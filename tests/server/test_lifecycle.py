@@ -100,6 +100,8 @@ def simulate(
     program: Callable[[BrokerLifecycle], Coroutine[Any, Any, None]],
     controller: Controller,
     image: ClusterImage = EMPTY_IMAGE,
+    *,
+    is_led: Callable[[], bool] = lambda: True,
     **configs: str,
 ) -> None:
     world = World(1)
@@ -115,6 +117,7 @@ def simulate(
             ZERO_UUID,
             Images(image),
             controller,
+            is_led=is_led,
             on_fatal=pytest.fail,
         )
         await program(life)
@@ -165,6 +168,23 @@ def test_the_operator_is_told_whom_a_broker_cannot_reach(caplog: pytest.LogCaptu
     told = lines(caplog)
     assert told[0] == f"cannot reach the controllers {NAMES}: tried for 8 s"
     assert 5 <= len(told) <= 12
+
+
+def test_a_broker_says_nothing_of_a_quorum_without_a_leader(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """That is told once for all who notice, by ``LeaderWatch``."""
+    caplog.set_level(logging.INFO, "dohle.server")
+    silent = [ErrorCode.REQUEST_TIMED_OUT] * 5
+    controller = Controller(*silent, BrokerRegistrationResponse(broker_epoch=5), ALIVE)
+
+    async def program(life: BrokerLifecycle) -> None:
+        await start(life)
+        life.abandon()
+
+    # The last attempt fails when another leader was just elected: that is no news either.
+    simulate(program, controller, is_led=lambda: len(controller.asked) >= 5)
+    assert lines(caplog) == []
 
 
 def test_a_controller_that_is_back_is_told_too(caplog: pytest.LogCaptureFixture) -> None:

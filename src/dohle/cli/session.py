@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from dohle.cli.client_security import client_security
-from dohle.cli.errors import CliError, UsageError, report_error
+from dohle.cli.errors import CliError, UsageError, report_error, report_note
 
 if TYPE_CHECKING:
     from dohle.client import Admin, Cluster, Results
@@ -37,6 +37,7 @@ def with_cluster(args: argparse.Namespace, work: Callable[[Cluster], Awaitable[i
             cluster = Cluster(args.bootstrap, config)
         except ValueError as error:
             raise UsageError(f"-b {args.bootstrap}: {error}") from None
+        cluster.on_wait = report_note
         async with cluster:
             try:
                 await cluster.refresh(())

@@ -64,6 +64,8 @@ class Cluster:
         self.config = config or ClientConfig()
         #: What is known now; a new value after each answer.
         self.metadata = ClusterMetadata()
+        #: Told what is waited for when a request has not been answered for some seconds.
+        self.on_wait: Callable[[str], None] | None = None
         self.host: Host = host or SystemHost()
         self.rng = self.host.rng
         self.backoff = Backoff(

@@ -85,7 +85,6 @@ def end_answered(replica: Replica, node: Node, partition: Any) -> bool:
     if isinstance(replica.state, Resigned):
         unaware = replica.state.unaware
         replica.state.unaware = tuple(key for key in unaware if key.id != node.id)
-        replica.state.unreachable.discard(node.id)
         if replica.shutdown_deadline_ms is not None:
             replica.requests.back_off(node.id, replica.now_ms)
     return True

@@ -230,6 +230,7 @@ class Raft:
 
     def _answered(self, sent: InFlight, response: Response) -> None:
         replica, node = self._replica, sent.node
+        replica.unreachable.discard(node.id)
         if isinstance(response, ApiVersionsResponse):
             changes.versions_answered(replica, node.id, response)
         elif isinstance(sent.request, AddRaftVoterRequest | RemoveRaftVoterRequest):
@@ -271,8 +272,8 @@ class Raft:
         if isinstance(sent.request, ApiVersionsRequest):
             changes.versions_answered(replica, sent.node.id, None)
         replica.requests.back_off(sent.node.id, replica.now_ms)
-        if error == ErrorCode.BROKER_NOT_AVAILABLE and isinstance(replica.state, Resigned):
-            replica.state.unreachable.add(sent.node.id)
+        if error == ErrorCode.BROKER_NOT_AVAILABLE and replica.shutdown_deadline_ms is not None:
+            replica.unreachable.add(sent.node.id)
         if error != ErrorCode.UNSUPPORTED_VERSION:
             return
         match replica.state, sent.request:
@@ -306,6 +307,5 @@ class Raft:
 
     def _may_be_succeeded(self) -> bool:
         """Tell whether enough voters for an election may be there, this one among them."""
-        state, voters = self._replica.state, self._replica.voters
-        gone = state.unreachable if isinstance(state, Resigned) else ()
-        return len(voters.voters) - len(gone) >= voters.majority
+        voters = self._replica.voters
+        return len(set(voters.ids) - self._replica.unreachable) >= voters.majority

@@ -86,6 +86,8 @@ class Replica:
         self.is_log_changing = False
         self.shutdown_deadline_ms: float | None = None
         self.has_shut_down = False
+        #: Those that no connection could be made to when they were asked last, while it shuts down.
+        self.unreachable: set[BrokerId] = set()
         self._syncing: SyncLog | None = None
         self._rng = rng
         self._persisted = restored

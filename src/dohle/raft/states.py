@@ -16,7 +16,7 @@ or Follower. Within an epoch a vote and a leader, once known, never change (rule
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dohle.core.ids import BrokerId
 from dohle.raft.effects import ReplyWithRecords
@@ -158,8 +158,6 @@ class Resigned:
     successors: tuple[ReplicaKey, ...]
     #: The voters that have not confirmed that they know.
     unaware: tuple[ReplicaKey, ...]
-    #: Those that no connection could be made to when they were asked last.
-    unreachable: set[BrokerId] = field(default_factory=set)
 
     @property
     def election(self) -> ElectionState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Task
+from collections.abc import Callable
 
 from dohle.core.uuid import random_uuid
 from dohle.metadata.broker_life import BrokerState
@@ -58,8 +59,9 @@ class BrokerRole:
         loss: LossCheck | None,
         *,
         is_alone: bool,
+        is_led: Callable[[], bool],
     ) -> None:
-        """``is_alone``: its node is the whole quorum."""
+        """``is_alone``: its node is the whole quorum; ``is_led``: whether that has a leader."""
         self._shared = shared
         self._images = images
         self._loss = loss
@@ -88,6 +90,7 @@ class BrokerRole:
             images,
             channels.heartbeat,
             is_alone=is_alone,
+            is_led=is_led,
             on_fatal=shared.on_fatal,
         )
         if (tier := TierSettings.of(config)) is not None:

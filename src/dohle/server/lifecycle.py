@@ -51,8 +51,10 @@ class BrokerLifecycle:
         channel: ControllerChannel,
         *,
         is_alone: bool = False,
+        is_led: Callable[[], bool] = lambda: True,
         on_fatal: Callable[[str], None],
     ) -> None:
+        """``is_led`` tells whether the quorum has a leader; else its own watch says so."""
         self._loop = loop
         self._config = config
         self._cluster_id = cluster_id
@@ -60,6 +62,7 @@ class BrokerLifecycle:
         self._images = images
         self._channel = channel
         self._is_alone = is_alone
+        self._is_led = is_led
         self._on_fatal = on_fatal
         self._controllers = config.placement.quorum_text or "of this node"
         self._life: BrokerLife | None = None
@@ -263,6 +266,10 @@ class BrokerLifecycle:
         if code is ErrorCode.DUPLICATE_BROKER_REGISTRATION and self._may_be_itself(now_s):
             return
         is_silent = code is ErrorCode.REQUEST_TIMED_OUT
+        if is_silent and not self._is_led():
+            # The operator is told that by ``LeaderWatch``, once for all who notice.
+            self._failing_since_s = now_s
+            return
         since_s = max(self._told_s, self._failing_since_s if is_silent else float("-inf"))
         if now_s - since_s < _TOLD_EACH_S:
             return

@@ -19,7 +19,7 @@ from dohle.core.errors import KafkaError
 from dohle.core.uuid import random_uuid, uuid_to_text
 from dohle.metadata.broker_life import BrokerState
 from dohle.metadata.delta import Delta
-from dohle.metadata.image import ClusterImage, ResourceType, ScramKey
+from dohle.metadata.image import BrokerRegistration, ClusterImage, ResourceType, ScramKey
 from dohle.raft.values import LeaderAndEpoch
 from dohle.security.scram import ScramCredential, ScramMechanism
 from dohle.server.authorizing import AclFeed, make_authorizer
@@ -56,6 +56,10 @@ if TYPE_CHECKING:
     from dohle.server.channels.setup import RemoteChannels
 
 logger = logging.getLogger("dohle.server")
+
+#: Two heartbeats, and a moment: who needs longer to hand over its partitions is not waited for.
+_OTHERS_STOP_S = 5.0
+_ANSWERS_S = 0.2
 
 
 class Node:
@@ -170,8 +174,11 @@ class Node:
         if self._remote is not None and placement.is_controller:
             self._register_controller(self._remote.registration)
         if placement.is_broker:
-            is_alone = self._remote is None
-            self._broker_role = BrokerRole(shared, member.images, channels, loss, is_alone=is_alone)
+            self._broker_role = BrokerRole(
+                *(shared, member.images, channels, loss),
+                is_alone=self._remote is None,
+                is_led=lambda: not member.quorum.leaderless_ms,
+            )
             await self._broker_role.start()
 
     def _feed_authorizer(self, member: QuorumMember) -> None:
@@ -376,6 +383,8 @@ class Node:
             # Others take over what this broker leads while it still serves.
             self.sources.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
             await self._broker_role.lifecycle.shut_down()
+        if self._controller_role is not None and self._remote is not None:
+            await self._let_others_stop()
         self.sources.state = BrokerState.SHUTTING_DOWN
         self.sources.capture = None
         self._stop_serving()
@@ -400,6 +409,32 @@ class Node:
                 self.logs.release()
             self._stop_metrics()
         logger.info("node %d has stopped", self.config.node_id)
+
+    async def _let_others_stop(self) -> None:
+        """Stay in the quorum while other brokers are about to stop, for a while.
+
+        All nodes of a cluster may be told to stop at once. If most of the controllers had gone, the
+        last brokers would wait in vain for one that lets them go.
+        """
+        changed = asyncio.Event()
+
+        async def on_image(_: ClusterImage, delta: Delta) -> None:
+            if delta.changed_brokers:
+                changed.set()
+
+        def others() -> list[BrokerRegistration]:
+            brokers = self.images.image.brokers.values()
+            return [each for each in brokers if each.id != self.config.node_id]
+
+        self.images.subscribe(on_image)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_OTHERS_STOP_S):
+                while any(each.in_controlled_shutdown and not each.fenced for each in others()):
+                    changed.clear()
+                    await changed.wait()
+        if any(each.fenced for each in others()):
+            # The answer that lets one go may be on its way yet.
+            await asyncio.sleep(_ANSWERS_S)
 
     async def _leave_quorum(self) -> None:
         if self._controller_role is not None:

@@ -208,6 +208,24 @@ def test_a_stop_without_any_controller_takes_no_longer_than_a_session() -> None:
         assert world.now_s - began < 20
 
 
+@pytest.mark.parametrize("apart_s", [0, 0.02, 0.3])
+def test_nodes_that_are_all_told_to_stop_do_so_within_seconds(apart_s: float) -> None:
+    """A52, A54: controllers stay until the last broker has been let go, whoever is quickest."""
+    with on_stage() as stage:
+        stage.produce(b"a")
+        stage.await_in_sync()
+        cluster, world = stage.cluster, stage.cluster.world
+        began = world.now_s
+        for machine in cluster.machines.values():
+            machine.request_stop()
+            world.run_for(apart_s)
+        world.run_until(
+            lambda: not any(each.is_running for each in cluster.machines.values()), WITHIN_S
+        )
+        # A broker asks for the third time after broker.heartbeat.interval.ms, 2 s.
+        assert world.now_s - began < 4
+
+
 def test_what_replication_does_is_told_by_metrics() -> None:
     """How far followers are, how often ISRs have changed, and how much was copied."""
     with on_stage(replica_lag_time_max_ms="2000") as stage:

@@ -21,6 +21,9 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _Result = TypeVar("_Result")
 
+#: An election takes less; who looks for what takes longer wants to know what it is.
+_TOLD_AFTER_S = 5.0
+
 Ask = Callable[[Connection], Awaitable[_Result]]
 #: Key, error code, what it is about, the broker's message, and the value if there is no error.
 Entry = tuple[_Key, int, str, str | None, _Value]
@@ -78,6 +81,15 @@ class AdminRequests:
             asked[connection.address] = None
             return await ask(connection)
 
+        def tell() -> None:
+            if self._cluster.on_wait is not None and asked:
+                reached = ", ".join(map(str, asked))
+                self._cluster.on_wait(
+                    f"{what}: asked {reached}, and waiting for the active controller; giving up "
+                    f"after {self._cluster.config.api_timeout_ms / 1000:g} s"
+                )
+
+        timer = asyncio.get_running_loop().call_later(_TOLD_AFTER_S, tell)
         try:
             return await self._cluster.retry(what, attempt)
         except TimedOut as error:
@@ -88,6 +100,8 @@ class AdminRequests:
                 f"{error.args[0]}; reached {reached}, but the active controller has to answer "
                 "this: perhaps there is none, since most controllers are down"
             ) from error
+        finally:
+            timer.cancel()
 
     async def _ask_broker(self, node_id: BrokerId, what: str, ask: Ask[_Result]) -> _Result:
         async def attempt() -> _Result:

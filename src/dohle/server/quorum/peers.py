@@ -3,8 +3,6 @@
 A request waits while the one before it is on its way, or while the node could not be reached a
 moment ago (50 to 500 ms, growing); all of that within its own time. Whatever happens, each request
 has exactly one outcome. Nothing is tried twice: the quorum decides what to ask next.
-
-While nobody is heard of at all, that is logged every few seconds, with who was asked.
 """
 
 from __future__ import annotations
@@ -36,7 +34,6 @@ logger = logging.getLogger("dohle.server")
 _WAITING_MAX = 8
 #: A Fetch returns at most 8 MiB, or one batch if that is larger.
 _RESPONSE_BYTES_MAX = 32 * 1024 * 1024
-_SILENCE_TOLD_EACH_S = 5.0
 
 
 class _Waiting(NamedTuple):
@@ -70,7 +67,8 @@ class Peers:
             security=security,
         )
         self._peers: dict[BrokerId, _Peer] = {}
-        self._silence = _Silence(loop)
+        #: Why each was not heard of the last time, while nobody is heard of.
+        self._reasons: dict[BrokerId, str] = {}
 
     def send(self, send: Send) -> None:
         """Send a request when it is its turn; its outcome is told later."""
@@ -82,7 +80,11 @@ class Peers:
 
     def heard(self) -> None:
         """Take note that another node can reach this one, so that it is not alone."""
-        self._silence.end()
+        self._reasons.clear()
+
+    def unheard(self) -> str:
+        """Return why the others were not reached, if none was heard of since."""
+        return "; ".join(reason for _, reason in sorted(self._reasons.items()))
 
     def _tell(self, waiting: _Waiting, outcome: Response | KafkaError) -> None:
         correlation_id = waiting.send.correlation_id
@@ -90,7 +92,7 @@ class Peers:
             self.heard()
             self._on_outcome(Answered(correlation_id, outcome))
         else:
-            self._silence.note(waiting.send.node.id, outcome)
+            self._reasons[waiting.send.node.id] = str(outcome.args[0])
             is_lost = isinstance(outcome, ConnectionClosed)
             code = ErrorCode.BROKER_NOT_AVAILABLE if is_lost else outcome.code
             self._on_outcome(Unanswered(correlation_id, code))
@@ -160,33 +162,6 @@ class _Peer:
             self._working.cancel()
             await asyncio.wait([self._working])
         await self._link.close()
-
-
-class _Silence:
-    """Tells of the time in which no other node is heard of."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._since_s = self._told_s = loop.time()
-        #: Why each was not heard of the last time.
-        self._reasons: dict[BrokerId, str] = {}
-
-    def end(self) -> None:
-        """Note that somebody was heard of."""
-        self._since_s = self._told_s = self._loop.time()
-        self._reasons.clear()
-
-    def note(self, node_id: BrokerId, error: KafkaError) -> None:
-        """Note that somebody has not answered, and tell of it if that has gone on for long."""
-        self._reasons[node_id] = str(error.args[0])
-        now_s = self._loop.time()
-        if now_s - self._told_s >= _SILENCE_TOLD_EACH_S:
-            self._told_s = now_s
-            logger.warning(
-                "no other node of the quorum was heard of for %.0f s: %s",
-                now_s - self._since_s,
-                "; ".join(reason for _, reason in sorted(self._reasons.items())),
-            )
 
 
 async def _ask(connection: Connection, request: Request, timeout_ms: int) -> Response:

@@ -65,7 +65,12 @@ def _fence_stale_broker(turn: Turn) -> PlainSteps[Decision[bool]]:
     if broker is None:
         return Decision((), reply=False)
     session_ms = turn.context.config.get_int("broker.session.timeout.ms")
-    logger.warning("broker %d is fenced: it was not heard of for %d ms", broker.id, session_ms)
+    logger.warning(
+        "broker %d is fenced: it was not heard of for %d ms. Other replicas lead its partitions: "
+        "see whether it runs, and what its log says",
+        broker.id,
+        session_ms,
+    )
     records = yield from fence_broker(turn.image, broker.id, turn.context)
     return Decision(records, reply=True, is_atomic=False)
 

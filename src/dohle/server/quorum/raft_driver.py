@@ -72,11 +72,10 @@ class RaftDriver:
         self.accumulator = Accumulator(host.clock, lambda: log.end_offset, self._wake)
         self.requests = ReceivedRequests(loop, self.post)
         config = raft.replica.config
-        # Brokers tell when they reach no controller.
-        self._watch = LeaderWatch(raft, tells=config.is_controller)
         self._peers = Peers(
             loop, host, config.key.id, config.request_timeout_ms, self.post, security
         )
+        self._watch = LeaderWatch(raft, self._peers.unheard)
         # Bounded by where they come from: peers, requests and syncs each have a limit of their own.
         self._events: deque[events.Event] = deque()
         self._waking: asyncio.Future[None] | None = None

@@ -17,6 +17,7 @@ from dohle.raft.values import LeaderAndEpoch
 from dohle.records.batch import CorruptBatch
 from dohle.server.host import NodeHost
 from dohle.server.net.turns import Turns
+from dohle.server.quorum.broker_watch import BrokerWatch
 from dohle.server.quorum.controller import Controller
 from dohle.server.quorum.member import QuorumMember
 from dohle.server.quorum.metadata_log import CorruptMetadataLog, MetadataBatch
@@ -51,6 +52,8 @@ class ControllerServer:
         """Take part in the quorum; an only voter leads it, and its controller is active then."""
         is_only_voter = self._member.is_only_voter
         self.controller.begin_with(self._bootstrap_records())
+        watch = BrokerWatch(self._member.key.id, lambda: self.controller.is_active)
+        self._member.images.subscribe(watch.on_image)
         leading = _Leading(self._loop)
         await self._member.start(endpoints, (self.controller, leading))
         if is_only_voter:

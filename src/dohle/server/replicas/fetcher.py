@@ -136,6 +136,9 @@ class Fetcher:
             self._refused_since_ms.pop(key, None)
             self._fetches.forget(key)
             self.counts.forget(partition)
+            if self.is_idle and not self._is_reached:
+                self._is_reached = True
+                logger.info("broker %d leads nothing any more that is copied here", self.leader)
 
     async def stop(self) -> None:
         """Return when nothing is copied any more and the connection is gone."""
@@ -189,7 +192,9 @@ class Fetcher:
             await self._take_common(told)
 
     def _note_answer(self) -> None:
-        self._is_reached = True
+        if not self._is_reached:
+            self._is_reached = True
+            logger.info("broker %d is reached again, and copied from", self.leader)
         self.counts.requests += 1
 
     async def _wait(self) -> None:

@@ -109,7 +109,8 @@ class IsrChanges:
     def _take(self, asked: dict[Partition, WantedIsr], response: AlterPartitionResponse) -> bool:
         """Take in an answer; False if it is none."""
         if response.error_code:
-            logger.info("the controller answers %s about ISRs", _error(response.error_code).name)
+            # It is asked again; what lasts is told by whoever watches controllers.
+            logger.debug("the controller answers %s about ISRs", _error(response.error_code).name)
             return False
         answers = {
             (topic.topic_id, answer.partition_index): answer
@@ -130,7 +131,7 @@ class IsrChanges:
     def _answered(self, partition: Partition, answer: AlterPartitionResponsePartitionData) -> None:
         error = _error(answer.error_code)
         if error:
-            logger.info("%s: the controller answers %s about its ISR", partition.key, error.name)
+            logger.debug("%s: the controller answers %s about its ISR", partition.key, error.name)
         else:
             logger.info("%s: the ISR is now %s", partition.key, list(answer.isr))
         self._commits.isr_answered(
