@@ -175,7 +175,9 @@ class Workload:
             await self._send_some(host, producer, process, LEDGER, transaction)
         await self._end(host, producer, transaction)
 
-    async def _end(self, host: SimulatedHost, producer: Producer, transaction: Transaction) -> None:
+    async def _end(
+        self, host: SimulatedHost, producer: Producer, transaction: ClientTransaction
+    ) -> None:
         if host.rng.random() < 0.25:
             await producer.abort_transaction()
             transaction.outcome = Outcome.FAILED
