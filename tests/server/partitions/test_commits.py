@@ -180,7 +180,7 @@ def test_a_minimum_that_rises_while_a_producer_waits_is_kept(tmp_path: Path) -> 
 def require(node: Node, partition: Partition, count: int) -> None:
     """Set min.insync.replicas of a topic, as a change of its configs does."""
     values = node.broker.topic_values(partition.key.topic)
-    partition.configure(TopicSettings.of(values)._replace(min_isr=count))
+    partition.configure(TopicSettings.of(partition.key.topic, values)._replace(min_isr=count))
 
 
 def test_a_follower_whose_log_diverges_is_told_so_and_not_counted(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ HOUR_MS = 3_600_000
 def log_config(**settings: object) -> LogConfig:
     pairs = {name.replace("_", "."): str(value) for name, value in settings.items()}
     values = effective_topic_config(pairs, node_config(Path("/unused")))
-    return TopicSettings.of(values).log
+    return TopicSettings.of("topic", values).log
 
 
 @pytest.mark.parametrize(

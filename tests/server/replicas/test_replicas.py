@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from dohle.client import Admin, Cluster, ProducerConfig
 from dohle.client.admin.values import EligibleLeaders
 from dohle.core.errors import ErrorCode

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from dohle.testing.checking.history import History, Outcome, Transaction
+from dohle.testing.checking.history import ClientTransaction, History, Outcome
 
 #: Who must be after whom.
-Edges = dict[Transaction, set[Transaction]]
+Edges = dict[ClientTransaction, set[ClientTransaction]]
 
 
 def own_writes_read(history: History) -> Iterator[str]:
@@ -38,7 +38,7 @@ def circular_reads_in_time(history: History) -> Iterator[str]:
     yield from _circle(edges)
 
 
-def _writers(history: History) -> dict[tuple[object, bytes], Transaction]:
+def _writers(history: History) -> dict[tuple[object, bytes], ClientTransaction]:
     return {
         (send.partition, send.value): send.transaction
         for send in history.sends
@@ -66,8 +66,8 @@ def _add_order_of_time(history: History, edges: Edges) -> None:
         events.append((each.began_ns, 0, number))
         if each.outcome is Outcome.OK and each.ended_ns >= 0:
             events.append((each.ended_ns, 1, number))
-    last_ended: set[Transaction] = set()
-    before: dict[Transaction, set[Transaction]] = {}
+    last_ended: set[ClientTransaction] = set()
+    before: dict[ClientTransaction, set[ClientTransaction]] = {}
     for _, is_end, number in sorted(events):
         each = history.transactions[number]
         if is_end:
@@ -81,7 +81,7 @@ def _add_order_of_time(history: History, edges: Edges) -> None:
 
 def _circle(edges: Edges) -> Iterator[str]:
     """Take away whoever is after nobody, again and again: what is left goes in circles."""
-    before: dict[Transaction, set[Transaction]] = defaultdict(set)
+    before: dict[ClientTransaction, set[ClientTransaction]] = defaultdict(set)
     for earlier, followers in edges.items():
         for each in followers:
             before[each].add(earlier)
