@@ -226,11 +226,7 @@ def test_a_member_that_offers_very_many_protocols() -> None:
     assert_harmless(attack, prepare=find_coordinator)
 
 
-#: 3,000 connections take 80 MB, of which 78 are held when they have gone: more than is promised.
-TOO_LARGE = pytest.mark.xfail(strict=False, reason="80 MB for 3,000 connections, 72 are promised")
-
-
-@pytest.mark.parametrize("size", [800, pytest.param(3_000, marks=TOO_LARGE)])
+@pytest.mark.parametrize("size", [800, 3_000])
 def test_a_group_of_very_many_members(size: int) -> None:
     """They join, are assigned, join again for another rebalance, are described, and go."""
 
