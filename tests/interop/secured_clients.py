@@ -153,6 +153,10 @@ CLIENTS: dict[str, Client] = {
 }
 
 
+#: Those that close what they have opened, also where they are not let in.
+TIDY = {name: client for name, client in CLIENTS.items() if name != "kafka-python"}
+
+
 class _Quiet:
     """Takes what librdkafka has to say about failures that are expected."""
 
