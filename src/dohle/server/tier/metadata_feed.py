@@ -113,6 +113,7 @@ class MetadataFeed:
             f"{METADATA_TOPIC}_client_{self._broker.node_id}_{name}",
             config.get_int("request.timeout.ms"),
             config.get_int("socket.connection.setup.timeout.ms"),
+            security=self._broker.link_security,
         )
         return NodeLink(self._broker.loop, self._broker.host, settings)
 
