@@ -113,7 +113,7 @@ def _update(broker: BrokerProcess, updates: int, keys: int, kills: int, segment_
 @pytest.mark.slow
 def test_a_changelog_survives_kills_while_it_is_cleaned(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path, CONFIG, port=free_port())
-    _update(broker, updates=40_000, keys=1_000, kills=3, segment_bytes=120_000)
+    _update(broker, updates=100_000, keys=1_000, kills=3, segment_bytes=300_000)
 
 
 @pytest.mark.long

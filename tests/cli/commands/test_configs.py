@@ -27,20 +27,18 @@ def test_only_what_was_set_is_shown_unless_all_is_asked_for(command: Command) ->
 
 
 def test_what_has_no_effect_says_so_and_why(command: Command) -> None:
-    given = ("--config", "cleanup.policy=compact", "--config", "local.retention.ms=1000")
-    command.out("topic", "create", "compacted", *given)
-    lines = command.out("config", "describe", "topic", "compacted").splitlines()
-    assert [line.split()[-1] for line in lines[1:4]] == ["true", "false", "true"]
-    assert [line for line in lines if line.startswith("no effect, because")] == [
-        "no effect, because there is no tiered storage yet: local.retention.ms",
+    lines = command.out("config", "describe", "broker", "1", "--all").splitlines()
+    told = [line for line in lines if line.startswith("no effect, because this limit")]
+    assert told == [
+        "no effect, because this limit is not enforced yet: max.connection.creation.rate, "
+        "max.connections.per.ip.overrides",
     ]
     effects = {
         row["name"]: row["hasEffect"]
-        for row in command.json("config", "describe", "topic", "compacted", "--all")
+        for row in command.json("config", "describe", "broker", "1", "--all")
     }
-    assert effects["cleanup.policy"]
-    assert not effects["local.retention.ms"]
-    assert effects["retention.ms"]
+    assert effects["log.retention.ms"]
+    assert not effects["max.connection.creation.rate"]
 
 
 def test_configs_are_set_deleted_appended_and_subtracted(command: Command) -> None:

@@ -34,6 +34,8 @@ def test_a_machine_with_everything_is_well(command: Command, bootstrap: str) -> 
         "dohle[columnar]": "ok",
         "dohle[spark]": "ok",
         "dohle[tables]": "ok",
+        "dohle[tiered]": "ok",
+        "dohle[tls]": "ok",
         "Java": "ok",
         "Spark": "skipped",
         "loopback": "ok",
@@ -107,7 +109,7 @@ def test_a_low_limit_of_open_files_is_told_with_the_command_to_raise_it(
 def test_an_extra_that_is_missing_is_no_failure_but_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])
 
-    columnar, spark, tables = checks.check_extras()
+    columnar, spark, tables, tiered, tls = checks.check_extras()
 
     assert spark == Check(
         "dohle[spark]",
@@ -116,7 +118,7 @@ def test_an_extra_that_is_missing_is_no_failure_but_told(monkeypatch: pytest.Mon
         "for topics on Spark: pip install 'dohle[spark]'",
     )
     assert columnar.status is Status.WARNING
-    assert tables.status is Status.WARNING
+    assert {tables.status, tiered.status, tls.status} == {Status.WARNING}
     assert checks.check_java().status is Status.SKIPPED
     assert checks.check_spark(is_wanted=True).status is Status.SKIPPED
 

@@ -435,12 +435,12 @@ def test_what_has_no_effect_is_accepted_and_told_once_in_the_log(
 
     async def scenario(node: Node, wire: Wire) -> None:
         caplog.clear()
-        for name in ("t", "u"):
-            await create_topic(wire, name)
-            change = ("local.retention.ms", Operation.SET, "5")
-            assert (await _alter(wire, TOPIC, name, change))[0] is ErrorCode.NONE
+        for rate in ("5", "6"):
+            change = ("max.connection.creation.rate", Operation.SET, rate)
+            assert (await _alter(wire, BROKER, "", change))[0] is ErrorCode.NONE
         assert _lines(caplog) == [
-            "No effect in dohle: local.retention.ms, because there is no tiered storage yet"
+            "No effect in dohle: max.connection.creation.rate, because "
+            "this limit is not enforced yet"
         ]
 
     on_node(tmp_path, scenario)

@@ -231,3 +231,14 @@ def test_no_cleaner_no_cleaning(tmp_path: Path, setting: str) -> None:
         assert log.cleaner_offset is None
 
     on_node(tmp_path, scenario, {**QUICK, name: text})
+
+
+def test_a_node_that_is_stopped_at_once_does_not_wait_for_its_cleaners(tmp_path: Path) -> None:
+    """They may not even have begun; each would pause after its first look."""
+
+    async def run() -> None:
+        async with asyncio.timeout(30):
+            async with running_node(tmp_path, {"log.cleaner.backoff.ms": "3600000"}):
+                pass
+
+    asyncio.run(run())

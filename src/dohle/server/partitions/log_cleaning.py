@@ -148,6 +148,8 @@ class LogCleaning:
                 used_s = self._clock.monotonic_s()
             elif max(self._clock.monotonic_s() - used_s, self._backoff_s()) >= _IDLE_S:
                 await self._end(process)
+            if self.cleaner.is_stopping:
+                return
             if is_done:
                 await self._back_off(changed)
             if self.cleaner.is_stopping:
