@@ -148,9 +148,7 @@ class LogCleaning:
                 used_s = self._clock.monotonic_s()
             elif max(self._clock.monotonic_s() - used_s, self._backoff_s()) >= _IDLE_S:
                 await self._end(process)
-            if self.cleaner.is_stopping:
-                return
-            if is_done:
+            if is_done and not self.cleaner.is_stopping:
                 await self._back_off(changed)
             if self.cleaner.is_stopping:
                 return
