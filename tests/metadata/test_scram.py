@@ -63,14 +63,16 @@ def test_what_is_wrong_is_told_for_each_user_and_the_rest_is_done() -> None:
     made = cluster()
     decided = alter(
         made,
-        deletions=(deletion("eve"), deletion("twice"), deletion("odd", 3)),
+        deletions=(deletion("eve"), deletion("odd", 3)),
         upsertions=(
             upsertion("ann"),
             upsertion("twice"),
+            upsertion("twice", 2),
             upsertion(""),
             upsertion("weak", iterations=4095),
             upsertion("slow", iterations=16_385),
             upsertion("none", 0),
+            upsertion("open").replace(salted_password=b""),
         ),
     )
     assert errors(decided) == {
@@ -82,8 +84,36 @@ def test_what_is_wrong_is_told_for_each_user_and_the_rest_is_done() -> None:
         "weak": ErrorCode.UNACCEPTABLE_CREDENTIAL,
         "slow": ErrorCode.UNACCEPTABLE_CREDENTIAL,
         "none": ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        "open": ErrorCode.UNACCEPTABLE_CREDENTIAL,
     }
     assert [key.user for key in made.image.scram_credentials] == ["ann"]
+
+
+def test_of_a_user_that_is_named_twice_the_first_error_is_told_and_nothing_is_done() -> None:
+    """As Kafka answers (``security/refused-passwords``): deletions come before upsertions."""
+    made = cluster()
+    alter(made, upsertions=(upsertion("known"),))
+    decided = alter(
+        made,
+        deletions=(deletion("unknown"), deletion("known")),
+        upsertions=(
+            upsertion("unknown"),
+            upsertion("known", iterations=5000),
+            upsertion("weak", iterations=1),
+            upsertion("weak"),
+            upsertion("thrice"),
+            upsertion("thrice", iterations=1),
+            upsertion("thrice"),
+        ),
+    )
+    assert errors(decided) == {
+        "unknown": ErrorCode.RESOURCE_NOT_FOUND,
+        "known": ErrorCode.DUPLICATE_RESOURCE,
+        "weak": ErrorCode.UNACCEPTABLE_CREDENTIAL,
+        "thrice": ErrorCode.DUPLICATE_RESOURCE,
+    }
+    assert decided.records == ()
+    assert made.image.scram_credentials[ScramKey(1, "known")].iterations == 4096
 
 
 def test_a_log_of_an_old_level_holds_no_passwords() -> None:

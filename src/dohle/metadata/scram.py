@@ -1,12 +1,12 @@
 """AlterUserScramCredentials: passwords of users, as keys from which no password can be computed.
 
-A client sends the salted password, never the password itself. Of each user all is done or nothing;
-what is all right in a request is written as one batch.
+A client sends the salted password, never the password itself. Of each user all is done or nothing,
+and told is what was wrong first, deletions before upsertions; what is all right in a request is
+written as one batch.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -31,6 +31,7 @@ ITERATIONS_MAX: Final = 16_384
 _MECHANISMS: Final = (1, 2)
 
 _Asked = ScramCredentialDeletion | ScramCredentialUpsertion
+_Record = UserScramCredentialRecord | RemoveUserScramCredentialRecord
 #: From mechanism and salted password to the stored key and the server's.
 Keys = Callable[[int, bytes], tuple[bytes, bytes]]
 
@@ -44,31 +45,33 @@ def alter_user_scram_credentials(
             ErrorCode.UNSUPPORTED_VERSION,
             "The current metadata.version does not support SCRAM credentials.",
         )
+    done: dict[str, _Record] = {}
+    failed: dict[str, KafkaError] = {}
     asked: list[_Asked] = [*request.deletions, *request.upsertions]
-    counts = Counter(each.name for each in asked)
-    records, results = [], []
-    for each in {one.name: one for one in asked}.values():
+    for each in asked:
+        if each.name in failed:
+            continue
         try:
-            if counts[each.name] > 1:
+            if done.pop(each.name, None):
                 raise KafkaError(
                     ErrorCode.DUPLICATE_RESOURCE,
                     "A user credential cannot be altered twice in the same request",
                 )
-            records.append(VersionedRecord(_record(image, each, keys), 0))
+            done[each.name] = _record(image, each, keys)
         except KafkaError as error:
-            results.append(
-                AlterUserScramCredentialsResult(
-                    user=each.name, error_code=error.code, error_message=str(error.args[0])
-                )
-            )
-        else:
-            results.append(AlterUserScramCredentialsResult(user=each.name, error_message=None))
-    return Decision(tuple(records), AlterUserScramCredentialsResponse(results=tuple(results)))
+            failed[each.name] = error
+    results = [AlterUserScramCredentialsResult(user=name, error_message=None) for name in done]
+    results += [
+        AlterUserScramCredentialsResult(
+            user=name, error_code=error.code, error_message=str(error.args[0])
+        )
+        for name, error in failed.items()
+    ]
+    records = tuple(VersionedRecord(record, 0) for record in done.values())
+    return Decision(records, AlterUserScramCredentialsResponse(results=tuple(results)))
 
 
-def _record(
-    image: ClusterImage, asked: _Asked, keys: Keys
-) -> UserScramCredentialRecord | RemoveUserScramCredentialRecord:
+def _record(image: ClusterImage, asked: _Asked, keys: Keys) -> _Record:
     if not asked.name:
         raise _unacceptable("Username must not be empty")
     if asked.mechanism not in _MECHANISMS:
@@ -84,6 +87,8 @@ def _record(
         raise _unacceptable("Too few iterations")
     if asked.iterations > ITERATIONS_MAX:
         raise _unacceptable("Too many iterations")
+    if not asked.salted_password:
+        raise _unacceptable("Salted password must not be empty")
     stored_key, server_key = keys(asked.mechanism, asked.salted_password)
     return UserScramCredentialRecord(
         name=asked.name,

@@ -1,7 +1,7 @@
 """DescribeClientQuotas and DescribeUserScramCredentials, answered from the image.
 
-Neither quotas nor passwords have an effect yet. A log that Kafka wrote may hold some all the same,
-and whoever asks is told of them.
+Quotas have no effect yet. A log that Kafka wrote may hold some all the same, and whoever asks is
+told of them.
 """
 
 from __future__ import annotations
@@ -130,9 +130,7 @@ def _described_user(
             error_code=ErrorCode.RESOURCE_NOT_FOUND,
             error_message=f"Attempt to describe a user credential that does not exist: {user}",
         )
-    return DescribeUserScramCredentialsResult(
-        user=user, error_message=None, credential_infos=tuple(known[user])
-    )
+    return DescribeUserScramCredentialsResult(user=user, credential_infos=tuple(known[user]))
 
 
 def _invalid(message: str) -> KafkaError:

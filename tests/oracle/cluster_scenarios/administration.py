@@ -8,6 +8,7 @@ from tests.oracle.bodies import versions_of
 from tests.oracle.cluster_scenarios._nodes import ACTIVE, STANDBY, delete, placed_topic
 from tests.oracle.scenario import Client, Run, Topic
 from tests.oracle.scenarios import security as of_one_node
+from tests.oracle.scenarios._passwords import keep_passwords, password_of
 
 _BROKER, _TOPIC = 4, 2
 _SET, _DELETE = 0, 1
@@ -19,6 +20,20 @@ async def security(run: Run) -> None:
         await of_one_node.acls(run)
         await of_one_node.sasl(run)
         await of_one_node.delegation_tokens(run)
+
+
+async def passwords(run: Run) -> None:
+    """AlterUserScramCredentials and DescribeUserScramCredentials, at both kinds of controllers."""
+    for run.here in (ACTIVE, STANDBY):
+        await of_one_node.refused_passwords(run)
+        client = await run.client()
+        users = [{"name": run.name("somebody")}]
+        await client.send("DescribeUserScramCredentials", 0, note="one", users=users)
+    standby = await run.client(at=STANDBY)
+    good = password_of(run.name("ann"))
+    await standby.send("AlterUserScramCredentials", 0, note="good", upsertions=[good])
+    await keep_passwords(run, ACTIVE, "broker 1")
+    await keep_passwords(run, "broker 2", "broker 1")
 
 
 async def configs(run: Run) -> None:

@@ -114,9 +114,13 @@ async def controlled_shutdown(run: Run) -> None:
         broker.controller = await run.client(at=ACTIVE)
         topic = await placed_topic(run, f"topic-{version}", [24, 1], [1, 24])
         alone = await placed_topic(run, f"topic-{version}-alone", [24])
+        # Nobody may stop before it has read on, whenever the real ones tell how far they are.
+        slow = await live_broker(run, 19)
+        await slow.controller.ask("BrokerHeartbeat", 1, **slow.who, current_metadata_offset=0)
         await broker.heartbeat(version, "leads", want_shut_down=True)
         await leaders_become(run, [1, 1, -1], f"v{version}: stopping", topic, alone)
         await broker.heartbeat(version, "changed its mind")
+        await slow.go()
         await broker.controller.until(
             *("BrokerHeartbeat", version, lambda r: r.should_shut_down),
             note="may stop",

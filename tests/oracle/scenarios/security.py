@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.oracle.bodies import versions_of
 from tests.oracle.scenario import Run
+from tests.oracle.scenarios._passwords import SHA_256, SHA_512, keep_passwords, password_of
 
 _ANY, _TOPIC, _LITERAL, _MATCH, _READ, _ALLOW = 1, 2, 3, 2, 3, 3
 
@@ -89,6 +90,50 @@ async def passwords(run: Run) -> None:
     await ask("none")
     await ask("one", "somebody")
     await ask("the same twice", "somebody", "somebody")
+
+
+async def refused_passwords(run: Run) -> None:
+    """AlterUserScramCredentials: what is wrong, so that nothing is kept."""
+    client = await run.client()
+    ann, bob = run.name("ann"), run.name("bob")
+    gone, odd = {"name": ann, "mechanism": SHA_256}, {"name": ann, "mechanism": 3}
+    good, poor = password_of(ann), password_of(ann, iterations=1)
+    for note, deletions, upsertions in (
+        ("nothing", [], []),
+        ("no mechanism", [], [password_of(ann, 0)]),
+        ("odd mechanism", [], [password_of(ann, 3)]),
+        ("negative mechanism", [], [password_of(ann, -1)]),
+        ("too few iterations", [], [password_of(ann, iterations=4095)]),
+        ("too few iterations, SHA-512", [], [password_of(ann, SHA_512, iterations=4095)]),
+        ("negative iterations", [], [password_of(ann, iterations=-1)]),
+        ("too many iterations", [], [password_of(ann, iterations=16_385)]),
+        ("no name", [], [password_of("")]),
+        ("no name and no mechanism", [], [password_of("", 0)]),
+        ("no mechanism and too few iterations", [], [password_of(ann, 0, iterations=1)]),
+        ("no salted password", [], [password_of(ann, salted_password=b"")]),
+        ("unknown deleted", [gone], []),
+        ("odd mechanism deleted", [odd], []),
+        ("no name deleted", [{**gone, "name": ""}], []),
+        ("twice", [], [good, good]),
+        ("three times", [], [good, good, good]),
+        ("two mechanisms", [], [good, password_of(ann, SHA_512)]),
+        ("unknown deleted twice", [gone, gone], []),
+        ("deleted and set", [gone], [good]),
+        ("poor and good", [], [poor, good]),
+        ("good and poor", [], [good, poor]),
+        ("two users", [gone], [password_of(bob, 0)]),
+    ):
+        await client.send(
+            *("AlterUserScramCredentials", 0),
+            note=note,
+            deletions=deletions,
+            upsertions=upsertions,
+        )
+
+
+async def kept_passwords(run: Run) -> None:
+    """AlterUserScramCredentials: set, changed and deleted, as DescribeUserScramCredentials sees."""
+    await keep_passwords(run, run.here, run.here)
 
 
 async def quotas(run: Run) -> None:

@@ -23,6 +23,10 @@ from dohle.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from dohle.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
 from dohle.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from dohle.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from dohle.protocol.messages.create_acls import AclCreation, CreateAclsRequest
@@ -452,6 +456,9 @@ _ADMINISTRATION = (
         _op.ALTER,
         CreateAclsRequest(creations=(_ACL,)),
         DeleteAclsRequest(filters=(_ANY_ACL,)),
+        AlterUserScramCredentialsRequest(
+            deletions=(ScramCredentialDeletion(name="nobody", mechanism=1),)
+        ),
         ElectLeadersRequest(topic_partitions=(TopicPartitions(topic=_ORDERS, partitions=(0,)),)),
         AlterPartitionReassignmentsRequest(),
         AlterReplicaLogDirsRequest(

@@ -5,7 +5,7 @@ DescribeDelegationToken (41) v1-3, DescribeClientQuotas (48) v0-1, DescribeUserS
 v0.
 
 - Delegation tokens: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as nobody has authenticated.
-- Quotas and passwords are told if a log that Kafka wrote has some (``dohle.metadata``).
+- Quotas are told if a log that Kafka wrote has some, and who has a password (``dohle.metadata``).
 """
 
 from __future__ import annotations
