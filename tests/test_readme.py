@@ -117,7 +117,8 @@ def test_the_guarantees_tell_as_many_seeds_mutants_and_rounds_as_there_are() -> 
         f"| {quorum['FEW_SEEDS']} and {controllers['FEW_SEEDS']} seeds | "
         f"{quorum['SEEDS'] - quorum['FEW_SEEDS']} and "
         f"{controllers['SEEDS'] - controllers['FEW_SEEDS']} more |",
-        f"within {raft['SEEDS_MAX']} seeds (`tests/raft/simulation/test_mutants.py`) | "
+        f"within {raft['SEEDS_MAX']} seeds by the invariant that should find it "
+        "(`tests/raft/simulation/test_mutants.py`) | "
         f"{raft['MUTANTS']} mutants |",
         f"(`tests/testing/simulation/test_mutants.py`) | "
         f"{simulator['_MUTANTS'] + simulator['_MUTANTS_BY_ROLE']} mutants |",

@@ -22,7 +22,7 @@ from dohle.protocol.messages.incremental_alter_configs import (
 from dohle.server.node import Node
 from dohle.storage.log import Log
 from tests.server.metrics.scraping import scrape, value
-from tests.server.partitions.test_log_cleaning import CONFIGS, QUICK, is_clean, until
+from tests.server.partitions.compacted import CONFIGS, QUICK, is_clean, until
 from tests.server.wire import Wire, batch, create_topic, on_node, produce
 
 #: A round with so many bytes in a second ends after hours.
