@@ -49,6 +49,7 @@ from dohle.storage.log_files import LogFiles
 from dohle.storage.log_values import AppendInfo, KnownPosition
 from dohle.storage.producers.append import NO_VERIFICATION, TV_UNKNOWN, VerificationGuard
 from dohle.storage.producers.entry import ProducerEntry
+from dohle.storage.producers.recall import recall_batches
 from dohle.storage.producers.state import AppendOrigin, ProducerState
 from dohle.storage.segment.index import MAX_RELATIVE_OFFSET
 from dohle.storage.segment.segment import LogSegment
@@ -361,6 +362,9 @@ class Log:
                 f"{size} bytes are more than segment.bytes {self.config.segment_bytes}",
             )
         first, last = found[0], found[-1]
+        if origin is AppendOrigin.CLIENT and (entry := self.producer_state.forgot_before(first)):
+            with self.disk.guarding(f"reading {self.partition}"):
+                self.producer_state.recall(recall_batches(entry, self.segments))
         plan = self.producer_state.validate(
             found, origin, verification_guard=guard, transaction_version=transaction_version
         )

@@ -46,7 +46,7 @@ from dohle.testing.simulation.world import SECOND_NS, Stuck, World
 from tests.server.replicas.group_watch import GroupWatch
 from tests.server.replicas.log_scan import check_commits, check_state, check_transactions, scan
 from tests.server.replicas.simulated_cluster import SimulatedCluster, committed_bytes
-from tests.server.replicas.strikes import ALL_KINDS, BLACKOUT, KINDS, POWER, RESTARTS, Strikes
+from tests.server.replicas.strikes import ALL_KINDS, BLACKOUT, KINDS, POWER, Strikes
 from tests.server.replicas.watching import PartitionWatch
 
 _MS_NS = 1_000_000
@@ -139,7 +139,7 @@ class Failovers:
             log_dirs=log_dirs.split(","),
         )
         self._clients = {self.world.machine(f"client-{n}"): role for n, role in enumerate(roles)}
-        self.history.knows_batches = RESTARTS.isdisjoint(kinds)
+        self.history.knows_batches = True
         if "copy" in roles:
             self.history.copies.append((INPUT, OUTPUT, COPIERS))
         self.watch = PartitionWatch(self.cluster)

@@ -46,8 +46,6 @@ ALL_KINDS = (
     POWER,
     BLACKOUT,
 )
-#: After these a node has another life.
-RESTARTS = frozenset({"kill", "stop", LATE, POWER, BLACKOUT, KILL_IN_WRITE, DISK_ERROR, DISK_FULL})
 
 
 class Strikes:

@@ -84,7 +84,7 @@ def test_a_producer_is_told_that_it_is_out_of_order_behind_what_it_gave_up_only(
     history = History()
     told = history.send("a", P0)
     told.is_out_of_order = True
-    assert found(history) == set(), "by a broker that was restarted"
+    assert found(history) == set(), "by a broker of Apache Kafka that was restarted"
     history.knows_batches = True
     assert found(history) == {"J9"}
     given_up = history.send("a", P0)

@@ -6,7 +6,8 @@ files. Nothing changes in between, so a write that fails leaves the state as it 
 
 The state covers all batches below ``map_end_offset``. It is saved in snapshots at segment starts
 and at the end of the log; loading takes the newest valid one and replays the log from there. After
-a restart only the last batch of each producer before the snapshot is known.
+a restart only the last batch of each producer before the snapshot is known: ``recall`` adds those
+before it, should the producer send one of them again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from dohle.storage.producers.append import (
     after_marker,
     check_verified,
 )
-from dohle.storage.producers.entry import BatchMetadata, ProducerEntry
+from dohle.storage.producers.entry import BATCHES_RETAINED, BatchMetadata, ProducerEntry
 from dohle.storage.producers.open_transactions import OpenTransactions, TransactionChanges
 from dohle.storage.producers.snapshot_files import SnapshotFiles
 from dohle.storage.segment.transaction_index import AbortedTransaction
@@ -173,6 +174,27 @@ class ProducerState:
                     is_next=is_next,
                 )
         return AppendPlan(next_offset, None, entries, changes)
+
+    def forgot_before(self, batch: Batch) -> ProducerEntry | None:
+        """Return the entry of a producer whose batch may be one that a snapshot did not keep.
+
+        It has the known epoch and is older than all that are remembered, and those are too few.
+        """
+        entry = self._producers.get(batch.producer_id)
+        if (
+            entry is None
+            or batch.producer_epoch != entry.producer_epoch
+            or not 0 < len(entry.batches) < BATCHES_RETAINED
+        ):
+            return None
+        oldest = entry.batches[0].first_sequence
+        # Sequences go round: half of them lie before any of them.
+        distance = (oldest - batch.base_sequence) & 0x7FFF_FFFF
+        return entry if 0 < distance < 1 << 30 else None
+
+    def recall(self, entry: ProducerEntry) -> None:
+        """Know a producer by an entry that has more of its batches."""
+        self._producers[entry.producer_id] = entry
 
     def commit(self, plan: AppendPlan) -> None:
         """Apply a plan whose batches and aborted transactions are in their files."""

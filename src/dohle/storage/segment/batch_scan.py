@@ -7,8 +7,8 @@ end, so a damaged file needs no more memory than a good one.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol, TypeVar
 
 from dohle.core.checksum import crc32c
 from dohle.records.batch import (
@@ -55,6 +55,27 @@ class BatchHead(NamedTuple):
     magic: int
     max_timestamp: int
     partition_leader_epoch: int
+
+
+class ProducerHead(NamedTuple):
+    """What the head of a batch tells of its producer; a batch of an old format has none."""
+
+    base_offset: int
+    last_offset: int
+    size: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_control: bool
+
+
+class _HasSize(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+_Head = TypeVar("_Head", bound=_HasSize)
 
 
 def scan_batches(file: ReadableFile, start: int, end: int) -> Iterator[tuple[int, Batch]]:
@@ -241,6 +262,17 @@ def scan_heads(file: ReadableFile, start: int, end: int) -> Iterator[BatchHead]:
 
     Raises as ``scan_batches`` does, but sees only heads: checksums are not verified.
     """
+    return _scan_heads(file, start, end, _read_head)
+
+
+def scan_producer_heads(file: ReadableFile, start: int, end: int) -> Iterator[ProducerHead]:
+    """Yield what the heads of the batches tell of producers, as ``scan_heads`` does."""
+    return _scan_heads(file, start, end, _read_producer_head)
+
+
+def _scan_heads(
+    file: ReadableFile, start: int, end: int, read: Callable[[bytes, int, int], _Head]
+) -> Iterator[_Head]:
     position = start
     chunk, chunk_at = b"", start
     while position < end:
@@ -248,7 +280,7 @@ def scan_heads(file: ReadableFile, start: int, end: int) -> Iterator[BatchHead]:
         if at + HEADER_SIZE > len(chunk):
             chunk, chunk_at = file.read_at(position, min(_HEAD_CHUNK, end - position)), position
             at = 0
-        head = _read_head(chunk, at, position)
+        head = read(chunk, at, position)
         _ensure_within(head.size, position, end)
         yield head
         position += head.size
@@ -276,4 +308,20 @@ def _read_head(chunk: bytes, at: int, position: int) -> BatchHead:
         raise CorruptBatch(f"batch length {length} at position {position} is too small", position)
     return BatchHead(
         position, base_offset, last_offset, length + LOG_OVERHEAD, magic, max_timestamp, epoch
+    )
+
+
+def _read_producer_head(chunk: bytes, at: int, position: int) -> ProducerHead:
+    if len(chunk) - at < HEADER_SIZE or chunk[at + _MAGIC_AT] != MAGIC:
+        # Cut, damaged, or of a format without producers.
+        _, base_offset, last_offset, size, _, max_timestamp, _ = _read_head(chunk, at, position)
+        return ProducerHead(base_offset, last_offset, size, max_timestamp, -1, -1, -1, False)
+    fields = BATCH_HEADER.unpack_from(chunk, at)
+    offset, length, _, _, _, attributes, delta, _, max_timestamp, pid, epoch, sequence, _ = fields
+    is_control = attributes & CONTROL_FLAG != 0
+    size = length + LOG_OVERHEAD
+    if size < HEADER_SIZE:
+        raise CorruptBatch(f"batch length {length} at position {position} is too small", position)
+    return ProducerHead(
+        offset, offset + delta, size, max_timestamp, pid, epoch, sequence, is_control
     )

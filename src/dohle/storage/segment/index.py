@@ -254,6 +254,12 @@ class OffsetIndex(_Index):
             return _new(OffsetPosition, (base_offset, 0))
         return _new(OffsetPosition, (base_offset + self._offsets[slot], self._positions[slot]))
 
+    def position_before(self, offset: int, entries: int) -> int:
+        """Return where the batch begins that lies so many entries before an offset; else 0."""
+        self.load()
+        slot = bisect_right(self._offsets, offset - self.base_offset) - entries
+        return self._positions[slot] if slot >= 0 else 0
+
     def large_batch(self, offset: int, size_min: int) -> tuple[int, int] | None:
         """Return the first entry not below ``offset``, if it is far behind the one before it.
 

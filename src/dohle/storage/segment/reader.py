@@ -23,10 +23,12 @@ from dohle.records.batch import (
 from dohle.storage.files import File
 from dohle.storage.segment.batch_scan import (
     BatchHead,
+    ProducerHead,
     find_batch,
     read_small,
     scan_batches,
     scan_heads,
+    scan_producer_heads,
 )
 from dohle.storage.segment.index import CorruptIndex
 from dohle.storage.segment.indexes import SegmentIndexes
@@ -173,6 +175,15 @@ class SegmentReader:
         """Yield the heads of the batches that end at or behind ``offset``."""
         head = self.find(offset)
         return iter(()) if head is None else self.heads(head.position)
+
+    def producer_heads_before(
+        self, offset: int, entries: int
+    ) -> tuple[int, Iterator[ProducerHead]]:
+        """Return the heads from so many index entries before ``offset`` on, and their position."""
+        self._indexes.load()
+        position = self._indexes.offset.position_before(offset, entries)
+        log_file = self._log_file
+        return position, scan_producer_heads(log_file.file, position, log_file.size)
 
     def batches(self, position: int = 0) -> Iterator[tuple[int, Batch]]:
         """Yield (position, batch); a batch is valid until the next step."""

@@ -216,7 +216,7 @@ def reordered(history: History) -> Iterator[str]:
 def refused_out_of_order(history: History) -> Iterator[str]:
     """A producer that repeats what it has sent, in order, is never told that it is out of order.
 
-    But behind one that was given up it is, or tells so itself; and, as in Kafka, by a broker that
+    But behind one that was given up it is, or tells so itself; and by a broker of Apache Kafka that
     was restarted, which knows no more than the last batch again.
     """
     if not history.knows_batches:

@@ -195,7 +195,7 @@ class History:
         #: How long clients wait for an answer before they ask again: what they have asked for may
         #: then happen twice, once much later.
         self.patience_ns = _NEVER_NS
-        #: Whether no broker was restarted: then it knows a producer's last five batches, else one.
+        #: Whether brokers know a producer's last five batches behind a restart. Kafka's know one.
         self.knows_batches = False
         #: In the order in which members learnt of it.
         self.owned: list[Owned] = []
