@@ -49,6 +49,7 @@ from dohle.server.partitions.appends import (
     no_transactional_id,
     partition_response,
 )
+from dohle.server.partitions.leader_hints import LeaderHints
 from dohle.server.partitions.partitions import Partition
 from dohle.server.transactions.claims import ClientSupport, TransactionClaim
 from dohle.server.transactions.verification import (
@@ -102,7 +103,7 @@ def _handle_transactional(
 ) -> Late | Coroutine[Any, Any, ProduceResponse | None]:
     transactional_id = request.transactional_id
     if transactional_id is None:
-        return _late(broker, request, _refuse_all(request, no_transactional_id()))
+        return _late(broker, context, request, _refuse_all(request, no_transactional_id()))
     appends, missing = _transactional_appends(broker, context, request)
     producers = {(head.producer_id, head.producer_epoch) for _, head in appends}
     if len(producers) > 1:
@@ -110,7 +111,7 @@ def _handle_transactional(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
             "the request has transactional records of several producers",
         )
-        return _late(broker, request, _refuse_all(request, error))
+        return _late(broker, context, request, _refuse_all(request, error))
     verified = _NOTHING_ASKED
     if producers:
         support = ClientSupport.of_produce(context.version)
@@ -137,17 +138,17 @@ async def _append_when_verified(
     # A partition that was missing when the coordinator was asked may be here now, unverified.
     verified = verified._replace(errors={**missing, **verified.errors})
     steps = _appending_all(broker, context, request, verified)
-    return await _answer_later(broker, request, await Slices(broker.turns).run(steps))
+    return await _answer_later(broker, context, request, await Slices(broker.turns).run(steps))
 
 
 async def _finish(
-    broker: BrokerServer, request: ProduceRequest, begun: Begun[Outcomes]
+    broker: BrokerServer, context: RequestContext, request: ProduceRequest, begun: Begun[Outcomes]
 ) -> ProduceResponse | None:
-    return await _answer_later(broker, request, await begun.finish())
+    return await _answer_later(broker, context, request, await begun.finish())
 
 
 async def _answer_later(
-    broker: BrokerServer, request: ProduceRequest, outcomes: Outcomes
+    broker: BrokerServer, context: RequestContext, request: ProduceRequest, outcomes: Outcomes
 ) -> ProduceResponse | None:
     """Write what was appended, and answer: the requests of the same read event are answered."""
     broker.write_appends()
@@ -155,7 +156,8 @@ async def _answer_later(
     codes = {}
     if waiting := await slices.run(_uncommitted(request, outcomes)):
         codes = await slices.wait_for(_commit_codes(broker, request, waiting))
-    return _unless_unwanted(request, await slices.run(_responding(request, outcomes, codes)))
+    response = await slices.run(_responding(broker, context, request, outcomes, codes))
+    return _unless_unwanted(request, response)
 
 
 def _transactional_appends(
@@ -190,22 +192,29 @@ def _transactional_appends(
     return found, missing
 
 
-def _late(broker: BrokerServer, request: ProduceRequest, outcomes: Outcomes) -> Late:
+def _late(
+    broker: BrokerServer, context: RequestContext, request: ProduceRequest, outcomes: Outcomes
+) -> Late:
     """Return a function that makes the answer when everything is written."""
 
     def answer() -> ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None:
         if request.acks == _ALL and (waiting := finish(_uncommitted(request, outcomes))):
-            return _answer_when_committed(broker, request, outcomes, waiting)
-        return _unless_unwanted(request, finish(_responding(request, outcomes, {})))
+            return _answer_when_committed(broker, context, request, outcomes, waiting)
+        response = finish(_responding(broker, context, request, outcomes, {}))
+        return _unless_unwanted(request, response)
 
     return answer
 
 
 async def _answer_when_committed(
-    broker: BrokerServer, request: ProduceRequest, outcomes: Outcomes, waiting: list[Appended]
+    broker: BrokerServer,
+    context: RequestContext,
+    request: ProduceRequest,
+    outcomes: Outcomes,
+    waiting: list[Appended],
 ) -> ProduceResponse:
     codes = await _commit_codes(broker, request, waiting)
-    return finish(_responding(request, outcomes, codes))
+    return finish(_responding(broker, context, request, outcomes, codes))
 
 
 async def _commit_codes(
@@ -243,17 +252,25 @@ def _unless_unwanted(request: ProduceRequest, response: ProduceResponse) -> Prod
 
 
 def _responding(
-    request: ProduceRequest, outcomes: Outcomes, commit_errors: Mapping[int, ErrorCode]
+    broker: BrokerServer,
+    context: RequestContext,
+    request: ProduceRequest,
+    outcomes: Outcomes,
+    commit_errors: Mapping[int, ErrorCode],
 ) -> PlainSteps[ProduceResponse]:
     """Make the response; the keys of ``commit_errors`` are the ``id()`` of outcomes."""
     topics = []
+    hints = LeaderHints(broker, context.version, context.connection.listener)
     left = _OUTCOMES_PER_STEP
     rest = iter(outcomes)
     for topic in request.topic_data:
         partitions: list[PartitionProduceResponse] = []
         for data, outcome in zip(topic.partition_data, rest, strict=False):
             code = commit_errors.get(id(outcome), _NO_ERROR) if commit_errors else _NO_ERROR
-            partitions.append(partition_response(data.index, outcome, code))
+            told = partition_response(data.index, outcome, code)
+            if told.error_code:
+                told = hints.add(topic.name, topic.topic_id, told)
+            partitions.append(told)
             left -= 1
             if left <= 0:
                 left = _OUTCOMES_PER_STEP
@@ -265,7 +282,7 @@ def _responding(
         )
         # There may be very many topics, too.
         left -= 1
-    return ProduceResponse(responses=tuple(topics))
+    return hints.locate(ProduceResponse(responses=tuple(topics)))
 
 
 def _append_all(
@@ -277,8 +294,8 @@ def _append_all(
     """Append to all partitions; if that takes long, in the connection's later turns."""
     begun = begin(broker.turns, _appending_all(broker, context, request, verified))
     if isinstance(begun, Begun):
-        return _finish(broker, request, begun)
-    return _late(broker, request, begun)
+        return _finish(broker, context, request, begun)
+    return _late(broker, context, request, begun)
 
 
 def _appending_all(

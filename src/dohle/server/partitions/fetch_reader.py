@@ -20,6 +20,7 @@ from dohle.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from dohle.protocol.schema import CHUNK_BYTES_MIN, Records, default_struct
@@ -180,7 +181,9 @@ class FetchReader:
             error_code=reply.error, session_id=reply.session_id, responses=topics
         )
         if self._leaders and not self._is_follower:
-            endpoints = node_endpoints(self._broker.image, self._leaders, self._listener)
+            endpoints = node_endpoints(
+                self._broker.image, self._leaders, self._listener, NodeEndpoint
+            )
             response = response.replace(node_endpoints=endpoints)
         return response
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dohle.core.config.replication import RACK_AWARE_SELECTOR
 from dohle.core.config.static import BrokerConfig
 from dohle.core.ids import BrokerId
 from dohle.metadata.image import ClusterImage
-from dohle.protocol.messages.fetch import FetchRequest, NodeEndpoint
+from dohle.protocol.messages import fetch, produce
 from dohle.replication.read_replicas import ReadableReplica, preferred_replica
 from dohle.server.partitions.partitions import Partition
 
@@ -25,7 +25,7 @@ def selects_by_rack(config: BrokerConfig) -> bool:
     return config["replica.selector.class"] == RACK_AWARE_SELECTOR
 
 
-def client_rack(broker: BrokerServer, request: FetchRequest, version: int) -> str:
+def client_rack(broker: BrokerServer, request: fetch.FetchRequest, version: int) -> str:
     """Return the rack of a consumer, if it matters where it is; else nothing."""
     return request.rack_id if broker.selects_by_rack and version >= _NAMES_RACK else ""
 
@@ -61,9 +61,13 @@ def _rack(image: ClusterImage, broker_id: BrokerId, listener: str) -> str | None
     return broker.rack
 
 
+#: As an answer to Fetch has it, or one to Produce.
+_Endpoint = TypeVar("_Endpoint", fetch.NodeEndpoint, produce.NodeEndpoint)
+
+
 def node_endpoints(
-    image: ClusterImage, brokers: Iterable[BrokerId], listener: str
-) -> tuple[NodeEndpoint, ...]:
+    image: ClusterImage, brokers: Iterable[BrokerId], listener: str, of: type[_Endpoint]
+) -> tuple[_Endpoint, ...]:
     """Return where the clients of a listener reach these brokers, as far as they do."""
     found = []
     for broker_id in sorted(brokers):
@@ -71,8 +75,6 @@ def node_endpoints(
         endpoint = None if broker is None or broker.fenced else broker.endpoints.get(listener)
         if broker is not None and endpoint is not None:
             found.append(
-                NodeEndpoint(
-                    node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
-                )
+                of(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             )
     return tuple(found)

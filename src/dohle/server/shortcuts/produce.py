@@ -97,6 +97,7 @@ class ProduceShortcut:
         "_topic_id",
         "_unpack",
         "acks",
+        "listener",
         "served",
         "timeout_ms",
         "version",
@@ -108,6 +109,7 @@ class ProduceShortcut:
         self.version = version
         self.acks = request.acks
         self.timeout_ms = request.timeout_ms
+        self.listener = served.sender.listener if served.sender is not None else ""
         topic = request.topic_data[0]
         self._topic: TopicName = topic.name
         self._topic_id: Uuid = topic.topic_id
@@ -228,7 +230,7 @@ class ProduceShortcut:
                 if code is None:
                     return broker.commits.gate(partition, self.timeout_ms)
         topics = [(b"", self._topic, self._topic_id, [index])]
-        return tell(broker, self.version, correlation_id, topics, [outcome], [code or _NO_ERROR])
+        return tell(broker, self, correlation_id, topics, [outcome], [code or _NO_ERROR])
 
     def _handle_several(
         self,

@@ -10,6 +10,7 @@ from dohle.protocol.framing import encode_response
 from dohle.protocol.messages.produce import ProduceResponse, TopicProduceResponse
 from dohle.server.net.outcome import Frame, Gate
 from dohle.server.partitions.appends import Appended, is_uncommitted, partition_response
+from dohle.server.partitions.leader_hints import LeaderHints
 from dohle.server.shortcuts.produce_frames import Topic, answer_format
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Asked(Protocol):
     version: int
     acks: int
     timeout_ms: int
+    listener: str
 
 
 class ReplyToSeveral:
@@ -66,7 +68,7 @@ class ReplyToSeveral:
         codes = [self._commit_error(number) for number in range(len(self._outcomes))]
         return tell(
             self._broker,
-            self._asked.version,
+            self._asked,
             self._correlation_id,
             self._topics,
             self._outcomes,
@@ -122,7 +124,7 @@ class ReplyToSeveral:
 
 def tell(
     broker: BrokerServer,
-    version: int,
+    asked: Asked,
     correlation_id: int,
     topics: Sequence[Topic],
     outcomes: Sequence[Appended | KafkaError],
@@ -130,16 +132,19 @@ def tell(
 ) -> Frame:
     """Make an answer of any kind, and count the errors in it."""
     told, rest = [], iter(zip(outcomes, commit_errors, strict=True))
+    hints = LeaderHints(broker, asked.version, asked.listener)
     errors = broker.requests.of("Produce").errors
     # The dispatcher counts one request without an error.
     errors[0] -= 1
     for _, name, topic_id, indexes in topics:
         partitions = tuple(
-            partition_response(index, *pair) for index, pair in zip(indexes, rest, strict=False)
+            hints.add(name, topic_id, partition_response(index, *pair))
+            for index, pair in zip(indexes, rest, strict=False)
         )
         told.append(
             TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=partitions)
         )
         for partition in partitions:
             errors[partition.error_code] += 1
-    return list(encode_response(ProduceResponse(responses=tuple(told)), version, correlation_id))
+    response = hints.locate(ProduceResponse(responses=tuple(told)))
+    return list(encode_response(response, asked.version, correlation_id))
