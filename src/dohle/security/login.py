@@ -72,7 +72,7 @@ class SaslLogin:
         #: Whether tokens come without a header: after a handshake of version 0.
         self.is_bare = False
         self.has_asked_versions = False
-        #: Whether who it is was proven just now, and nobody has taken note of it.
+        #: Whether it has come to an end just now, good or bad, and nobody has taken note of it.
         self.is_new = False
         #: Why it has failed.
         self.failure = ""
@@ -93,7 +93,7 @@ class SaslLogin:
         """Begin with a mechanism; False if there is no such, and the login has failed."""
         terms = self.terms.mechanisms.get(mechanism)
         if terms is None:
-            self.phase = Phase.FAILED
+            self.phase, self.is_new = Phase.FAILED, True
             self.failure = "it has asked for a SASL mechanism that is not enabled"
             return False
         if self.phase is Phase.OPEN:
@@ -124,7 +124,7 @@ class SaslLogin:
                     f"{self.principal}: {principal}"
                 )
         except SaslRefused as refused:
-            self.phase = Phase.FAILED
+            self.phase, self.is_new = Phase.FAILED, True
             step = "re-authentication" if again else "authentication"
             generic = (
                 f"Authentication failed during {step} due to invalid credentials with SASL "
