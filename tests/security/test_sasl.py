@@ -44,6 +44,7 @@ def test_who_knows_the_password_is_let_in() -> None:
         (b"\0\0alice-secret", "username not specified"),
         (b"alice\0alice-secret", "expected 3 tokens, got 2"),
         (b"\0alice\0alice-secret\0", "expected 3 tokens, got 4"),
+        (bytes(500_000), "expected 3 tokens, got 4"),
         (b"\0\xff\0x", "not UTF-8"),
         # CVE-2017-12610 (section 8): nobody becomes somebody else.
         (b"bob\0alice\0alice-secret", "authorization id that is different from username"),
@@ -142,6 +143,7 @@ def test_a_credential_of_few_iterations_lets_nobody_in() -> None:
         b"p=tls-unique,,n=alice,r=abc",
         b"n,,n=al=2Xice,r=abc",
         b"n,,n=alice=,r=abc",
+        b"n,,n===2C3D,r=abc",
         "n,,n=ålice,r=abc".encode(),
         b"n,,n=alice,r=",
         b"n,,n=alice",
@@ -154,6 +156,26 @@ def test_first_messages_that_kafka_refuses_are_refused(first: bytes) -> None:
     """Section 4, SCRAM, client-first; CVE-2017-12610 of section 8."""
     with pytest.raises(SaslRefused):
         server_of(ScramMechanism.SCRAM_SHA_256).respond(first)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"n,,n=" + b"=2C" * 3000 + b",r=abc",
+        b"n,,n=alice,r=abc" + b",a=" * 3000,
+        b"n,,n=alice,r=" + b"x" * 9000,
+    ],
+    ids=["name", "extensions", "nonce"],
+)
+def test_messages_that_are_far_too_long_are_refused_unread(token: bytes) -> None:
+    """Section 8, model: "unauthenticated ones must cost next to nothing"."""
+
+    def find(user: str) -> ScramCredential | None:
+        raise AssertionError(f"{user} was looked for")
+
+    server = ScramServer(ScramMechanism.SCRAM_SHA_256, find, random.Random(1), b"key")
+    with pytest.raises(SaslRefused):
+        server.respond(token)
 
 
 def test_a_proof_for_another_nonce_is_refused() -> None:
