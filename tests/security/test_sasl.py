@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -227,8 +228,8 @@ def test_no_nonsense_lets_anybody_in(tokens: list[bytes]) -> None:
 # Logging in
 
 
-def terms(session_ms: int = 0) -> SaslTerms:
-    begin = {"PLAIN": lambda: PlainServer(_USERS), "OTHER": lambda: PlainServer(_USERS)}
+def terms(session_ms: int = 0, users: Mapping[str, str] = _USERS) -> SaslTerms:
+    begin = {"PLAIN": lambda: PlainServer(users), "OTHER": lambda: PlainServer(users)}
     mechanisms = {name: MechanismTerms(each, session_ms) for name, each in begin.items()}
     return SaslTerms(mechanisms, failure_delay_ms=100, receive_bytes_max=1000)
 
@@ -238,7 +239,7 @@ _ALICE = plain_token("alice", "alice-secret")
 
 def test_a_login_ends_with_a_principal_and_no_session() -> None:
     """Section 3, "Session lifetime": "none → no expiry, 0 is sent"."""
-    login = SaslLogin(terms())
+    login = SaslLogin(terms)
     assert login.handshake("PLAIN", 1, 5.0)
     answered = login.token(_ALICE, 5.0)
     assert (answered.session_ms, answered.failure) == (0, None)
@@ -249,14 +250,14 @@ def test_a_login_ends_with_a_principal_and_no_session() -> None:
 
 def test_a_mechanism_that_is_not_enabled_ends_the_login() -> None:
     """Section 3, rule 3."""
-    login = SaslLogin(terms())
+    login = SaslLogin(terms)
     assert not login.handshake("GSSAPI", 1, 0.0)
     assert login.phase is Phase.FAILED
 
 
 def test_a_session_is_renewed_by_the_same_user_and_mechanism() -> None:
     """Section 3, "Re-auth": once a second, same mechanism, same principal."""
-    login = SaslLogin(terms(10_000))
+    login = SaslLogin(lambda: terms(10_000))
     login.handshake("PLAIN", 1, 0.0)
     assert login.token(_ALICE, 0.0).session_ms == 10_000
     assert login.expires_s == 10.0
@@ -280,12 +281,23 @@ def test_a_session_is_renewed_by_the_same_user_and_mechanism() -> None:
     ],
 )
 def test_nobody_else_takes_over_a_session(mechanism: str, token: bytes, reason: str) -> None:
-    login = SaslLogin(terms(10_000))
+    login = SaslLogin(lambda: terms(10_000))
     login.handshake("PLAIN", 1, 0.0)
     login.token(_ALICE, 0.0)
     assert login.handshake(mechanism, 1, 2.0)
     assert reason in str(login.token(token, 2.0).failure)
     assert login.phase is Phase.FAILED
+
+
+def test_a_session_is_not_renewed_by_a_password_that_is_not_good_any_more() -> None:
+    """Section 3, "Session lifetime": a login is good for that long, and no longer."""
+    now = terms(10_000)
+    login = SaslLogin(lambda: now)
+    login.handshake("PLAIN", 1, 0.0)
+    login.token(_ALICE, 0.0)
+    now = terms(10_000, {"bob": "bob-secret"})
+    assert login.handshake("PLAIN", 1, 2.0)
+    assert "Invalid username or password" in str(login.token(_ALICE, 2.0).failure)
 
 
 # JAAS

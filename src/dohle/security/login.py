@@ -62,8 +62,11 @@ class Answered(NamedTuple):
 class SaslLogin:
     """The login of one connection."""
 
-    def __init__(self, terms: SaslTerms) -> None:
-        self.terms = terms
+    def __init__(self, terms: Callable[[], SaslTerms]) -> None:
+        """``terms`` are those of the listener now: they may change from one login to the next."""
+        self._find_terms = terms
+        #: Those of the login that has begun last.
+        self.terms = terms()
         self.phase = Phase.HANDSHAKE
         #: Who it is, as proven last.
         self.principal: Principal | None = None
@@ -91,6 +94,7 @@ class SaslLogin:
 
     def handshake(self, mechanism: str, version: int, now_s: float) -> bool:
         """Begin with a mechanism; False if there is no such, and the login has failed."""
+        self.terms = self._find_terms()
         terms = self.terms.mechanisms.get(mechanism)
         if terms is None:
             self.phase, self.is_new = Phase.FAILED, True
