@@ -142,6 +142,16 @@ def test_a_broken_header_is_malformed(frame: bytes) -> None:
             parse_request_header(buffer)
 
 
+def test_a_header_may_not_have_as_many_tags_as_there_is_room_for() -> None:
+    """Security.md, section 8: "tagged-field amplification", in what is read before a login."""
+    tags = b"".join(bytes([tag, 0]) for tag in range(127))
+    head = b"\0\x0c\0\4\0\0\0\7\0\0"
+    assert parse_request_header(head + b"\x7f" + tags).body_offset == 11 + len(tags)
+    more = b"\x80\x01" + tags + b"\x7f\0"
+    with pytest.raises(MalformedMessage, match="very many tagged fields"):
+        parse_request_header(head + more)
+
+
 def test_a_broken_response_header_is_malformed() -> None:
     for frame in (b"", b"\0\0\0", b"\0\0\0\7", b"\0\0\0\7\1"):
         with pytest.raises(MalformedMessage, match="response header"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -44,6 +45,7 @@ def test_who_knows_the_password_is_let_in() -> None:
         (b"\0\0alice-secret", "username not specified"),
         (b"alice\0alice-secret", "expected 3 tokens, got 2"),
         (b"\0alice\0alice-secret\0", "expected 3 tokens, got 4"),
+        (bytes(500_000), "expected 3 tokens, got 4"),
         (b"\0\xff\0x", "not UTF-8"),
         # CVE-2017-12610 (section 8): nobody becomes somebody else.
         (b"bob\0alice\0alice-secret", "authorization id that is different from username"),
@@ -142,6 +144,7 @@ def test_a_credential_of_few_iterations_lets_nobody_in() -> None:
         b"p=tls-unique,,n=alice,r=abc",
         b"n,,n=al=2Xice,r=abc",
         b"n,,n=alice=,r=abc",
+        b"n,,n===2C3D,r=abc",
         "n,,n=ålice,r=abc".encode(),
         b"n,,n=alice,r=",
         b"n,,n=alice",
@@ -154,6 +157,26 @@ def test_first_messages_that_kafka_refuses_are_refused(first: bytes) -> None:
     """Section 4, SCRAM, client-first; CVE-2017-12610 of section 8."""
     with pytest.raises(SaslRefused):
         server_of(ScramMechanism.SCRAM_SHA_256).respond(first)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"n,,n=" + b"=2C" * 3000 + b",r=abc",
+        b"n,,n=alice,r=abc" + b",a=" * 3000,
+        b"n,,n=alice,r=" + b"x" * 9000,
+    ],
+    ids=["name", "extensions", "nonce"],
+)
+def test_messages_that_are_far_too_long_are_refused_unread(token: bytes) -> None:
+    """Section 8, model: "unauthenticated ones must cost next to nothing"."""
+
+    def find(user: str) -> ScramCredential | None:
+        raise AssertionError(f"{user} was looked for")
+
+    server = ScramServer(ScramMechanism.SCRAM_SHA_256, find, random.Random(1), b"key")
+    with pytest.raises(SaslRefused):
+        server.respond(token)
 
 
 def test_a_proof_for_another_nonce_is_refused() -> None:
@@ -205,8 +228,8 @@ def test_no_nonsense_lets_anybody_in(tokens: list[bytes]) -> None:
 # Logging in
 
 
-def terms(session_ms: int = 0) -> SaslTerms:
-    begin = {"PLAIN": lambda: PlainServer(_USERS), "OTHER": lambda: PlainServer(_USERS)}
+def terms(session_ms: int = 0, users: Mapping[str, str] = _USERS) -> SaslTerms:
+    begin = {"PLAIN": lambda: PlainServer(users), "OTHER": lambda: PlainServer(users)}
     mechanisms = {name: MechanismTerms(each, session_ms) for name, each in begin.items()}
     return SaslTerms(mechanisms, failure_delay_ms=100, receive_bytes_max=1000)
 
@@ -216,7 +239,7 @@ _ALICE = plain_token("alice", "alice-secret")
 
 def test_a_login_ends_with_a_principal_and_no_session() -> None:
     """Section 3, "Session lifetime": "none → no expiry, 0 is sent"."""
-    login = SaslLogin(terms())
+    login = SaslLogin(terms)
     assert login.handshake("PLAIN", 1, 5.0)
     answered = login.token(_ALICE, 5.0)
     assert (answered.session_ms, answered.failure) == (0, None)
@@ -227,14 +250,14 @@ def test_a_login_ends_with_a_principal_and_no_session() -> None:
 
 def test_a_mechanism_that_is_not_enabled_ends_the_login() -> None:
     """Section 3, rule 3."""
-    login = SaslLogin(terms())
+    login = SaslLogin(terms)
     assert not login.handshake("GSSAPI", 1, 0.0)
     assert login.phase is Phase.FAILED
 
 
 def test_a_session_is_renewed_by_the_same_user_and_mechanism() -> None:
     """Section 3, "Re-auth": once a second, same mechanism, same principal."""
-    login = SaslLogin(terms(10_000))
+    login = SaslLogin(lambda: terms(10_000))
     login.handshake("PLAIN", 1, 0.0)
     assert login.token(_ALICE, 0.0).session_ms == 10_000
     assert login.expires_s == 10.0
@@ -258,12 +281,23 @@ def test_a_session_is_renewed_by_the_same_user_and_mechanism() -> None:
     ],
 )
 def test_nobody_else_takes_over_a_session(mechanism: str, token: bytes, reason: str) -> None:
-    login = SaslLogin(terms(10_000))
+    login = SaslLogin(lambda: terms(10_000))
     login.handshake("PLAIN", 1, 0.0)
     login.token(_ALICE, 0.0)
     assert login.handshake(mechanism, 1, 2.0)
     assert reason in str(login.token(token, 2.0).failure)
     assert login.phase is Phase.FAILED
+
+
+def test_a_session_is_not_renewed_by_a_password_that_is_not_good_any_more() -> None:
+    """Section 3, "Session lifetime": a login is good for that long, and no longer."""
+    now = terms(10_000)
+    login = SaslLogin(lambda: now)
+    login.handshake("PLAIN", 1, 0.0)
+    login.token(_ALICE, 0.0)
+    now = terms(10_000, {"bob": "bob-secret"})
+    assert login.handshake("PLAIN", 1, 2.0)
+    assert "Invalid username or password" in str(login.token(_ALICE, 2.0).failure)
 
 
 # JAAS

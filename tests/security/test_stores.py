@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from pathlib import Path
 
@@ -116,6 +117,15 @@ def test_javas_old_format_is_refused_with_the_command_that_converts_it(tmp_path:
 
 def settings_with(issued: Issued, *suites: str) -> TlsSettings:
     return TlsSettings(key_store=Store("PEM", issued.path), cipher_suites=suites)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    """Whoever may alter settings must not stop a node by the name of a pipe or a device."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (str(pipe), "/dev/zero"):
+        with pytest.raises(KafkaError, match=f"ssl.keystore.location={path}: this is not a file"):
+            server_context(TlsSettings(key_store=Store("PEM", path)))
 
 
 def test_cipher_suites_have_javas_names_or_openssls(issued: Issued) -> None:

@@ -28,6 +28,9 @@ _FRAMED_RESPONSE_HEAD = struct.Struct(">ii")
 SIZE_BYTES = _SIZE.size
 # Clients ask for few kinds of requests in one version each, but may name any version.
 _HEADERS_MAX = 1_024
+#: A header is read at once, also that of a client who has not logged in: so it may not have as many
+#: tagged fields as there is room for in a frame. (Their number is a varint; this is one byte.)
+_TAGS_MAX = 0x7F
 # To make a named tuple this way takes half of the time.
 _new = tuple.__new__
 
@@ -95,7 +98,12 @@ def _response_tags(api_key: int, version: int) -> bytes:
 
 
 def _after_tags(view: bytes | memoryview, pos: int) -> int:
-    return finish(read_unknown_tags(view, pos))[1] if view[pos] else pos + 1
+    count = view[pos]
+    if not count:
+        return pos + 1
+    if count > _TAGS_MAX:
+        raise struct.error("very many tagged fields")
+    return finish(read_unknown_tags(view, pos))[1]
 
 
 def parse_response_header(

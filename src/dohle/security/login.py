@@ -62,8 +62,11 @@ class Answered(NamedTuple):
 class SaslLogin:
     """The login of one connection."""
 
-    def __init__(self, terms: SaslTerms) -> None:
-        self.terms = terms
+    def __init__(self, terms: Callable[[], SaslTerms]) -> None:
+        """``terms`` are those of the listener now: they may change from one login to the next."""
+        self._find_terms = terms
+        #: Those of the login that has begun last.
+        self.terms = terms()
         self.phase = Phase.HANDSHAKE
         #: Who it is, as proven last.
         self.principal: Principal | None = None
@@ -72,7 +75,7 @@ class SaslLogin:
         #: Whether tokens come without a header: after a handshake of version 0.
         self.is_bare = False
         self.has_asked_versions = False
-        #: Whether who it is was proven just now, and nobody has taken note of it.
+        #: Whether it has come to an end just now, good or bad, and nobody has taken note of it.
         self.is_new = False
         #: Why it has failed.
         self.failure = ""
@@ -91,9 +94,10 @@ class SaslLogin:
 
     def handshake(self, mechanism: str, version: int, now_s: float) -> bool:
         """Begin with a mechanism; False if there is no such, and the login has failed."""
+        self.terms = self._find_terms()
         terms = self.terms.mechanisms.get(mechanism)
         if terms is None:
-            self.phase = Phase.FAILED
+            self.phase, self.is_new = Phase.FAILED, True
             self.failure = "it has asked for a SASL mechanism that is not enabled"
             return False
         if self.phase is Phase.OPEN:
@@ -124,7 +128,7 @@ class SaslLogin:
                     f"{self.principal}: {principal}"
                 )
         except SaslRefused as refused:
-            self.phase = Phase.FAILED
+            self.phase, self.is_new = Phase.FAILED, True
             step = "re-authentication" if again else "authentication"
             generic = (
                 f"Authentication failed during {step} due to invalid credentials with SASL "

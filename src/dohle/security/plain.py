@@ -19,7 +19,8 @@ class PlainServer:
     def respond(self, token: bytes) -> SaslStep:
         """Check ``[authzid] NUL user NUL password``."""
         try:
-            parts = token.decode().split("\0")
+            # As Kafka does: there is no telling how many more there are than are looked at.
+            parts = token.decode().split("\0", _PARTS)
         except UnicodeDecodeError:
             raise SaslRefused("Authentication failed: the token is not UTF-8") from None
         if len(parts) != _PARTS:

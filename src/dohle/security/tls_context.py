@@ -5,8 +5,10 @@ OpenSSL takes a private key from a file only. It gets one that is in memory, and
 
 from __future__ import annotations
 
+import errno
 import os
 import ssl
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,11 +32,19 @@ _SUITES_OF_TLS_1_3: Final = frozenset(
     {"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"}
 )
 
+#: All authorities of a system are a quarter of a megabyte.
+_STORE_BYTES_MAX: Final = 16 * 1024 * 1024
+
 
 def read_file(path: str) -> bytes:
-    """Read a store's file."""
-    with open(path, "rb") as file:
-        return file.read()
+    """Read a store's file; anything but a file could keep the node waiting for ever."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "this is not a file")
+        if found.st_size > _STORE_BYTES_MAX:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        return file.read(_STORE_BYTES_MAX)
 
 
 def file_stamp(path: str) -> tuple[int, int] | None:

@@ -424,6 +424,11 @@ class OsFile:
         self.close()
 
 
+#: The mode of new files, whatever the umask: there are keys of users in the metadata log and its
+#: snapshots, by which passwords can be guessed, and what others may not read in partitions.
+_OWNERS = 0o600
+
+
 class _OsLock:
     """A POSIX record lock, the kind Java takes, so that Kafka and dohle keep each other out.
 
@@ -437,7 +442,7 @@ class _OsLock:
     def __init__(self, path: str) -> None:
         if os.path.exists(path) and self._file_key(os.stat(path)) in self._held:
             raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNERS)
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -477,7 +482,7 @@ class OsFileSystem:
     def open(self, path: str, *, write: bool = False, create: bool = False) -> OsFile:
         """Open a file."""
         flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
-        return OsFile(self._having_descriptor(lambda: os.open(path, flags, 0o644)), path)
+        return OsFile(self._having_descriptor(lambda: os.open(path, flags, _OWNERS)), path)
 
     def read(self, path: str) -> bytes:
         """Return a whole small file."""

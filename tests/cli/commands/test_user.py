@@ -85,3 +85,15 @@ def test_what_is_no_user_is_refused_without_showing_it(
     code = main(["storage", "format", "--data", str(tmp_path / "data"), "--add-scram", text])
     assert code == 2
     assert "very-secret" not in capsys.readouterr().err
+
+
+def test_nobody_else_can_read_the_files_of_a_directory_with_users(tmp_path: Path) -> None:
+    """Section 8: "`__cluster_metadata` holds SCRAM keys …, so files are 0600 and snapshots too"."""
+    data = tmp_path / "data"
+    user = "SCRAM-SHA-256=[name=a,password=very-secret]"
+    assert main(["storage", "format", "--data", str(data), "--add-scram", user]) == 0
+    with Broker(data=data):
+        pass
+    modes = {path.name: path.stat().st_mode & 0o777 for path in data.rglob("*") if path.is_file()}
+    assert {"bootstrap.checkpoint", "00000000000000000000.log"} <= modes.keys()
+    assert set(modes.values()) == {0o600}

@@ -9,6 +9,8 @@ from dohle.core.acls import AclOperation
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import BrokerId, GroupId, TopicName, TransactionalId
 from dohle.core.uuid import ZERO_UUID
+from dohle.metadata.image import ResourceType
+from dohle.protocol.messages import alter_configs, incremental_alter_configs
 from dohle.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -45,6 +47,7 @@ from dohle.protocol.messages.produce import (
 )
 from dohle.records.builder import BatchBuilder
 from dohle.server.node import Node
+from tests.security.authority import Authority, key_store
 from tests.server.guards.authorized import (
     Wire,
     grant,
@@ -453,3 +456,38 @@ def test_an_expression_finds_no_topics_that_may_not_be_seen(tmp_path: Path) -> N
         assert [topic.topic_id for topic in answer.assignment.topic_partitions] == [mine.id]
 
     on_guarded_node(tmp_path, scenario)
+
+
+def test_settings_of_listeners_are_not_looked_into_for_who_may_not_alter_them(
+    tmp_path: Path,
+) -> None:
+    """Row "AlterConfigs, IncrementalAlterConfigs": 31, and not what is wrong with a file."""
+    name, missing = "listener.name.ssl.ssl.keystore.location", str(tmp_path / "missing")
+    authority = Authority(tmp_path)
+    properties = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
+        **key_store(authority.issue()),
+    }
+    kind = ResourceType.BROKER
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        for of, request in (
+            (alter_configs, alter_configs.AlterConfigsRequest),
+            (incremental_alter_configs, incremental_alter_configs.IncrementalAlterConfigsRequest),
+        ):
+            configs = (of.AlterableConfig(name=name, value=missing),)  # type: ignore[attr-defined]
+            resource = of.AlterConfigsResource(  # type: ignore[attr-defined]
+                resource_type=kind, resource_name="1", configs=configs
+            )
+            asked = request(resources=(resource,), validate_only=True)
+            answer = await wire.send(asked)
+            (told,) = answer.responses
+            assert told.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED, told
+            assert missing not in told.error_message
+            await grant(node, on_cluster(_op.ALTER_CONFIGS))
+            answer = await wire.send(asked)
+            (told,) = answer.responses
+            assert missing in told.error_message
+            await revoke(node)
+
+    on_guarded_node(tmp_path, scenario, properties)

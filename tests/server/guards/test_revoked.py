@@ -9,7 +9,7 @@ import pytest
 
 from dohle.core.acls import AclOperation
 from dohle.core.errors import ErrorCode
-from dohle.core.ids import GroupId, TopicName
+from dohle.core.ids import GroupId, TopicName, Uuid
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from dohle.protocol.messages.incremental_alter_configs import (
@@ -117,6 +117,29 @@ def test_a_producer_comes_to_no_other_topic_by_its_shortcut(tmp_path: Path) -> N
         hidden = node.broker.partitions.get(TopicName("hidden"), 0)
         assert hidden is not None
         assert hidden.log.log_end_offset == 0
+
+    on_guarded_node(tmp_path, scenario)
+
+
+def test_nothing_is_learnt_of_a_topic_that_the_broker_does_not_know_yet(tmp_path: Path) -> None:
+    """Section 3: who knows the id first would read and write by a shortcut without any right."""
+    unknown = Uuid(bytes(range(16)))
+    part = FetchPartition(partition_max_bytes=1000)
+    fetch = _FETCH.replace(topics=(FetchTopic(topic_id=unknown, partitions=(part,)),))
+    data = PartitionProduceData(index=0, records=batch(b"x"))
+    topic = TopicProduceData(topic_id=unknown, partition_data=(data,))
+    produce = ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=(topic,))
+
+    async def scenario(node: Node, wire: Wire) -> None:
+        fetched = await wire.send(fetch, 13)
+        produced = await wire.send(produce, 13)
+        codes = {
+            fetched.responses[0].partitions[0].error_code,
+            produced.responses[0].partition_responses[0].error_code,
+        }
+        assert codes == {ErrorCode.UNKNOWN_TOPIC_ID}
+        (connection,) = _connections(node)
+        assert not connection.shortcuts
 
     on_guarded_node(tmp_path, scenario)
 

@@ -106,6 +106,18 @@ def test_a_client_that_only_claims_a_large_frame_gets_no_more_than_a_first_part(
     assert len(buffer) == len(data) + 2_000_000
 
 
+def test_who_may_send_small_frames_only_gets_no_more_room_than_for_one() -> None:
+    """Security.md, section 8: "RSS stays flat", of who has not logged in."""
+    frame_max = 2 * BUFFER_BYTES
+    buffer = ReceiveBuffer(frame_max)
+    data = framed(bytes(frame_max))[:-1]
+    at = 0
+    while at < len(data):
+        at += put(buffer, data[at:])
+    assert taken(buffer) is None
+    assert buffer.capacity <= 3 * BUFFER_BYTES
+
+
 def test_a_buffer_that_is_full_of_frames_in_use_makes_the_client_wait() -> None:
     buffer = ReceiveBuffer(FRAME_BYTES_MAX)
     stream = bytes(10 * BUFFER_BYTES)

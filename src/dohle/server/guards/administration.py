@@ -275,27 +275,41 @@ guard_alter_configs_of_controller = _altering(
 )
 
 
-def guard_alter_loggers(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
-    """Let pass what the controller decides about, and loggers if these may be altered."""
-    request: incremental.IncrementalAlterConfigsRequest = asked.request
-    loggers = [
-        each for each in request.resources if each.resource_type == ResourceType.BROKER_LOGGER
-    ]
-    if not loggers or asked.rights.may_cluster(AclOperation.ALTER_CONFIGS):
-        return None
-    code, message = _CODES[_CLUSTER]
-    answers = yield from mapped(
-        lambda each: incremental.AlterConfigsResourceResponse(
-            error_code=code,
-            error_message=message,
-            resource_type=each.resource_type,
-            resource_name=each.resource_name,
-        ),
-        loggers,
-    )
-    rest = tuple(
-        each for each in request.resources if each.resource_type != ResourceType.BROKER_LOGGER
-    )
-    if not rest:
-        return incremental.IncrementalAlterConfigsResponse(responses=answers)
-    return Narrowed(request.replace(resources=rest), joined("responses", answers))
+def _altering_own(kinds: frozenset[int], of: Any, answer: type[Response]) -> Guard:
+    """Return a guard that lets pass what the controller decides about.
+
+    What the broker itself alters, or looks into before it asks the controller, it must not even
+    look into for others: settings of its listeners name files.
+    """
+
+    def guard(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
+        request = asked.request
+        own = [each for each in request.resources if each.resource_type in kinds]
+        if not own or asked.rights.may_cluster(AclOperation.ALTER_CONFIGS):
+            return None
+        code, message = _CODES[_CLUSTER]
+        answers = yield from mapped(
+            lambda each: of.AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+            ),
+            own,
+        )
+        rest = tuple(each for each in request.resources if each.resource_type not in kinds)
+        if not rest:
+            return answer(responses=answers)
+        return Narrowed(request.replace(resources=rest), joined("responses", answers))
+
+    return guard
+
+
+guard_alter_own = _altering_own(
+    frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER}),
+    incremental,
+    incremental.IncrementalAlterConfigsResponse,
+)
+guard_alter_own_legacy = _altering_own(
+    frozenset({ResourceType.BROKER}), legacy, legacy.AlterConfigsResponse
+)

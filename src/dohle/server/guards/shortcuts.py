@@ -9,7 +9,7 @@ about, and remembered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dohle.core.acls import CLUSTER_NAME, AclOperation, AclResourceType
@@ -129,7 +129,7 @@ def _may_produce(broker: BrokerServer, served: Served, rights: Rights) -> bool:
     if served.version >= TOPIC_IDS:
         names = _names_of(broker, (topic.topic_id for topic in request.topic_data))
     else:
-        names = [topic.name for topic in request.topic_data]
+        names = (topic.name for topic in request.topic_data)
     return _may_all(rights, _WRITE, names)
 
 
@@ -140,7 +140,7 @@ def _may_fetch(broker: BrokerServer, served: Served, rights: Rights) -> bool:
     if served.version >= _FETCH_TOPIC_IDS:
         names = _names_of(broker, (topic.topic_id for topic in request.topics))
     else:
-        names = [topic.topic for topic in request.topics]
+        names = (topic.topic for topic in request.topics)
     # There is no shortcut for the sessions of consumers, which are about more than they name.
     return _may_all(rights, _READ, names)
 
@@ -152,18 +152,20 @@ def _may_commit(broker: BrokerServer, served: Served, rights: Rights) -> bool:
     if served.version >= _COMMIT_TOPIC_IDS:
         names = _names_of(broker, (topic.topic_id for topic in request.topics))
     else:
-        names = [topic.name for topic in request.topics]
+        names = (topic.name for topic in request.topics)
     return _may_all(rights, _READ, names)
 
 
-def _names_of(broker: BrokerServer, topic_ids: Iterable[Any]) -> list[TopicName]:
-    """Return the names of topics; of one that is unknown nothing is learnt anyway."""
-    found = (broker.topic_name(topic_id) for topic_id in topic_ids)
-    return [name for name in found if name is not None]
+def _names_of(broker: BrokerServer, topic_ids: Iterable[Any]) -> Iterator[TopicName | None]:
+    return (broker.topic_name(topic_id) for topic_id in topic_ids)
 
 
-def _may_all(rights: Rights, operation: AclOperation, names: Iterable[TopicName]) -> bool:
-    return all(rights.still_may(operation, _TOPIC, name) for name in names)
+def _may_all(rights: Rights, operation: AclOperation, names: Iterable[TopicName | None]) -> bool:
+    """Tell whether all may be used; nothing is known of a topic that this broker does not know yet.
+
+    What is learnt now would still be served when it does: without a look at the rights.
+    """
+    return all(name is not None and rights.still_may(operation, _TOPIC, name) for name in names)
 
 
 _IsAllowed = Callable[["BrokerServer", Served, Rights], bool]

@@ -89,7 +89,8 @@ CONTROLLER_GUARDS: dict[ApiKey, Guard] = {
 BROKER_GUARDS: dict[ApiKey, Guard] = {
     **_COMMON,
     **dict.fromkeys(FORWARDABLE, open_to_all),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: administration.guard_alter_loggers,
+    ApiKey.ALTER_CONFIGS: administration.guard_alter_own_legacy,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: administration.guard_alter_own,
     ApiKey.PRODUCE: data.guard_produce,
     # Its handler asks for the rights itself.
     ApiKey.FETCH: open_to_all,

@@ -37,8 +37,9 @@ def handle_sasl_handshake(
     login, now_s = context.connection.login, server.clock.monotonic_s()
     if login is None or not login.may_begin(now_s):
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    is_begun = login.handshake(request.mechanism, context.version, now_s)
     mechanisms = tuple(login.terms.mechanisms)
-    if login.handshake(request.mechanism, context.version, now_s):
+    if is_begun:
         return SaslHandshakeResponse(mechanisms=mechanisms)
     refused = SaslHandshakeResponse(
         error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms

@@ -14,7 +14,7 @@ from dohle.core.config.definition import ConfigValues
 from dohle.core.config.listeners import Listener
 from dohle.core.host import Descriptor, Host, StreamSocket
 from dohle.core.principal import Principal
-from dohle.security.login import SaslLogin
+from dohle.security.login import SaslLogin, SaslTerms
 from dohle.server.net.connection import Connection
 from dohle.server.net.entrance import Entrance
 from dohle.server.net.login_gate import LoginGate
@@ -270,10 +270,14 @@ class ListeningSocket:
     def _have_log_in(self, gate: LoginGate, connection: Connection) -> None:
         entrance = self.entrance
         assert entrance is not None
-        assert entrance.sasl is not None, "it is a listener with SASL"
-        connection.login = SaslLogin(entrance.sasl)
+
+        def terms() -> SaslTerms:
+            assert entrance.sasl is not None, "it is a listener with SASL"
+            return entrance.sasl
+
+        connection.login = SaslLogin(terms)
         connection.serve_by(gate)
-        connection.limit_frames(min(entrance.sasl.receive_bytes_max, self._request_bytes_max))
+        connection.limit_frames(min(terms().receive_bytes_max, self._request_bytes_max))
 
         def turn_out(reason: str) -> None:
             self._login_failed(connection, reason)

@@ -21,6 +21,7 @@ from dohle.server.net.service import Service
 
 _API_KEY = struct.Struct(">h")
 _SIZE = struct.Struct(">i")
+_OF_LOGINS = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
 class LoginGate:
@@ -40,8 +41,9 @@ class LoginGate:
         self._now_s = now_s
         self._on_login = on_login
         self._on_failure = on_failure
-        #: The last answers of connections that have failed, and are closed behind them.
-        self._last: dict[Future[Any], Connection] = {}
+        #: Answers that belong to a login and are awaited. Who has failed is told a little later and
+        #: closed behind that; what came in a long frame is taken while it is awaited.
+        self._awaited: dict[Future[Any], Connection] = {}
         #: How many were cut off because their session had ended.
         self.expired_count = 0
         self.is_patient = service.is_patient
@@ -61,10 +63,12 @@ class LoginGate:
         if phase is Phase.OPEN:
             if login.expires_s is not None and api_key != ApiKey.SASL_HANDSHAKE:
                 self._check_session(login)
-            return self._concluded(self._service.handle(frame, connection), connection, login)
-        if not _is_in_order(login, api_key):
+        elif not _is_in_order(login, api_key):
             raise CloseConnection(f"a request with API key {api_key} before the login")
-        return self._concluded(self._service.handle(frame, connection), connection, login)
+        reply = self._service.handle(frame, connection)
+        if api_key in _OF_LOGINS:
+            self._concluded(reply, connection, login)
+        return reply
 
     def _check_session(self, login: SaslLogin) -> None:
         assert login.expires_s is not None, "it has an end"
@@ -77,16 +81,20 @@ class LoginGate:
         reply: Frame | LateFrame | Future[Any] | None,
         connection: Connection,
         login: SaslLogin,
-    ) -> Frame | LateFrame | Future[Any] | None:
+    ) -> None:
         """Take note of how the login goes, after a request that belongs to it."""
+        if isinstance(reply, Future):
+            self._awaited[reply] = connection
+        self._take_note(connection, login)
+
+    def _take_note(self, connection: Connection, login: SaslLogin) -> None:
+        if not login.is_new:
+            return
+        login.is_new = False
         if login.phase is Phase.FAILED:
-            if isinstance(reply, Future):
-                self._last[reply] = connection
             self._on_failure(connection, login.failure)
-        elif login.is_new:
-            login.is_new = False
+        else:
             self._let_in(connection, login)
-        return reply
 
     def _let_in(self, connection: Connection, login: SaslLogin) -> None:
         assert login.principal is not None, "the login is done"
@@ -102,25 +110,34 @@ class LoginGate:
         answered = login.token(bytes(frame), self._now_s())
         if answered.failure is None:
             reply: Frame = [_SIZE.pack(len(answered.reply)) + answered.reply]
-            return self._concluded(reply, connection, login)
+            self._concluded(reply, connection, login)
+            return reply
         nothing: Future[Any] = self._loop.create_future()
         self._loop.call_later(login.terms.failure_delay_ms / 1000, _finish, nothing)
-        return self._concluded(nothing, connection, login)
+        self._concluded(nothing, connection, login)
+        return nothing
 
     def complete(self, answered: Future[Any]) -> Frame:
         """Encode an answer; one that says that the login has failed is the last."""
-        connection = self._last.pop(answered, None)
-        if connection is None:
+        connection = self._awaited.pop(answered, None)
+        login = None if connection is None else connection.login
+        if connection is None or login is None:
             return self._service.complete(answered)
-        login = connection.login
-        connection.replies.end("the login has failed")
-        if login is not None and login.is_bare:
-            return []
+        # Before the next request is looked at, whatever it is that was awaited.
+        self._take_note(connection, login)
+        if login.phase is Phase.FAILED:
+            connection.replies.end("the login has failed")
+            if login.is_bare:
+                return []
         return self._service.complete(answered)
 
     def forget(self, future: Future[Any]) -> None:
         """Give up waiting for an answer to a client that has gone."""
-        self._last.pop(future, None)
+        connection = self._awaited.pop(future, None)
+        login = None if connection is None else connection.login
+        if connection is not None and login is not None and login.phase is Phase.FAILED:
+            # Who guesses passwords does not wait for the answer, and is told of all the same.
+            self._take_note(connection, login)
         self._service.forget(future)
 
 

@@ -164,7 +164,9 @@ class ReceiveBuffer:
         need = _SIZE.size + _unpack_size(self._view, self.start)[0]
         if need <= held or need <= min(length, _LARGE_FRAME_BYTES):
             return 0
-        wanted = max(need, min(_LARGE_FRAMES * need, BUFFER_BYTES_KEPT))
+        # Who has not logged in may send small frames only, and gets no room for several of them.
+        several = min(_LARGE_FRAMES * need, BUFFER_BYTES_KEPT, _SIZE.size + self.frame_bytes_max)
+        wanted = max(need, several)
         size = min(wanted, max(length + min(length, _GROWTH_BYTES), BUFFER_BYTES_KEPT))
         # A producer's frames differ a little in size: the next should fit as well.
         size = -(-size // BUFFER_BYTES) * BUFFER_BYTES

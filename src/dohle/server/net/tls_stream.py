@@ -4,6 +4,10 @@ It is used like the socket itself. OpenSSL works on memory: what arrives is take
 call however many records it has, and several records leave with one. ``sendfile`` is not possible,
 so records of a file are read and encrypted in pieces. What is encrypted cannot be taken back, so no
 more is encrypted while the socket does not take what there is.
+
+OpenSSL reads on until it finds a byte of the application. A record can be a request for new keys
+instead, in 27 bytes, and takes it as long as a kilobyte of data: so it is given a few records at a
+time, and a client that sends nothing else is cut off.
 """
 
 from __future__ import annotations
@@ -25,6 +29,15 @@ from dohle.server.net.turns import Turns, Usage
 PIECE_BYTES = 256 * 1024
 #: And in one turn of the loop: about two milliseconds.
 _TURN_BYTES_MAX = 1024 * 1024
+#: So many records are decrypted at a time: two milliseconds, if each of them asks for new keys.
+_RECORDS_AT_ONCE = 64
+#: And so many may come without a byte of the application.
+_EMPTY_RECORDS_MAX = 512
+#: What TLS itself has to say to a client that does not read; replies take a piece at most.
+_UNSENT_MAX = 2 * PIECE_BYTES
+#: Of a record: its kind, the version, and how much follows.
+_HEADER_BYTES = 5
+_NOTHING = memoryview(b"")
 
 
 class TlsSession(NamedTuple):
@@ -50,11 +63,18 @@ class TlsStream:
         self._ssl, self._incoming, self._outgoing = session
         self._scratch = scratch
         #: Encrypted bytes that the socket has not taken yet.
-        self._unsent = memoryview(b"")
+        self._unsent = _NOTHING
         #: Whether the peer has said that it sends no more.
         self._has_ended = False
-        #: Whether something has arrived that ``recv_into`` had no room for, or may have.
-        self.has_more = self._incoming.pending > 0
+        #: What has arrived and is not given to OpenSSL yet, from the beginning of a record on.
+        self._waiting: memoryview = memoryview(self._incoming.read())
+        #: How much is to come of the record that OpenSSL has the beginning of.
+        self._record_left = 0
+        self._empty_records = 0
+        #: Whether OpenSSL has something that ``recv_into`` had no room for, or may have.
+        self._is_holding = False
+        #: Whether something has arrived that ``recv_into`` was not asked for, or may have.
+        self.has_more = self._has_waiting_record
 
     def fileno(self) -> int:
         """Return the number by which the loop knows the socket."""
@@ -70,27 +90,68 @@ class TlsStream:
 
     def recv_into(self, buffer: memoryview) -> int:
         """Take what has arrived, as far as it fits; 0 once the peer sends no more."""
-        count = self._decrypt_into(buffer) if self.has_more else 0
+        count = self._decrypt_into(buffer) if self._is_holding else 0
         if not count and not self._has_ended:
-            received = self._socket.recv_into(self._scratch)
-            if received == 0:
-                return 0
-            self._incoming.write(self._scratch[:received])
+            if self._has_waiting_record:
+                self._give(self._waiting)
+            else:
+                received = self._socket.recv_into(self._scratch)
+                if received == 0:
+                    return 0
+                self._take(self._scratch[:received])
             count = self._decrypt_into(buffer)
             if self._outgoing.pending:
                 # An answer of TLS itself, such as new keys.
-                self.flush()
-        if not count and not self._has_ended:
+                self._answer()
+        if self._has_ended:
+            # The end is told when all before it was taken.
+            self.has_more = bool(count)
+            return count
+        self.has_more = self._is_holding or self._has_waiting_record
+        if not count:
+            if self._empty_records > _EMPTY_RECORDS_MAX:
+                raise ConnectionAbortedError("very many TLS records without data")
             raise BlockingIOError
-        # The end is told when all before it was taken.
-        self.has_more = bool(count) and (self.has_more or self._has_ended)
+        self._empty_records = 0
         return count
+
+    @property
+    def _has_waiting_record(self) -> bool:
+        return len(self._waiting) >= _HEADER_BYTES
+
+    def _take(self, arrived: memoryview) -> None:
+        """Take what is in the memory that is that of all connections."""
+        if self._waiting:
+            # The beginning of a header.
+            arrived = memoryview(b"".join((self._waiting, arrived)))
+        self._give(arrived)
+        if self._waiting:
+            self._waiting = memoryview(bytes(self._waiting))
+
+    def _give(self, data: memoryview) -> None:
+        """Give what has arrived to OpenSSL, but for records beyond the number for one time."""
+        at, size, records = self._record_left, len(data), 0
+        while at + _HEADER_BYTES <= size and records < _RECORDS_AT_ONCE:
+            at += _HEADER_BYTES + (data[at + 3] << 8 | data[at + 4])
+            records += 1
+        self._empty_records += records
+        if at >= size:
+            self._incoming.write(data)
+            self._record_left, self._waiting = at - size, _NOTHING
+        else:
+            self._incoming.write(data[:at])
+            self._record_left, self._waiting = 0, data[at:]
+
+    def _answer(self) -> None:
+        self.flush()
+        if len(self._unsent) > _UNSENT_MAX:
+            raise ConnectionAbortedError("the client does not read the answers of TLS")
 
     def _decrypt_into(self, buffer: memoryview) -> int:
         # What it returns is a number if it is given memory; its declaration does not say so.
         read: Any = self._ssl.read
         incoming, size, count = self._incoming, len(buffer), 0
-        self.has_more = False
+        self._is_holding = False
         try:
             while count < size:
                 # A record at a time.
@@ -103,7 +164,7 @@ class TlsStream:
                     return count
         except ssl.SSLWantReadError:
             return count
-        self.has_more = True
+        self._is_holding = True
         return count
 
     def send(self, data: bytes | memoryview, flags: int = 0) -> int:
