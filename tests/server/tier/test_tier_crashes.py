@@ -155,3 +155,21 @@ def test_a_store_that_fails_now_and_then_loses_nothing_and_keeps_no_strays(seed:
         tiered.check_tier()
     finally:
         tiered.close()
+
+
+def test_segments_whose_leader_epochs_are_lost_stay_on_the_disk() -> None:
+    """T3.5, T27.2: what is remote is found by its epoch, so nobody would find them there."""
+    tiered = TieredWorld(4, remote_log_copy_disable="true", local_retention_ms="-2")
+    try:
+        tiered.produce()
+        bases = tiered.log.segments.base_offsets
+        tiered.world.run_until(lambda: tiered.log.recovery_point >= bases[-2], 300)
+        tiered.machine.kill()
+        tiered.machine.files.remove("/data/t-0/leader-epoch-checkpoint")
+        tiered.start()
+        tiered.alter(remote_log_copy_disable="false", local_retention_ms="1")
+        tiered.world.run_for(10)
+        assert not tiered.objects()
+        assert tiered.read() == tiered.acknowledged
+    finally:
+        tiered.close()

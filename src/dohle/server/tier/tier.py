@@ -12,7 +12,7 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.metadata.image import TopicImage
 from dohle.server.net.slices import Slices
 from dohle.server.tier.counts import CountsByTopic
-from dohle.server.tier.metadata_feed import MetadataFeed
+from dohle.server.tier.metadata_feed import Key, MetadataFeed
 from dohle.server.tier.partition_tasks import PartitionTasks
 from dohle.server.tier.reads import RemoteReads
 from dohle.server.tier.settings import TierSettings
@@ -74,6 +74,8 @@ class Tier:
         )
         self._tasks: dict[Partition, PartitionTasks] = {}
         self._deleting: set[asyncio.Task[None]] = set()
+        #: Partitions that are to be remote no more, as long as anything of them is.
+        self._switching_off: set[Key] = set()
         self._ensuring: asyncio.Task[None] | None = None
         self._is_started = False
         #: One at a time: they write the same file.
@@ -110,10 +112,18 @@ class Tier:
             self.forget(partition)
         elif not partition.log.config.remote_storage_enable:
             if self._tasks.pop(partition, None) is not None and tasks is not None:
-                self._in_background(self._switch_off(tasks))
+                # Should it be remote again, nothing is until that was found out anew.
+                partition.log.highest_remote_offset = -1
+                if partition.is_led:
+                    self._switching_off.add(tasks.key)
+                    self._in_background(self._switch_off(tasks))
+                else:
+                    self._in_background(self._end(tasks))
         elif tasks is None:
-            self.feed.assign((partition.topic_id, partition.key.partition))
-            self._tasks[partition] = PartitionTasks(self, partition)
+            key = partition.topic_id, partition.key.partition
+            if key not in self._switching_off:
+                self.feed.assign(key)
+                self._tasks[partition] = PartitionTasks(self, partition)
         else:
             tasks.look_again()
 
@@ -140,11 +150,15 @@ class Tier:
 
     async def _switch_off(self, tasks: PartitionTasks) -> None:
         """Delete what is remote of a topic that is to be so no more (KIP-950)."""
-        if not tasks.partition.is_led:
-            await self._end(tasks)
-            return
-        tasks.raise_start(tasks.partition.log.local_log_start_offset)
-        await self._delete_all(tasks)
+        try:
+            tasks.raise_start(tasks.partition.log.local_log_start_offset)
+            await self._delete_all(tasks)
+        finally:
+            self._switching_off.discard(tasks.key)
+        # It may be remote again by now: what is copied then must not be deleted by this.
+        partition = self.broker.partitions.get(*tasks.partition.key)
+        if partition is not None and partition.topic_id == tasks.partition.topic_id:
+            self.update(partition)
 
     def topic_deleted(self, topic: TopicImage) -> None:
         """Delete what is remote of a topic, in the background, where this broker led it (T15)."""
