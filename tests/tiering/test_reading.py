@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from dohle.core.ids import Uuid
@@ -175,6 +177,26 @@ def test_the_cache_keeps_the_indexes_used_last_and_finds_them_after_a_restart() 
     assert left == {path for each in again_cached(again, segments) for path in each}
     again.remove(again.forget(segments[2]))
     assert again.get(segments[2]) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_cache_is_whole_after_a_power_cut(seed: int) -> None:
+    """T10: an empty index of transactions would show aborted records to readers of committed."""
+    node = Node(LogConfig(retention_ms=-1))
+    append_transactional(node.log, 7, 0, 3)
+    append_marker(node.log, 7, commit=False)
+    node.log.update_high_watermark(node.log.log_end_offset)
+    node.log.roll()
+    segment = _copy(node, 0)
+    node.disk.settle()
+    _at(node, segment)
+    node.disk.power_loss(Random(seed))
+    indexes = _cache(node).get(segment)
+    if indexes is not None:
+        at = SegmentAt(node.fs, FolderStore(node.fs, "/store"), segment, indexes, "")
+        found = at.read(0, 1 << 20, whole_batch=True)
+        assert found is not None
+        assert [each.producer_id for each in found.aborted] == [7]
 
 
 def again_cached(cache: IndexCache, segments: list[RemoteSegment]) -> list[tuple[str, str, str]]:
