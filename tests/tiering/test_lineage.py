@@ -8,6 +8,7 @@ from dohle.tiering.lineage import (
     epochs_of_range,
     highest_remote_offset,
     is_within,
+    last_common_offset,
     newest_copy_of,
     remote_log_start,
     without_empty,
@@ -87,6 +88,27 @@ def test_the_log_is_remote_only_as_far_as_there_is_no_hole() -> None:
         assert highest_remote_offset(cache, _LINEAGE, 0, 300) == 99
         assert highest_remote_offset(cache, _LINEAGE, 120, 300) == 119
         assert highest_remote_offset(cache, _LINEAGE, 160, 300) == 250
+
+
+@pytest.mark.parametrize(
+    ("end", "epochs", "offset", "wanted"),
+    [
+        (99, ((0, 50),), 60, 99),
+        (150, ((0, 50), (2, 100)), 60, 150),
+        (250, ((0, 50), (2, 100), (3, 200)), 60, 250),
+        # Epoch 0 was longer there, or another one came next: the log has other records then.
+        (149, ((0, 50),), 60, 99),
+        (149, ((0, 50), (1, 80)), 60, 79),
+        (149, ((0, 50), (1, 100)), 60, 99),
+        (320, ((3, 250),), 260, 299),
+    ],
+)
+def test_a_segment_is_read_as_far_as_the_log_has_the_same(
+    end: int, epochs: Epochs, offset: int, wanted: int
+) -> None:
+    """T8, T27.1: nothing is served that an unclean election has lost."""
+    found = segment(1, epochs[0][1], end, epochs)
+    assert last_common_offset(found, _LINEAGE, offset, 300) == wanted
 
 
 def test_the_remote_part_begins_with_the_first_segment_of_the_earliest_epoch() -> None:

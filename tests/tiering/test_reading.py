@@ -8,6 +8,7 @@ import pytest
 
 from dohle.core.ids import Uuid
 from dohle.records.batch import batches
+from dohle.records.record import Record
 from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.leader_epochs import encode_leader_epochs
@@ -156,6 +157,47 @@ def test_a_damaged_or_missing_object_is_a_store_error() -> None:
     disk.put(f"/store/{object_key(segment, MANIFEST)}", b"{}")
     with pytest.raises(StoreError, match="manifest"):
         _at(node, segment)
+
+
+def test_no_flipped_bit_of_the_log_comes_to_a_reader() -> None:
+    """T15a, T27.1: neither in what the checksum covers nor in the offsets, which it does not."""
+    node = _filled()
+    segment = _copy(node, 0)
+    at, path = _at(node, segment), f"/store/{object_key(segment, LOG)}"
+
+    def read(offset: int) -> list[tuple[int, int, list[Record]]]:
+        found = at.read(offset, 1 << 20, whole_batch=True)
+        assert found is not None
+        return [(each.base_offset, each.last_offset, list(each)) for each in batches(found.records)]
+
+    wanted = {offset: read(offset) for offset in (0, 60, 118)}
+    refused = 0
+    for position in (*range(61), *range(61, segment.size, 23)):
+        node.disk.flip_bit(path, position, position % 8)
+        for offset, good in wanted.items():
+            try:
+                found = read(offset)
+            except StoreError:
+                refused += 1
+                continue
+            # The last one may be cut, and is none then.
+            assert found
+            assert found == good[: len(found)]
+        node.disk.flip_bit(path, position, position % 8)
+    assert refused > 100
+
+
+def test_what_the_log_has_no_more_is_not_read() -> None:
+    """T8: an unclean election has cut the log at offset 60; the store has what was behind."""
+    node = _filled()
+    at = _at(node, _copy(node, 0))
+    for offset in range(60):
+        found = at.read(offset, 1 << 20, whole_batch=True, last=59)
+        assert found is not None
+        assert [each.next_offset for each in batches(found.records)][-1] == 60
+        assert found.upper == 60
+        assert not found.is_complete
+    assert at.read(60, 1 << 20, whole_batch=True, last=59) is None
 
 
 def test_the_cache_keeps_the_indexes_used_last_and_finds_them_after_a_restart() -> None:

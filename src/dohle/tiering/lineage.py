@@ -82,6 +82,33 @@ def highest_remote_offset(
     return position - 1
 
 
+def last_common_offset(
+    segment: RemoteSegment,
+    epochs: Sequence[tuple[int, int]],
+    offset: int,
+    log_end_offset: int,
+) -> int:
+    """Return the last offset of a segment up to which it has what this log has, from one on.
+
+    It is the end of the segment, but for one that was copied before an election lost its end.
+    """
+    own = without_empty(segment.epochs)
+    numbers = {epoch: number for number, (epoch, _) in enumerate(own)}
+    last = offset - 1
+    for number, (epoch, _) in enumerate(epochs):
+        end = (epochs[number + 1][1] if number + 1 < len(epochs) else log_end_offset) - 1
+        if end < offset:
+            continue
+        place = numbers.get(epoch)
+        if place is None:
+            break
+        own_end = own[place + 1][1] - 1 if place + 1 < len(own) else segment.end_offset
+        last = min(end, own_end)
+        if own_end != end:
+            break
+    return last
+
+
 def newest_copy_of(cache: RemoteLogMetadataCache, offset: int) -> RemoteSegment | None:
     """Return the copied segment that holds an offset and is of the newest epoch, if there is one.
 
