@@ -75,7 +75,7 @@ class RemoteReads:
         self._files = files
         self._counts = counts
         self._threads: ThreadPool = broker.host.thread_pool(
-            settings.reader_threads, "remote-log-reader"
+            settings.reader_threads, "remote-log-reader", may_hang=True
         )
         self._loading: dict[Uuid, asyncio.Task[CachedIndexes]] = {}
         self._reading: dict[_ReadKey, asyncio.Task[Found]] = {}
@@ -292,6 +292,7 @@ class RemoteReads:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self._threads.close()
 
 
 def _last_in(log: Log, segment: RemoteSegment, offset: int) -> int:

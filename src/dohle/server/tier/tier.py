@@ -64,7 +64,9 @@ class Tier:
         self.store: ObjectStore = _open_store(files, settings.url)
         self.feed = MetadataFeed(broker, settings)
         self.counts = CountsByTopic()
-        self._copiers = broker.host.thread_pool(settings.copier_threads, "remote-log-copier")
+        self._copiers = broker.host.thread_pool(
+            settings.copier_threads, "remote-log-copier", may_hang=True
+        )
         self._index_cache = IndexCache(
             files, join(folder, REMOTE_INDEX_CACHE), settings.index_cache_bytes
         )
@@ -293,3 +295,4 @@ class Tier:
             await asyncio.wait(tasks)
         await self.reads.stop()
         await self.feed.stop()
+        self._copiers.close()
