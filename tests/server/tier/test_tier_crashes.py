@@ -7,8 +7,9 @@ from random import Random
 
 import pytest
 
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.testing.simulation.disk_faults import Operation
-from tests.server.tier.tiered_world import COUNT, TieredWorld
+from tests.server.tier.tiered_world import COUNT, KEY, TieredWorld
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -115,6 +116,33 @@ def test_leader_epochs_that_are_lost_with_their_file_come_back_from_the_store() 
         tiered.world.run_until(lambda: tiered.log.leader_epochs.entries[:1] == known[:1], 30)
         assert tiered.read() == tiered.acknowledged
         tiered.check_tier()
+    finally:
+        tiered.close()
+
+
+def test_a_follower_is_not_kept_waiting_by_a_store_that_hangs() -> None:
+    """T14, T27.8: it copies other partitions meanwhile, and comes back for what is read then."""
+    tiered = TieredWorld(8)
+    try:
+        tiered.produce()
+        tiered.wait_until_only_remote()
+        tier, loop = tiered.node.broker.tier, tiered.machine.loop
+        partition = tiered.node.broker.partitions.get(*KEY)
+        assert tier is not None
+        assert partition is not None
+        tiered.machine.disk.work_mean_ns *= 20_000
+        for _ in range(2):
+            waiting = loop.create_task(tier.state_at(partition, 0, 10))
+            tiered.world.run_for(1)
+            with pytest.raises(KafkaError) as refused:
+                waiting.result()
+            assert refused.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
+        tiered.world.run_for(100)
+        found = loop.create_task(tier.state_at(partition, 0, 10))
+        tiered.world.run_for(1)
+        offset, epochs, _ = found.result()
+        assert offset > 10
+        assert epochs == [(0, 0)]
     finally:
         tiered.close()
 

@@ -17,7 +17,7 @@ from dohle.tiering.layout import INDEXES, LOG, MANIFEST, object_key
 from dohle.tiering.segments import SegmentState
 
 _TOPIC = "t"
-_KEY = TopicPartition(TopicName(_TOPIC), 0)
+KEY = TopicPartition(TopicName(_TOPIC), 0)
 COUNT = 120
 _NODE = {
     **SINGLE_NODE,
@@ -106,7 +106,7 @@ class TieredWorld:
 
         async def program(cluster: Cluster) -> None:
             async with Consumer(cluster, ConsumerConfig()) as consumer:
-                await consumer.assign({_KEY: Beginning()}, stop_at_end=True)
+                await consumer.assign({KEY: Beginning()}, stop_at_end=True)
                 async for each in consumer:
                     found[each.record.offset] = each.record.value or b""
 
@@ -116,7 +116,7 @@ class TieredWorld:
     @property
     def log(self) -> Log:
         """The log of the topic."""
-        partition = self.node.broker.partitions.get(*_KEY)
+        partition = self.node.broker.partitions.get(*KEY)
         assert partition is not None
         return partition.log
 
@@ -128,7 +128,7 @@ class TieredWorld:
 
     def check_tier(self) -> None:
         """What the metadata has as copied is whole, and it knows of all that is in the store."""
-        partition = self.node.broker.partitions.get(*_KEY)
+        partition = self.node.broker.partitions.get(*KEY)
         tier = self.node.broker.tier
         assert tier is not None
         assert partition is not None
