@@ -159,6 +159,16 @@ def test_a_damaged_or_missing_object_is_a_store_error() -> None:
         _at(node, segment)
 
 
+@pytest.mark.parametrize("position", [3, 7, 10, 30, 300, 2000])
+def test_a_segment_that_is_damaged_on_the_disk_is_not_copied(position: int) -> None:
+    """T27.1-2: its copy would take the place of the good ones that other replicas have."""
+    node = _filled()
+    node.disk.flip_bit(node.log.segments.first.path, position, 1)
+    with pytest.raises(StoreError, match="damaged"):
+        _copy(node, 0)
+    assert not [path for path in node.disk.files() if path.startswith("/store")]
+
+
 def test_no_flipped_bit_of_the_log_comes_to_a_reader() -> None:
     """T15a, T27.1: neither in what the checksum covers nor in the offsets, which it does not."""
     node = _filled()
