@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from importlib import import_module
+from os import mkfifo
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Protocol
@@ -320,14 +321,38 @@ def test_nothing_is_lost_by_a_broker_that_is_killed_again_and_again(tmp_path: Pa
     try:
         found = _consume(broker, 4000, start=0, may_fail=True)
         assert found == list(range(4000))
-        folder = tmp_path / "data" / f"{_TOPIC}-0"
-        deadline = monotonic() + _TIMEOUT_S
-        while min(int(path.stem) for path in folder.glob("*.log")) < 2000:
-            assert monotonic() < deadline
-            sleep(0.1)
+        _wait_for_base(tmp_path, 2000)
         assert _consume(broker, 4000, start=0, may_fail=True) == list(range(4000))
     finally:
         broker.kill()
+
+
+def _wait_for_base(tmp_path: Path, least: int) -> None:
+    folder = tmp_path / "data" / f"{_TOPIC}-0"
+    deadline = monotonic() + _TIMEOUT_S
+    while min(int(path.stem) for path in folder.glob("*.log")) < least:
+        assert monotonic() < deadline
+        sleep(0.1)
+
+
+def test_a_store_that_hangs_holds_up_neither_the_tail_nor_the_stop(tmp_path: Path) -> None:
+    """T12, T27.8: to open a pipe that nobody writes to takes for ever."""
+    with BrokerProcess(tmp_path, _config(tmp_path)) as broker:
+        _create(broker)
+        _produce(broker)
+        _wait_for_base(tmp_path, _COUNT // 2)
+        path = min((tmp_path / "store").rglob("*.log"))
+        path.unlink()
+        mkfifo(path)
+        with Wire(broker.bootstrap) as wire:
+            for _ in range(3):
+                found = wire.fetch(_TOPIC, 0)
+                assert (found.error_code, found.records) == (ErrorCode.NONE, b"")
+        _produce(broker, 100, start=_COUNT)
+        assert _consume(broker, 100, start=_COUNT) == list(range(_COUNT, _COUNT + 100))
+        started_s = monotonic()
+        assert broker.stop() == 0
+        assert monotonic() - started_s < 5
 
 
 def test_the_command_line_shows_what_is_remote_and_finds_what_is_missing(

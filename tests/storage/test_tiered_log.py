@@ -59,6 +59,17 @@ def test_segments_that_are_remote_go_and_the_log_start_stays() -> None:
     assert node.log.leader_epochs.entries == [EpochEntry(LEADER_EPOCH, 0)]
 
 
+def test_what_comes_after_a_truncation_is_not_taken_for_remote() -> None:
+    """T27.2: other records have these offsets now, which the store does not have."""
+    node = _filled()
+    node.log.highest_remote_offset = 5
+    node.log.truncate_to(3)
+    append(node.log, *[data(1, timestamp=NOW_MS - 1) for _ in range(4)])
+    node.log.update_high_watermark(7)
+    assert _retain(node) == 1
+    assert node.log.segments.first.base_offset == 2
+
+
 def test_an_active_segment_that_is_too_old_is_closed_and_goes_when_it_is_copied() -> None:
     """T5."""
     node = _filled()

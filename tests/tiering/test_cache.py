@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dohle.tiering.cache import RemoteLogMetadataCache
 from tests.tiering.values import DELETED, DELETING, FINISHED, copied, segment, update
 
@@ -23,15 +25,6 @@ def test_a_segment_can_be_read_when_its_copy_is_finished_and_until_its_deletion_
     assert len(cache) == 0
 
 
-def test_the_highest_offset_of_an_epoch_does_not_fall_with_deletions() -> None:
-    """T9, T15b: what was remote once needs no copy."""
-    one = segment(1, 0, 99)
-    cache = copied(one)
-    cache.apply(update(one, DELETING))
-    cache.apply(update(one, DELETED))
-    assert cache.highest_offset(0) == 99
-
-
 def test_a_segment_of_two_epochs_is_found_in_each_up_to_its_end() -> None:
     """T9: lookup by epoch and offset."""
     cache = copied(segment(1, 0, 99, ((0, 0), (2, 60))))
@@ -50,6 +43,19 @@ def test_a_later_and_larger_copy_takes_the_place_of_an_earlier_one() -> None:
     assert found is not None
     assert found.id == large.id
     assert {each.id for each in cache.of_epoch(0)} == {small.id, large.id}
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 79), (20, 79), (20, 99), (50, 149)])
+def test_the_late_copy_of_a_leader_of_before_hides_nothing(start: int, end: int) -> None:
+    """T9, T27.1: its segments begin and end elsewhere, and it may be finished last."""
+    cache = copied(segment(1, 0, 99), segment(2, 100, 199), segment(3, start, end))
+    for offset in range(200):
+        found = cache.find(0, offset)
+        assert found is not None
+        assert found.start_offset <= offset <= found.end_offset
+        last = cache.last_offset(0, offset)
+        assert last == found.end_offset
+    assert {each.id for each in cache.of_epoch(0)} == {each.id for each in cache}
 
 
 def test_records_that_do_not_follow_are_left_out() -> None:

@@ -8,12 +8,13 @@ from dohle.tiering.lineage import (
     epochs_of_range,
     highest_remote_offset,
     is_within,
+    last_common_offset,
     newest_copy_of,
     remote_log_start,
     without_empty,
 )
 from dohle.tiering.segments import Epochs
-from tests.tiering.values import copied, segment
+from tests.tiering.values import DELETED, DELETING, copied, segment, update
 
 _LINEAGE: Epochs = ((0, 0), (2, 100), (3, 200))
 
@@ -70,9 +71,44 @@ def test_epochs_without_records_are_left_out() -> None:
 def test_the_highest_remote_offset_is_bounded_by_the_epoch_in_this_log() -> None:
     """T3.1: an unclean election may have cut the epoch here."""
     cache = copied(segment(1, 0, 149))
-    assert highest_remote_offset(cache, ((0, 0),), 300) == 149
-    assert highest_remote_offset(cache, _LINEAGE, 300) == 99
-    assert highest_remote_offset(cache, ((5, 0),), 300) == -1
+    assert highest_remote_offset(cache, ((0, 0),), 0, 300) == 149
+    assert highest_remote_offset(cache, _LINEAGE, 0, 300) == 99
+    assert highest_remote_offset(cache, ((5, 0),), 0, 300) == -1
+    assert highest_remote_offset(cache, ((0, 150),), 20, 300) == 19
+
+
+def test_the_log_is_remote_only_as_far_as_there_is_no_hole() -> None:
+    """T27.2: a copy that is deleted counts no more, nor does what is behind it."""
+    gone = segment(2, 100, 149, ((2, 100),))
+    cache = copied(segment(1, 0, 99), gone, segment(3, 150, 250, ((2, 150), (3, 200))))
+    assert highest_remote_offset(cache, _LINEAGE, 0, 300) == 250
+    assert highest_remote_offset(cache, _LINEAGE, 0, 220) == 219
+    for state in (DELETING, DELETED):
+        cache.apply(update(gone, state))
+        assert highest_remote_offset(cache, _LINEAGE, 0, 300) == 99
+        assert highest_remote_offset(cache, _LINEAGE, 120, 300) == 119
+        assert highest_remote_offset(cache, _LINEAGE, 160, 300) == 250
+
+
+@pytest.mark.parametrize(
+    ("end", "epochs", "offset", "wanted"),
+    [
+        (99, ((0, 50),), 60, 99),
+        (150, ((0, 50), (2, 100)), 60, 150),
+        (250, ((0, 50), (2, 100), (3, 200)), 60, 250),
+        # Epoch 0 was longer there, or another one came next: the log has other records then.
+        (149, ((0, 50),), 60, 99),
+        (149, ((0, 50), (1, 80)), 60, 79),
+        (149, ((0, 50), (1, 100)), 60, 99),
+        (320, ((3, 250),), 260, 299),
+    ],
+)
+def test_a_segment_is_read_as_far_as_the_log_has_the_same(
+    end: int, epochs: Epochs, offset: int, wanted: int
+) -> None:
+    """T8, T27.1: nothing is served that an unclean election has lost."""
+    found = segment(1, epochs[0][1], end, epochs)
+    assert last_common_offset(found, _LINEAGE, offset, 300) == wanted
 
 
 def test_the_remote_part_begins_with_the_first_segment_of_the_earliest_epoch() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from dohle.core.ids import Uuid
 from dohle.records.batch import batches
+from dohle.records.record import Record
 from dohle.storage import log_read
 from dohle.storage.config import LogConfig
 from dohle.storage.leader_epochs import encode_leader_epochs
@@ -156,6 +159,57 @@ def test_a_damaged_or_missing_object_is_a_store_error() -> None:
         _at(node, segment)
 
 
+@pytest.mark.parametrize("position", [3, 7, 10, 30, 300, 2000])
+def test_a_segment_that_is_damaged_on_the_disk_is_not_copied(position: int) -> None:
+    """T27.1-2: its copy would take the place of the good ones that other replicas have."""
+    node = _filled()
+    node.disk.flip_bit(node.log.segments.first.path, position, 1)
+    with pytest.raises(StoreError, match="damaged"):
+        _copy(node, 0)
+    assert not [path for path in node.disk.files() if path.startswith("/store")]
+
+
+def test_no_flipped_bit_of_the_log_comes_to_a_reader() -> None:
+    """T15a, T27.1: neither in what the checksum covers nor in the offsets, which it does not."""
+    node = _filled()
+    segment = _copy(node, 0)
+    at, path = _at(node, segment), f"/store/{object_key(segment, LOG)}"
+
+    def read(offset: int) -> list[tuple[int, int, list[Record]]]:
+        found = at.read(offset, 1 << 20, whole_batch=True)
+        assert found is not None
+        return [(each.base_offset, each.last_offset, list(each)) for each in batches(found.records)]
+
+    wanted = {offset: read(offset) for offset in (0, 60, 118)}
+    refused = 0
+    for position in (*range(61), *range(61, segment.size, 23)):
+        node.disk.flip_bit(path, position, position % 8)
+        for offset, good in wanted.items():
+            try:
+                found = read(offset)
+            except StoreError:
+                refused += 1
+                continue
+            # The last one may be cut, and is none then.
+            assert found
+            assert found == good[: len(found)]
+        node.disk.flip_bit(path, position, position % 8)
+    assert refused > 100
+
+
+def test_what_the_log_has_no_more_is_not_read() -> None:
+    """T8: an unclean election has cut the log at offset 60; the store has what was behind."""
+    node = _filled()
+    at = _at(node, _copy(node, 0))
+    for offset in range(60):
+        found = at.read(offset, 1 << 20, whole_batch=True, last=59)
+        assert found is not None
+        assert [each.next_offset for each in batches(found.records)][-1] == 60
+        assert found.upper == 60
+        assert not found.is_complete
+    assert at.read(60, 1 << 20, whole_batch=True, last=59) is None
+
+
 def test_the_cache_keeps_the_indexes_used_last_and_finds_them_after_a_restart() -> None:
     """T10: so many bytes; names and files are Kafka's."""
     node = Node(LogConfig(segment_bytes=2_000, index_interval_bytes=100, retention_ms=-1))
@@ -175,6 +229,26 @@ def test_the_cache_keeps_the_indexes_used_last_and_finds_them_after_a_restart() 
     assert left == {path for each in again_cached(again, segments) for path in each}
     again.remove(again.forget(segments[2]))
     assert again.get(segments[2]) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_cache_is_whole_after_a_power_cut(seed: int) -> None:
+    """T10: an empty index of transactions would show aborted records to readers of committed."""
+    node = Node(LogConfig(retention_ms=-1))
+    append_transactional(node.log, 7, 0, 3)
+    append_marker(node.log, 7, commit=False)
+    node.log.update_high_watermark(node.log.log_end_offset)
+    node.log.roll()
+    segment = _copy(node, 0)
+    node.disk.settle()
+    _at(node, segment)
+    node.disk.power_loss(Random(seed))
+    indexes = _cache(node).get(segment)
+    if indexes is not None:
+        at = SegmentAt(node.fs, FolderStore(node.fs, "/store"), segment, indexes, "")
+        found = at.read(0, 1 << 20, whole_batch=True)
+        assert found is not None
+        assert [each.producer_id for each in found.aborted] == [7]
 
 
 def again_cached(cache: IndexCache, segments: list[RemoteSegment]) -> list[tuple[str, str, str]]:

@@ -25,10 +25,11 @@ from dohle.tiering.layout import (
 from dohle.tiering.object_store import CloudStore, InvalidStore, open_store
 from dohle.tiering.store import FolderStore, ObjectNotFound, StoredObject, StoreError
 from dohle.tiering.upload import CopyJob, delete_objects
+from tests.storage.logs import NOW_MS, batch
 from tests.tiering.values import segment
 
 _FILES = {
-    "/data/0.log": bytes(range(256)) * 10,
+    "/data/0.log": bytes(batch([NOW_MS] * 9, value=bytes(256))),
     "/data/0.index": b"offsets!",
     "/data/0.timeindex": b"times",
     "/data/0.txnindex": b"aborted",
@@ -128,7 +129,7 @@ def test_a_copy_of_files_that_are_gone_or_shorter_fails_and_says_so() -> None:
         _JOB.run(fs, FolderStore(fs, "/store"))
     fs = _disk()
     fs.put("/data/0.log", b"short")
-    with pytest.raises(StoreError, match="shorter"):
+    with pytest.raises(StoreError, match="damaged"):
         _JOB.run(fs, FolderStore(fs, "/store"))
     assert not fs.exists(f"/store/{object_key(_SEGMENT, MANIFEST, 'pre/')}")
 
@@ -148,6 +149,21 @@ def test_a_folder_gives_ranges_lists_by_prefix_and_knows_what_it_does_not_have()
     with pytest.raises(ObjectNotFound):
         store.get("a/d")
     store.delete("a/d")
+
+
+def test_no_key_leads_out_of_the_folder() -> None:
+    """T9: the names of topics come from records, which clients may write if no ACL forbids it."""
+    fs = _disk()
+    store = FolderStore(fs, "/store")
+    for work in (
+        lambda: store.put("../data/new", [b"1"]),
+        lambda: store.get("a/../../data/0.log"),
+        lambda: store.delete("../data/0.log"),
+        lambda: list(store.list("../data/")),
+    ):
+        with pytest.raises(StoreError, match="leads out"):
+            work()
+    assert fs.read("/data/0.log") == _FILES["/data/0.log"]
 
 
 def test_a_folder_that_does_not_work_is_a_store_error() -> None:

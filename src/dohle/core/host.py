@@ -16,7 +16,9 @@ import resource
 import socket
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
 from ssl import SSLContext
 from typing import Any, Protocol, TypeVar
 
@@ -106,8 +108,12 @@ class Host(Protocol):
     def run_in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Do blocking work beside the loop, in threads that all share."""
 
-    def thread_pool(self, count: int, name: str) -> ThreadPool:
-        """Return up to ``count`` threads for work of one kind."""
+    def thread_pool(self, count: int, name: str, *, may_hang: bool = False) -> ThreadPool:
+        """Return up to ``count`` threads for work of one kind.
+
+        Where that ``may_hang``, for it waits for another machine, nobody waits for its end: neither
+        who closes the pool nor the end of the process.
+        """
 
     def open_files_max(self) -> int:
         """Return how many files and sockets may be open at the same time now."""
@@ -132,6 +138,52 @@ class SystemThreadPool:
     def close(self) -> None:
         """Wait for what runs."""
         self._threads.shutdown()
+
+
+class DaemonThreadPool:
+    """Threads of the operating system that nobody waits for."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._count = count
+        self._name = name
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._started = self._unfinished = 0
+
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Do blocking work beside the loop."""
+        outcome: Future[T] = Future()
+        with self._lock:
+            self._unfinished += 1
+            if self._started < min(self._unfinished, self._count):
+                start_daemon_thread(self._serve, f"{self._name}_{self._started}")
+                self._started += 1
+        self._jobs.put(partial(_run, work, outcome))
+        return asyncio.wrap_future(outcome)
+
+    def _serve(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            # What it has found is not kept until there is another.
+            del job
+            with self._lock:
+                self._unfinished -= 1
+
+    def close(self) -> None:
+        """Let the threads go when they have come to their end."""
+        for _ in range(self._count):
+            self._jobs.put(None)
+
+
+def _run(work: Callable[[], T], outcome: Future[T]) -> None:
+    if not outcome.set_running_or_notify_cancel():
+        return
+    try:
+        result = work()
+    except BaseException as error:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(result)
 
 
 class SystemHost:
@@ -169,9 +221,9 @@ class SystemHost:
         """Do blocking work in the loop's own threads."""
         return asyncio.get_running_loop().run_in_executor(None, work)
 
-    def thread_pool(self, count: int, name: str) -> SystemThreadPool:
+    def thread_pool(self, count: int, name: str, *, may_hang: bool = False) -> ThreadPool:
         """Return threads for work of one kind."""
-        return SystemThreadPool(count, name)
+        return DaemonThreadPool(count, name) if may_hang else SystemThreadPool(count, name)
 
     def open_files_max(self) -> int:
         """Return the limit of open files that is in force."""

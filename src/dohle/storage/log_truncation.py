@@ -65,6 +65,8 @@ def _restart_at(log: Log, end_offset: int, log_start_offset: int, now_ms: int) -
     log.counted_from -= log.log_end_offset - end_offset
     log.log_end_offset = end_offset
     log.log_start_offset = log_start_offset
+    # What comes here instead is not remote yet.
+    log.highest_remote_offset = min(log.highest_remote_offset, end_offset - 1)
     rebuild_producer_state(log.producer_state, log.segments, log_start_offset, end_offset, now_ms)
     if log.high_watermark > end_offset:
         log.update_high_watermark(end_offset)

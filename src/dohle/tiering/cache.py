@@ -1,15 +1,14 @@
 """What is in the remote tier of one partition, as the metadata topic tells it (T9).
 
 Each leader epoch has the segments that count, by where they begin in it; those that do not (not
-copied yet, to be deleted, or replaced by a larger copy of the same offsets) are kept aside, to be
-cleaned up. The highest offset of an epoch never falls, even if its segments are deleted: what was
-remote once needs no copy.
+copied yet, to be deleted, or covered by a larger copy of the same offsets) are kept aside, to be
+cleaned up.
 """
 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from dohle.core.ids import Uuid
@@ -22,36 +21,48 @@ _DELETED = SegmentState.DELETE_SEGMENT_FINISHED
 
 
 class _Epoch:
-    """The segments that have records of one leader epoch."""
+    """The segments that have records of one leader epoch.
 
-    __slots__ = ("highest_offset", "ids", "starts", "unreferenced")
+    None of those that count is within another: so they end in the order in which they start, and
+    the last one that starts before an offset is the one that reaches farthest behind it.
+    """
+
+    __slots__ = ("ends", "ids", "starts", "unreferenced")
 
     def __init__(self) -> None:
         self.starts: list[int] = []
         self.ids: dict[int, Uuid] = {}
+        self.ends: dict[int, int] = {}
         #: In the order in which they came.
         self.unreferenced: dict[Uuid, None] = {}
-        self.highest_offset = -1
 
     def put(self, start: int, end: int, segment_id: Uuid) -> None:
-        """Let a segment count from ``start`` on, and none that it covers."""
+        """Let a segment count from ``start`` on, and none that it covers.
+
+        It does not count itself if one covers it: the late copy of a leader of before must not
+        hide what that of the next one has behind it.
+        """
+        slot = bisect_right(self.starts, start) - 1
+        if slot >= 0 and (self.ends[self.starts[slot]], start) > (end, self.starts[slot]):
+            self.unreferenced[segment_id] = None
+            return
+        slot = bisect_left(self.starts, start)
+        while slot < len(self.starts) and self.ends[self.starts[slot]] <= end:
+            self.unreferenced[self._remove(slot)] = None
         self.unreferenced.pop(segment_id, None)
-        while self.starts and self.starts[-1] >= start and self.highest_offset <= end:
-            self.unreferenced[self.ids.pop(self.starts.pop())] = None
-        old = self.ids.get(start)
-        if old is None:
-            insort(self.starts, start)
-        elif old != segment_id:
-            self.unreferenced[old] = None
-        self.ids[start] = segment_id
-        self.highest_offset = max(self.highest_offset, end)
+        self.starts.insert(slot, start)
+        self.ids[start], self.ends[start] = segment_id, end
+
+    def _remove(self, slot: int) -> Uuid:
+        start = self.starts.pop(slot)
+        del self.ends[start]
+        return self.ids.pop(start)
 
     def set_aside(self, segment_id: Uuid) -> None:
         """Let a segment not count."""
         for start, found in list(self.ids.items()):
             if found == segment_id:
-                del self.ids[start]
-                self.starts.remove(start)
+                self._remove(self.starts.index(start))
         self.unreferenced[segment_id] = None
 
     def forget(self, segment_id: Uuid) -> None:
@@ -59,10 +70,13 @@ class _Epoch:
         self.set_aside(segment_id)
         del self.unreferenced[segment_id]
 
-    def floor(self, offset: int) -> Uuid | None:
-        """Return the segment that begins at an offset or the nearest one before it."""
+    def find(self, offset: int) -> tuple[Uuid, int] | None:
+        """Return the segment that holds an offset, and its last offset in this epoch."""
         slot = bisect_right(self.starts, offset) - 1
-        return self.ids[self.starts[slot]] if slot >= 0 else None
+        if slot < 0:
+            return None
+        start = self.starts[slot]
+        return (self.ids[start], self.ends[start]) if offset <= self.ends[start] else None
 
 
 class RemoteLogMetadataCache:
@@ -117,19 +131,14 @@ class RemoteLogMetadataCache:
     def find(self, epoch: int, offset: int) -> RemoteSegment | None:
         """Return the segment that holds an offset of an epoch."""
         state = self._epochs.get(epoch)
-        found = None if state is None else state.floor(offset)
-        if found is None:
-            return None
-        segment = self._segments[found]
-        for number, (each, _) in enumerate(segment.epochs):
-            if each == epoch and offset <= _end_in_epoch(segment, number):
-                return segment
-        return None
+        found = None if state is None else state.find(offset)
+        return None if found is None else self._segments[found[0]]
 
-    def highest_offset(self, epoch: int) -> int | None:
-        """Return the last offset of an epoch that was ever remote."""
+    def last_offset(self, epoch: int, offset: int) -> int | None:
+        """Return how far an epoch is in the segment that holds this offset of it."""
         state = self._epochs.get(epoch)
-        return None if state is None or state.highest_offset < 0 else state.highest_offset
+        found = None if state is None else state.find(offset)
+        return None if found is None else found[1]
 
     def of_epoch(self, epoch: int) -> list[RemoteSegment]:
         """Return all segments that have records of an epoch, by where they start."""

@@ -125,7 +125,9 @@ class IndexCache:
                 if len(data) != place[1]:
                     raise StoreError(f"{key} is shorter than its manifest says")
                 paths[kind] = stem + suffix
-                write_atomically(self._files, paths[kind], data, sync=False)
+                # They are used after a power cut, too: an index that is empty by then would be
+                # taken for that of a segment without aborted transactions.
+                write_atomically(self._files, paths[kind], data, sync_name=False)
                 size += len(data)
         except OSError as error:
             raise StoreError(f"{stem} cannot be written: {error}") from error

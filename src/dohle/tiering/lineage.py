@@ -61,15 +61,52 @@ def is_within(segment: RemoteSegment, log_end_offset: int, lineage: Epochs) -> b
 
 
 def highest_remote_offset(
-    cache: RemoteLogMetadataCache, epochs: Sequence[tuple[int, int]], log_end_offset: int
+    cache: RemoteLogMetadataCache,
+    epochs: Sequence[tuple[int, int]],
+    start: int,
+    log_end_offset: int,
 ) -> int:
-    """Return the last offset of this log that is remote; -1 if there is none (T3.1)."""
-    for number in range(len(epochs) - 1, -1, -1):
-        highest = cache.highest_offset(epochs[number][0])
-        if highest is not None:
-            end = epochs[number + 1][1] if number + 1 < len(epochs) else log_end_offset
-            return min(highest, end - 1)
-    return -1
+    """Return the last offset up to which all of this log is remote from ``start`` on.
+
+    It is ``start - 1`` if nothing is. Kafka takes the highest offset that ever was remote (T3.1):
+    it deletes local segments whose copies are deleted as well, or that lie in a hole between two.
+    """
+    position = start
+    for number, (epoch, begin) in enumerate(epochs):
+        end = epochs[number + 1][1] if number + 1 < len(epochs) else log_end_offset
+        while begin <= position < end:
+            last = cache.last_offset(epoch, position)
+            if last is None:
+                return position - 1
+            position = min(last + 1, end)
+    return position - 1
+
+
+def last_common_offset(
+    segment: RemoteSegment,
+    epochs: Sequence[tuple[int, int]],
+    offset: int,
+    log_end_offset: int,
+) -> int:
+    """Return the last offset of a segment up to which it has what this log has, from one on.
+
+    It is the end of the segment, but for one that was copied before an election lost its end.
+    """
+    own = without_empty(segment.epochs)
+    numbers = {epoch: number for number, (epoch, _) in enumerate(own)}
+    last = offset - 1
+    for number, (epoch, _) in enumerate(epochs):
+        end = (epochs[number + 1][1] if number + 1 < len(epochs) else log_end_offset) - 1
+        if end < offset:
+            continue
+        place = numbers.get(epoch)
+        if place is None:
+            break
+        own_end = own[place + 1][1] - 1 if place + 1 < len(own) else segment.end_offset
+        last = min(end, own_end)
+        if own_end != end:
+            break
+    return last
 
 
 def newest_copy_of(cache: RemoteLogMetadataCache, offset: int) -> RemoteSegment | None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dohle.records.batch import CorruptBatch
+from dohle.records.batch import MAGIC, CorruptBatch, batches
 from dohle.storage.files import FileSystem
 from dohle.storage.open_files import OpenFiles
-from dohle.storage.segment.batch_scan import find_batch, scan_batches, scan_heads
+from dohle.storage.segment.batch_scan import BatchHead, find_batch, scan_batches, scan_heads
 from dohle.storage.segment.index import CorruptIndex, OffsetIndex, TimeIndex
 from dohle.storage.segment.reader import TimestampedOffset
 from dohle.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
@@ -45,11 +45,16 @@ class SegmentAt(NamedTuple):
     indexes: CachedIndexes
     prefix: str
 
-    def read(self, offset: int, max_bytes: int, *, whole_batch: bool) -> RemoteData | None:
+    def read(
+        self, offset: int, max_bytes: int, *, whole_batch: bool, last: int | None = None
+    ) -> RemoteData | None:
         """Return the batches from the one that holds ``offset`` on; None if all are before it.
 
         The last one may be cut. With ``whole_batch`` the first one is not, however large it is.
+        Those behind the offset ``last`` are left out: after an election that has lost records, the
+        log has others there.
         """
+        last = self.segment.end_offset if last is None else last
         limit = min(max_bytes, READ_BYTES_MAX)
         log = _Window(self, limit + _SLACK_BYTES)
         index = self._offset_index()
@@ -57,17 +62,58 @@ class SegmentAt(NamedTuple):
             last_offset, position = index.lookup(offset)
             first_ends_at = last_offset if position else None
             head = find_batch(log, position, self.segment.size, offset, first_ends_at)
-            if head is None:
+            self._check_passed(log, position, head, offset)
+            if head is None or last < head.last_offset <= self.segment.end_offset:
                 return None
             size = limit
             if head.size > limit:
                 size = head.size if whole_batch else 0
             records = log.read_at(head.position, min(size, self.segment.size - head.position))
+            records = self._checked(records, last)
             upper = index.first_offset_at_or_after(head.position + len(records))
         except (CorruptBatch, CorruptIndex, OSError) as error:
             raise StoreError(f"{self.segment.segment_id} cannot be read: {error}") from error
-        upper = self.segment.end_offset + 1 if upper is None else upper
-        return RemoteData(records, upper, *self.aborted(offset, upper))
+        upper = last + 1 if upper is None else min(upper, last + 1)
+        aborted, is_complete = self.aborted(offset, upper)
+        if last < self.segment.end_offset:
+            aborted = [each for each in aborted if each.last_offset <= last]
+            is_complete = False
+        return RemoteData(records, upper, aborted, is_complete)
+
+    def _check_passed(
+        self, log: _Window, position: int, head: BatchHead | None, offset: int
+    ) -> None:
+        """Raise CorruptBatch if one was taken for older than ``offset`` because it is damaged.
+
+        Offsets rise; and where none was found that holds the wanted one, checksums tell more.
+        """
+        end = self.segment.size if head is None else head.position + head.size
+        is_gap = head is None or head.base_offset > offset
+        before = self.segment.start_offset - 1
+        for each in scan_heads(log, position, end):
+            if each.base_offset <= before:
+                raise CorruptBatch(f"offset {each.base_offset} comes after {before}")
+            before = each.last_offset
+            if is_gap:
+                _, batch = next(scan_batches(log, each.position, each.position + each.size))
+                batch.ensure_valid()
+
+    def _checked(self, records: bytes, last: int) -> bytes:
+        """Return the batches up to an offset; CorruptBatch if they are not those that were copied.
+
+        Not every client looks at checksums, and offsets are not part of them.
+        """
+        position, before = 0, self.segment.start_offset - 1
+        for batch in batches(records):
+            first = batch.base_offset if batch.magic == MAGIC else batch.last_offset
+            if not before < first <= batch.last_offset <= self.segment.end_offset:
+                raise CorruptBatch(f"offsets {first} to {batch.last_offset} come after {before}")
+            batch.ensure_valid()
+            if batch.last_offset > last:
+                return records[:position]
+            before = batch.last_offset
+            position += batch.size
+        return records
 
     def aborted(self, offset: int, upper: int) -> tuple[list[AbortedTransaction], bool]:
         """Return the aborted transactions that overlap a range, and whether these are all."""
@@ -93,6 +139,7 @@ class SegmentAt(NamedTuple):
                 if head.max_timestamp < timestamp or head.last_offset < start_offset:
                     continue
                 _, batch = next(scan_batches(log, head.position, head.position + head.size))
+                batch.ensure_valid()
                 for record in batch:
                     if record.timestamp >= timestamp and record.offset >= start_offset:
                         epoch = batch.partition_leader_epoch

@@ -55,7 +55,7 @@ class FolderStore:
 
     def put(self, key: str, pieces: Iterable[bytes]) -> None:
         """Write a file under another name, and rename it when it is on the disk."""
-        path = join(self._root, key)
+        path = self._path(key)
         temporary = path + ".tmp"
         try:
             self._make_folder(parent(path))
@@ -74,6 +74,11 @@ class FolderStore:
         except OSError as error:
             raise StoreError(f"{path} cannot be written: {error}") from error
 
+    def _path(self, key: str) -> str:
+        if ".." in key.split("/"):
+            raise StoreError(f"{key} leads out of {self._root}")
+        return join(self._root, key)
+
     def _make_folder(self, folder: str) -> None:
         missing = []
         while not self._files.exists(folder) and folder != parent(folder):
@@ -85,7 +90,7 @@ class FolderStore:
 
     def get(self, key: str, start: int = 0, size: int | None = None) -> bytes:
         """Read from a file."""
-        path = join(self._root, key)
+        path = self._path(key)
         try:
             file = self._files.open(path)
             try:
@@ -99,7 +104,7 @@ class FolderStore:
 
     def delete(self, key: str) -> None:
         """Remove a file, and what a broken write has left of it."""
-        path = join(self._root, key)
+        path = self._path(key)
         try:
             for each in (path + ".tmp", path):
                 if self._files.exists(each):
@@ -122,7 +127,7 @@ class FolderStore:
             raise StoreError(f"{folder}/{name} cannot be listed: {error}") from error
 
     def _walk(self, folder: str) -> Iterator[StoredObject]:
-        path = join(self._root, folder) if folder else self._root
+        path = self._path(folder) if folder else self._root
         try:
             entries = self._files.list_dir(path)
         except FileNotFoundError:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dohle.records.batch import CorruptBatch
 from dohle.storage.files import FileSystem
+from dohle.storage.segment.batch_scan import scan_checked
 from dohle.tiering.layout import (
     EPOCHS,
     INDEX_KINDS,
@@ -42,14 +44,32 @@ class CopyJob:
     def run(self, files: FileSystem, store: ObjectStore) -> None:
         """Write the three objects, the manifest last; StoreError if that cannot be done."""
         try:
+            self._check(files)
             parts = self._indexes(files)
         except OSError as error:
             raise StoreError(f"the files of {self.segment.segment_id} are gone: {error}") from error
+        except CorruptBatch as error:
+            raise StoreError(f"{self.log_path} is damaged, and is not copied: {error}") from error
         store.put(object_key(self.segment, LOG, self.prefix), self._log(files))
         ordered = (parts[kind] for kind in INDEX_KINDS if kind in parts)
         store.put(object_key(self.segment, INDEXES, self.prefix), ordered)
         manifest = encode_manifest(self.segment, index_places(parts))
         store.put(object_key(self.segment, MANIFEST, self.prefix), [manifest])
+
+    def _check(self, files: FileSystem) -> None:
+        """Raise CorruptBatch if the log is not what was appended.
+
+        Once it is copied all replicas delete theirs, which may be the ones that are good.
+        """
+        before = self.segment.start_offset - 1
+        file = files.open(self.log_path)
+        try:
+            for _, _, first, last, *_ in scan_checked(file, 0, self.segment.size):
+                if not before < first <= last <= self.segment.end_offset:
+                    raise CorruptBatch(f"offsets {first} to {last} come after {before}")
+                before = last
+        finally:
+            file.close()
 
     def _indexes(self, files: FileSystem) -> dict[str, bytes]:
         parts = {

@@ -3,159 +3,13 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any
 
 import pytest
 
-from dohle.client import Admin, Beginning, Cluster, Consumer, ConsumerConfig, Producer
-from dohle.client.admin.values import NewTopic
-from dohle.core.config.static import SINGLE_NODE, BrokerConfig
-from dohle.core.ids import TopicName, TopicPartition
-from dohle.server.node import Node
-from dohle.storage.log import Log
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.testing.simulation.disk_faults import Operation
-from dohle.testing.simulation.machine import Machine, SimulatedHost
-from dohle.testing.simulation.world import World
-from dohle.tiering.layout import INDEXES, LOG, MANIFEST, object_key
-from dohle.tiering.segments import SegmentState
-
-_TOPIC = "t"
-_KEY = TopicPartition(TopicName(_TOPIC), 0)
-_COUNT = 120
-_NODE = {
-    **SINGLE_NODE,
-    "listeners": "PLAINTEXT://n1:9092",
-    "log.dirs": "/data",
-    "remote.log.storage.system.enable": "true",
-    "rsm.config.url": "/store",
-    "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
-    "remote.log.manager.task.interval.ms": "200",
-    "log.retention.check.interval.ms": "200",
-    "log.initial.task.delay.ms": "100",
-}
-_TIERED = {
-    "remote.storage.enable": "true",
-    "internal.segment.bytes": "600",
-    "local.retention.ms": "1",
-    "retention.ms": "-1",
-    "file.delete.delay.ms": "0",
-}
-
-
-class TieredWorld:
-    """One node, and clients on machines of their own."""
-
-    def __init__(self, seed: int, **topic: str) -> None:
-        self.world = World(seed)
-        self.machine: Machine = self.world.machine("n1")
-        self.topic = {**_TIERED, **{name.replace("_", "."): text for name, text in topic.items()}}
-        self.is_started = False
-        self.node: Node
-        self.acknowledged: dict[int, bytes] = {}
-        self.world.on_exit = lambda machine: self.start() if machine is self.machine else None
-        self.start()
-        self.run(self._create)
-
-    def start(self) -> None:
-        """Start the node, as new or after its end."""
-
-        async def program(host: SimulatedHost) -> None:
-            config, _ = BrokerConfig.from_properties(_NODE)
-            self.node = Node(config, host=host)
-            await self.node.start()
-            self.is_started = True
-            await host.stopping.wait()
-
-        self.is_started = False
-        self.machine.start(program)
-        self.world.run_until(lambda: self.is_started, 120)
-
-    def kill(self) -> None:
-        """Kill the node, and start it again."""
-        self.machine.kill()
-        self.start()
-
-    def run(self, program: Callable[[Cluster], Coroutine[Any, Any, None]]) -> None:
-        """Run a client to its end."""
-        machine = self.world.machine(f"client-{len(self.world.machines)}")
-
-        async def main(host: SimulatedHost) -> None:
-            async with Cluster("n1:9092", host=host) as cluster:
-                await program(cluster)
-
-        machine.start(main)
-        self.world.run_until(machine.main.done, 300)
-        machine.main.result()
-
-    async def _create(self, cluster: Cluster) -> None:
-        created = await Admin(cluster).create_topics([NewTopic(_TOPIC, 1, 1, configs=self.topic)])
-        created.ok()
-
-    def produce(self, count: int = _COUNT) -> None:
-        """Write records, and note those that were acknowledged."""
-
-        async def program(cluster: Cluster) -> None:
-            async with Producer(cluster) as producer:
-                for number in range(count):
-                    value = f"{len(self.acknowledged)} {number}".encode().ljust(60)
-                    sent = await producer.send(_TOPIC, value, partition=0)
-                    self.acknowledged[sent.offset] = value
-
-        self.run(program)
-
-    def read(self) -> dict[int, bytes]:
-        """Read all there is, from the beginning."""
-        found: dict[int, bytes] = {}
-
-        async def program(cluster: Cluster) -> None:
-            async with Consumer(cluster, ConsumerConfig()) as consumer:
-                await consumer.assign({_KEY: Beginning()}, stop_at_end=True)
-                async for each in consumer:
-                    found[each.record.offset] = each.record.value or b""
-
-        self.run(program)
-        return found
-
-    @property
-    def log(self) -> Log:
-        """The log of the topic."""
-        partition = self.node.broker.partitions.get(*_KEY)
-        assert partition is not None
-        return partition.log
-
-    def objects(self) -> set[str]:
-        """The keys in the store."""
-        prefix = "/store/"
-        paths = [path for path in self.machine.files.files() if path.startswith(prefix)]
-        return {path.removeprefix(prefix) for path in paths}
-
-    def check_tier(self) -> None:
-        """What the metadata has as copied is whole, and it knows of all that is in the store."""
-        partition = self.node.broker.partitions.get(*_KEY)
-        tier = self.node.broker.tier
-        assert tier is not None
-        assert partition is not None
-        cache = tier.feed.cache((partition.topic_id, 0))
-        assert cache is not None
-        known = {object_key(each, suffix) for each in cache for suffix in (LOG, INDEXES, MANIFEST)}
-        assert {key.removesuffix(".tmp") for key in self.objects()} <= known
-        for segment in cache:
-            if segment.state is SegmentState.COPY_SEGMENT_FINISHED:
-                assert object_key(segment, MANIFEST) in self.objects()
-                assert len(tier.store.get(object_key(segment, LOG))) == segment.size
-
-    def close(self) -> None:
-        """End it."""
-        self.world.on_exit = lambda _: None
-        self.world.close()
-
-
-def _wait_until_only_remote(tiered: TieredWorld) -> None:
-    tiered.world.run_until(
-        lambda: tiered.is_started and tiered.log.segments.first.base_offset >= _COUNT // 2, 60
-    )
+from tests.server.tier.tiered_world import COUNT, KEY, TieredWorld
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -167,7 +21,7 @@ def test_all_that_was_acknowledged_is_read_after_kills_at_any_moment(seed: int) 
         for _ in range(5):
             tiered.world.run_for(rng.expovariate(4))
             tiered.kill()
-        _wait_until_only_remote(tiered)
+        tiered.wait_until_only_remote()
         assert tiered.read() == tiered.acknowledged
         tiered.check_tier()
     finally:
@@ -185,7 +39,7 @@ def test_a_copy_that_dies_at_any_disk_operation_is_made_again(step: int) -> None
         tiered.world.run_for(3)
         assert tiered.machine.life > life or step > 60
         tiered.machine.files.cut_never()
-        _wait_until_only_remote(tiered)
+        tiered.wait_until_only_remote()
         assert tiered.read() == tiered.acknowledged
         tiered.check_tier()
     finally:
@@ -203,7 +57,7 @@ def test_what_expires_is_gone_for_good_however_the_node_dies(seed: int) -> None:
             tiered.world.run_for(rng.expovariate(3))
             highest = max(highest, tiered.log.log_start_offset)
             tiered.kill()
-        tiered.world.run_until(lambda: tiered.log.log_start_offset > _COUNT // 2, 60)
+        tiered.world.run_until(lambda: tiered.log.log_start_offset > COUNT // 2, 60)
         tiered.world.run_for(5)
         start = tiered.log.log_start_offset
         assert start >= highest
@@ -222,7 +76,7 @@ def test_segments_that_were_not_on_the_disk_when_the_node_died_become_remote_all
         tiered.produce()
         tiered.kill()
         tiered.machine.disk.work_mean_ns //= 100
-        _wait_until_only_remote(tiered)
+        tiered.wait_until_only_remote()
         assert tiered.read() == tiered.acknowledged
     finally:
         tiered.close()
@@ -254,7 +108,7 @@ def test_leader_epochs_that_are_lost_with_their_file_come_back_from_the_store() 
         tiered.produce()
         tiered.kill()
         tiered.produce(10)
-        _wait_until_only_remote(tiered)
+        tiered.wait_until_only_remote()
         known = tiered.log.leader_epochs.entries
         tiered.machine.kill()
         tiered.machine.files.put("/data/t-0/leader-epoch-checkpoint", b"damaged")
@@ -262,6 +116,33 @@ def test_leader_epochs_that_are_lost_with_their_file_come_back_from_the_store() 
         tiered.world.run_until(lambda: tiered.log.leader_epochs.entries[:1] == known[:1], 30)
         assert tiered.read() == tiered.acknowledged
         tiered.check_tier()
+    finally:
+        tiered.close()
+
+
+def test_a_follower_is_not_kept_waiting_by_a_store_that_hangs() -> None:
+    """T14, T27.8: it copies other partitions meanwhile, and comes back for what is read then."""
+    tiered = TieredWorld(8)
+    try:
+        tiered.produce()
+        tiered.wait_until_only_remote()
+        tier, loop = tiered.node.broker.tier, tiered.machine.loop
+        partition = tiered.node.broker.partitions.get(*KEY)
+        assert tier is not None
+        assert partition is not None
+        tiered.machine.disk.work_mean_ns *= 20_000
+        for _ in range(2):
+            waiting = loop.create_task(tier.state_at(partition, 0, 10))
+            tiered.world.run_for(1)
+            with pytest.raises(KafkaError) as refused:
+                waiting.result()
+            assert refused.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
+        tiered.world.run_for(100)
+        found = loop.create_task(tier.state_at(partition, 0, 10))
+        tiered.world.run_for(1)
+        offset, epochs, _ = found.result()
+        assert offset > 10
+        assert epochs == [(0, 0)]
     finally:
         tiered.close()
 
@@ -293,12 +174,30 @@ def test_a_store_that_fails_now_and_then_loses_nothing_and_keeps_no_strays(seed:
                 skip=rng.randrange(6),
                 times=rng.randrange(1, 12),
             )
-            tiered.produce(_COUNT // 4)
+            tiered.produce(COUNT // 4)
             tiered.world.run_for(rng.expovariate(1))
             tiered.machine.files.heal(fault)
-        _wait_until_only_remote(tiered)
+        tiered.wait_until_only_remote()
         assert tiered.machine.life == 1
         assert tiered.read() == tiered.acknowledged
         tiered.check_tier()
+    finally:
+        tiered.close()
+
+
+def test_segments_whose_leader_epochs_are_lost_stay_on_the_disk() -> None:
+    """T3.5, T27.2: what is remote is found by its epoch, so nobody would find them there."""
+    tiered = TieredWorld(4, remote_log_copy_disable="true", local_retention_ms="-2")
+    try:
+        tiered.produce()
+        bases = tiered.log.segments.base_offsets
+        tiered.world.run_until(lambda: tiered.log.recovery_point >= bases[-2], 300)
+        tiered.machine.kill()
+        tiered.machine.files.remove("/data/t-0/leader-epoch-checkpoint")
+        tiered.start()
+        tiered.alter(remote_log_copy_disable="false", local_retention_ms="1")
+        tiered.world.run_for(10)
+        assert not tiered.objects()
+        assert tiered.read() == tiered.acknowledged
     finally:
         tiered.close()

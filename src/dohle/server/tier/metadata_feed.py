@@ -295,6 +295,9 @@ class MetadataFeed:
             "cleanup.policy": "delete",
             "retention.ms": str(settings.metadata_retention_ms),
             "remote.storage.enable": "false",
+            # Local segments are deleted on the word of these records: they must not be lost with
+            # the power while that deletion is not.
+            "flush.messages": "1",
         }
         wanted = CreatableTopic(
             name=_TOPIC,

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from dohle.core.errors import KafkaError
+from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import Uuid
 from dohle.core.uuid import random_uuid
 from dohle.storage.leader_epochs import encode_leader_epochs
@@ -142,8 +142,9 @@ class PartitionTasks:
 
     def _note_remote(self, cache: RemoteLogMetadataCache) -> None:
         log = self.partition.log
-        epochs = log.leader_epochs.entries
-        log.highest_remote_offset = highest_remote_offset(cache, epochs, log.log_end_offset)
+        epochs, start = log.leader_epochs.entries, log.local_log_start_offset
+        found = highest_remote_offset(cache, epochs, start, log.log_end_offset)
+        log.highest_remote_offset = found if found >= start or log.has_remote_part else -1
 
     def _find_start(self, cache: RemoteLogMetadataCache, epoch: int) -> None:
         """Mend a log start whose checkpoint was lost or is behind, once as this leader (T3.1)."""
@@ -212,23 +213,35 @@ class PartitionTasks:
                 raise
             self._check_leader(epoch)
             await tier.feed.publish(self._update(segment, _COPIED))
-            log = self.partition.log
-            log.highest_remote_offset = max(log.highest_remote_offset, segment.end_offset)
+            self._note_copied(segment)
             return True
         finally:
             self._copying.discard(segment.id)
+
+    def _note_copied(self, segment: RemoteSegment) -> None:
+        """Count a segment as remote, as others will: what was written may not have been valid."""
+        cache = self._tier.feed.cache(self.key)
+        if cache is not None:
+            self._note_remote(cache)
+        if self.partition.log.highest_remote_offset < segment.end_offset:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"{segment.segment_id} is copied, but the metadata does not have it as such",
+            )
 
     def _job(self, local: LogSegment, following: int) -> CopyJob | None:
         log, broker = self.partition.log, self._tier.broker
         epochs = log.leader_epochs.entries
         snapshot = log.producer_state.snapshots.find(following)
-        if snapshot is None:
+        first = max(local.base_offset, log.log_start_offset)
+        if snapshot is None or not epochs or epochs[0].start_offset > first:
             logger.error(
-                "%s: segment %d cannot be copied to the remote tier: there is no producer snapshot"
-                " at its end, %d",
+                "%s: segment %d cannot be copied to the remote tier: there is no %s",
                 self.partition.key,
                 local.base_offset,
-                following,
+                f"producer snapshot at its end, {following}"
+                if snapshot is None
+                else f"leader epoch at its start, {first}: none would find it there",
             )
             return None
         with log.disk.guarding(f"copying {log.partition} to the remote tier"):

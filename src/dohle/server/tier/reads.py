@@ -23,7 +23,7 @@ from dohle.storage.segment.reader import TimestampedOffset
 from dohle.storage.segment.transaction_index import AbortedTransaction
 from dohle.tiering.cache import RemoteLogMetadataCache
 from dohle.tiering.index_cache import CachedIndexes, IndexCache
-from dohle.tiering.lineage import is_within, without_empty
+from dohle.tiering.lineage import is_within, last_common_offset, without_empty
 from dohle.tiering.reading import SegmentAt
 from dohle.tiering.segments import RemoteSegment, SegmentState
 from dohle.tiering.store import ObjectStore, StoreError
@@ -75,7 +75,7 @@ class RemoteReads:
         self._files = files
         self._counts = counts
         self._threads: ThreadPool = broker.host.thread_pool(
-            settings.reader_threads, "remote-log-reader"
+            settings.reader_threads, "remote-log-reader", may_hang=True
         )
         self._loading: dict[Uuid, asyncio.Task[CachedIndexes]] = {}
         self._reading: dict[_ReadKey, asyncio.Task[Found]] = {}
@@ -181,22 +181,22 @@ class RemoteReads:
         self, part: RemotePart, cache: RemoteLogMetadataCache, segment: RemoteSegment
     ) -> Found:
         log, offset = part.partition.log, part.offset
+        last = offset - 1
         for _ in range(_SEGMENTS_MAX):
             at = await self._at(segment)
+            last = _last_in(log, segment, last + 1)
             data = await self._threads.run(
-                partial(at.read, offset, part.max_bytes, whole_batch=part.whole_batch)
+                partial(at.read, offset, part.max_bytes, whole_batch=part.whole_batch, last=last)
             )
             if data is not None:
                 aborted: list[AbortedTransaction] = []
                 if part.reads_committed:
                     aborted = list(data.aborted)
                     if not data.is_complete:
-                        aborted += await self._aborted_behind(
-                            log, cache, segment, offset, data.upper
-                        )
+                        aborted += await self._aborted_behind(log, cache, last, offset, data.upper)
                 return Found(data.records, list(dict.fromkeys(aborted)))
             # What is asked for is in the gap at its end.
-            following = _find(cache, log, segment.end_offset + 1)
+            following = _find(cache, log, last + 1)
             if following is None or following.id == segment.id:
                 return _NOTHING
             segment = following
@@ -206,25 +206,26 @@ class RemoteReads:
         self,
         log: Log,
         cache: RemoteLogMetadataCache,
-        segment: RemoteSegment,
+        last: int,
         offset: int,
         upper: int,
     ) -> list[AbortedTransaction]:
-        """Look for markers in later segments: remote ones, then those that are here."""
+        """Look for markers behind an offset: in remote segments, then in those that are here."""
         aborted: list[AbortedTransaction] = []
         for _ in range(_SEGMENTS_MAX):
-            following = _find(cache, log, segment.end_offset + 1)
-            if following is None or following.id == segment.id:
+            segment = _find(cache, log, last + 1)
+            behind = last if segment is None else _last_in(log, segment, last + 1)
+            if segment is None or behind <= last:
                 break
-            segment = following
+            last = behind
             if segment.txn_index_empty:
                 continue
             at = await self._at(segment)
             some, is_complete = await self._threads.run(partial(at.aborted, offset, upper))
-            aborted += some
-            if is_complete:
+            aborted += [each for each in some if each.last_offset <= last]
+            if is_complete and last == segment.end_offset:
                 return aborted
-        start = max(segment.end_offset + 1, log.segments.first.base_offset)
+        start = max(last + 1, log.segments.first.base_offset)
         for local in log.segments.from_offset(start):
             some, is_complete = local.indexes.txn.collect_aborted(offset, upper)
             aborted += some
@@ -291,6 +292,13 @@ class RemoteReads:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self._threads.close()
+
+
+def _last_in(log: Log, segment: RemoteSegment, offset: int) -> int:
+    """Return the last offset up to which a segment has what the log has."""
+    epochs = log.leader_epochs.entries
+    return last_common_offset(segment, epochs, offset, log.log_end_offset)
 
 
 def _find(cache: RemoteLogMetadataCache, log: Log, offset: int) -> RemoteSegment | None:

@@ -9,10 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dohle.core.errors import ErrorCode, KafkaError
+from dohle.core.ids import Uuid
 from dohle.metadata.image import TopicImage
 from dohle.server.net.slices import Slices
 from dohle.server.tier.counts import CountsByTopic
-from dohle.server.tier.metadata_feed import MetadataFeed
+from dohle.server.tier.metadata_feed import Key, MetadataFeed
 from dohle.server.tier.partition_tasks import PartitionTasks
 from dohle.server.tier.reads import RemoteReads
 from dohle.server.tier.settings import TierSettings
@@ -36,8 +37,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dohle.server")
 
 _SUFFIX = ".tier"
+#: A follower copies all that it has of one leader with one hand, and comes back for the rest.
+_STATE_WAIT_S = 0.5
 _TOPIC_RETRY_S = 1.0
 _TOPIC_RETRY_S_MAX = 60.0
+
+
+#: Leader epochs and producers.
+State = tuple[list[EpochEntry], list[ProducerEntry]]
 
 
 def _open_store(files: FileSystem, url: str) -> ObjectStore:
@@ -64,7 +71,9 @@ class Tier:
         self.store: ObjectStore = _open_store(files, settings.url)
         self.feed = MetadataFeed(broker, settings)
         self.counts = CountsByTopic()
-        self._copiers = broker.host.thread_pool(settings.copier_threads, "remote-log-copier")
+        self._copiers = broker.host.thread_pool(
+            settings.copier_threads, "remote-log-copier", may_hang=True
+        )
         self._index_cache = IndexCache(
             files, join(folder, REMOTE_INDEX_CACHE), settings.index_cache_bytes
         )
@@ -74,6 +83,10 @@ class Tier:
         )
         self._tasks: dict[Partition, PartitionTasks] = {}
         self._deleting: set[asyncio.Task[None]] = set()
+        #: What followers begin with: of which segment, and who reads it.
+        self._states: dict[Key, tuple[Uuid, asyncio.Task[State]]] = {}
+        #: Partitions that are to be remote no more, as long as anything of them is.
+        self._switching_off: set[Key] = set()
         self._ensuring: asyncio.Task[None] | None = None
         self._is_started = False
         #: One at a time: they write the same file.
@@ -110,10 +123,18 @@ class Tier:
             self.forget(partition)
         elif not partition.log.config.remote_storage_enable:
             if self._tasks.pop(partition, None) is not None and tasks is not None:
-                self._in_background(self._switch_off(tasks))
+                # Should it be remote again, nothing is until that was found out anew.
+                partition.log.highest_remote_offset = -1
+                if partition.is_led:
+                    self._switching_off.add(tasks.key)
+                    self._in_background(self._switch_off(tasks))
+                else:
+                    self._in_background(self._end(tasks))
         elif tasks is None:
-            self.feed.assign((partition.topic_id, partition.key.partition))
-            self._tasks[partition] = PartitionTasks(self, partition)
+            key = partition.topic_id, partition.key.partition
+            if key not in self._switching_off:
+                self.feed.assign(key)
+                self._tasks[partition] = PartitionTasks(self, partition)
         else:
             tasks.look_again()
 
@@ -129,6 +150,9 @@ class Tier:
 
     def forget(self, partition: Partition) -> None:
         """Work no more for a partition; what is in the store stays there."""
+        state = self._states.pop((partition.topic_id, partition.key.partition), None)
+        if state is not None:
+            state[1].cancel()
         tasks = self._tasks.pop(partition, None)
         if tasks is not None:
             self._in_background(self._end(tasks))
@@ -140,11 +164,15 @@ class Tier:
 
     async def _switch_off(self, tasks: PartitionTasks) -> None:
         """Delete what is remote of a topic that is to be so no more (KIP-950)."""
-        if not tasks.partition.is_led:
-            await self._end(tasks)
-            return
-        tasks.raise_start(tasks.partition.log.local_log_start_offset)
-        await self._delete_all(tasks)
+        try:
+            tasks.raise_start(tasks.partition.log.local_log_start_offset)
+            await self._delete_all(tasks)
+        finally:
+            self._switching_off.discard(tasks.key)
+        # It may be remote again by now: what is copied then must not be deleted by this.
+        partition = self.broker.partitions.get(*tasks.partition.key)
+        if partition is not None and partition.topic_id == tasks.partition.topic_id:
+            self.update(partition)
 
     def topic_deleted(self, topic: TopicImage) -> None:
         """Delete what is remote of a topic, in the background, where this broker led it (T15)."""
@@ -237,15 +265,30 @@ class Tier:
                 f"{partition.key}: offset {offset} is not known to be remote yet",
             )
 
-        epochs, producers = await self.state_beside(segment)
+        known = self._states.get(key)
+        if known is not None and known[0] != segment.id:
+            known[1].cancel()
+            known = None
+        if known is None:
+            known = segment.id, self.broker.loop.create_task(self.state_beside(segment))
+            self._states[key] = known
+        task = known[1]
+        await asyncio.wait((task,), timeout=_STATE_WAIT_S)
+        if not task.done():
+            raise KafkaError(
+                ErrorCode.REPLICA_NOT_AVAILABLE,
+                f"{partition.key}: what the store has of offset {offset} is still being read",
+            )
+        self._states.pop(key, None)
+        if task.cancelled():
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition.key}: it has changed")
+        epochs, producers = task.result()
         return segment.end_offset + 1, epochs, producers
 
-    async def state_beside(
-        self, segment: RemoteSegment
-    ) -> tuple[list[EpochEntry], list[ProducerEntry]]:
+    async def state_beside(self, segment: RemoteSegment) -> State:
         """Return the leader epochs and producers that are in the store beside a segment."""
 
-        def load() -> tuple[list[EpochEntry], list[ProducerEntry]]:
+        def load() -> State:
             prefix = self.settings.prefix
             manifest = decode_manifest(self.store.get(object_key(segment, MANIFEST, prefix)))
             indexes = object_key(segment, INDEXES, prefix)
@@ -270,7 +313,10 @@ class Tier:
         """Return when nothing is done any more; threads that wait for the store are left."""
         for each in self._tasks.values():
             await each.stop()
-        tasks = list(self._deleting)
+        tasks: list[asyncio.Task[Any]] = [
+            *self._deleting,
+            *(task for _, task in self._states.values()),
+        ]
         if self._ensuring is not None:
             tasks.append(self._ensuring)
         for task in tasks:
@@ -279,3 +325,4 @@ class Tier:
             await asyncio.wait(tasks)
         await self.reads.stop()
         await self.feed.stop()
+        self._copiers.close()

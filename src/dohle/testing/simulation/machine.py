@@ -185,7 +185,7 @@ class SimulatedHost:
         """Do blocking work a little later."""
         return self._shared.run(work)
 
-    def thread_pool(self, count: int, name: str) -> SimulatedThreadPool:
+    def thread_pool(self, count: int, name: str, *, may_hang: bool = False) -> SimulatedThreadPool:
         """Return so many threads."""
         return SimulatedThreadPool(self.machine, self.rng, count)
 
