@@ -259,3 +259,86 @@ def test_a_partitioner_of_ones_own_chooses_and_taking_turns_spreads(
             producer.send(topic, b"333")
     with pytest.raises(ValueError, match="partitioner is 'sticky': choose murmur2, round_robin"):
         sync.Producer(own_bootstrap, partitioner="sticky")
+
+
+def test_what_is_changed_after_it_was_sent_does_not_change_the_record(
+    own_bootstrap: str, topic: str
+) -> None:
+    row = {"n": 0}
+    with sync.Producer(own_bootstrap, value_serializer="json") as producer:
+        for number in range(5):
+            row["n"] = number
+            producer.send_soon(topic, row, partition=0)
+    with sync.Consumer(own_bootstrap, value_deserializer="json") as consumer:
+        consumer.assign({first(topic): Beginning()}, stop_at_end=True)
+        assert [record.value["n"] for record in consumer] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("named", "sentence"),
+    [
+        ({"topic": b"orders"}, r"topic is b'orders': it must be a string"),
+        ({"topic": None}, r"topic is None: it must be a string"),
+        ({"value": "text"}, r"value is a str: pass bytes"),
+        ({"partition": "0"}, r"partition is '0': it must be a whole number$"),
+        ({"timestamp": 1.5}, r"timestamp is 1\.5: it must be a whole number \(milliseconds"),
+        ({"headers": 3}, r"headers is 3: it must be a dict, or a list of pairs"),
+        ({"headers": ["trace"]}, r"headers has 'trace': it must be a dict, or a list of pairs"),
+        ({"headers": {"trace": "17"}}, r"the header trace is a str: pass bytes"),
+    ],
+)
+def test_a_wrong_type_is_refused_by_the_call_that_has_it(
+    own_bootstrap: str, named: dict[str, Any], sentence: str
+) -> None:
+    arguments = {"topic": "orders", "value": b"", **named}
+
+    async def body() -> None:
+        async with Producer(own_bootstrap) as producer:
+            with pytest.raises(TypeError, match=sentence):
+                await producer.send_soon(**arguments)
+
+    run(body())
+    with sync.Producer(own_bootstrap) as without_loop, pytest.raises(TypeError, match=sentence):
+        without_loop.send_soon(**arguments)
+
+
+def test_headers_may_be_a_dict(own_bootstrap: str, topic: str) -> None:
+    with sync.Producer(own_bootstrap) as producer:
+        producer.send(topic, b"", headers={"trace": b"17", "none": None})
+    with sync.Consumer(own_bootstrap) as consumer:
+        consumer.assign({first(topic): Beginning()})
+        assert next(consumer).headers == (("trace", b"17"), ("none", None))
+
+
+def test_a_failure_that_nobody_waits_for_is_told_once_in_the_log(
+    own_bootstrap: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with sync.Producer(own_bootstrap) as producer:
+        producer.send(topic, b"")
+        for _ in range(3):
+            producer.send_soon(topic, b"", partition=99)
+        with pytest.raises(KafkaError, match="no partition 98"):
+            producer.send(topic, b"", partition=98)
+    told = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert len(told) == 1
+    assert "has 1 partitions and no partition 99" in told[0]
+
+
+def test_a_transaction_without_one_of_its_records_is_not_committed(
+    own_bootstrap: str, topic: str
+) -> None:
+    def lose_one(producer: sync.Producer) -> None:
+        with producer.transaction():
+            producer.send_soon(topic, b"never", partition=0)
+            producer.send_soon(topic, b"lost", partition=99)
+
+    with sync.Producer(own_bootstrap, transactional_id=f"of-{topic}") as producer:
+        with producer.transaction():
+            producer.send(topic, b"1", partition=0)
+        with pytest.raises(KafkaError, match=r"cannot commit.*no partition 99"):
+            lose_one(producer)
+        with producer.transaction():
+            producer.send(topic, b"2", partition=0)
+    with sync.Consumer(own_bootstrap, isolation_level="read_committed") as consumer:
+        consumer.assign({first(topic): Beginning()}, stop_at_end=True)
+        assert [record.value for record in consumer] == [b"1", b"2"]
