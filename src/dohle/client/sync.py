@@ -53,7 +53,7 @@ class Producer:
 
     def __init__(
         self,
-        bootstrap: str | Iterable[str] | Mapping[str, Any],
+        bootstrap: str | Iterable[str] | Mapping[str, Any] | None = None,
         config: ProducerConfig | None = None,
         *,
         key_serializer: Serialization | None = None,
@@ -189,7 +189,7 @@ class Consumer:
 
     def __init__(
         self,
-        bootstrap: str | Iterable[str] | Mapping[str, Any],
+        bootstrap: str | Iterable[str] | Mapping[str, Any] | None = None,
         config: ConsumerConfig | None = None,
         *,
         key_deserializer: Serialization | None = None,
@@ -321,7 +321,9 @@ class Consumer:
 class Admin:
     """Administration: the methods of :class:`dohle.client.Admin`, which wait for their results."""
 
-    def __init__(self, bootstrap: str | Iterable[str] | Mapping[str, Any], **settings: Any) -> None:
+    def __init__(
+        self, bootstrap: str | Iterable[str] | Mapping[str, Any] | None = None, **settings: Any
+    ) -> None:
         """Administer a cluster: where it is, and settings by name."""
         self._thread = loop_thread()
 

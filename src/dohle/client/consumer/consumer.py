@@ -50,7 +50,7 @@ class Consumer:
 
     def __init__(
         self,
-        cluster: Where,
+        cluster: Where = None,
         config: ConsumerConfig | None = None,
         *,
         key_deserializer: Serialization | None = None,

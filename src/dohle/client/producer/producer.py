@@ -55,7 +55,7 @@ class Producer:
 
     def __init__(
         self,
-        cluster: Where,
+        cluster: Where = None,
         config: ProducerConfig | None = None,
         *,
         channel: Channel | None = None,
