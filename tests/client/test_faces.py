@@ -342,3 +342,78 @@ def test_a_transaction_without_one_of_its_records_is_not_committed(
     with sync.Consumer(own_bootstrap, isolation_level="read_committed") as consumer:
         consumer.assign({first(topic): Beginning()}, stop_at_end=True)
         assert [record.value for record in consumer] == [b"1", b"2"]
+
+
+def test_partitions_without_positions_begin_where_the_group_is_or_as_the_settings_say(
+    own_bootstrap: str, topic: str
+) -> None:
+    with sync.Producer(own_bootstrap) as producer:
+        for number in range(4):
+            producer.send(topic, b"%d" % number, partition=0)
+    with sync.Consumer(own_bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([first(topic)])
+        assert next(consumer).value == b"0"
+    with sync.Consumer(own_bootstrap, group_id=f"of-{topic}") as consumer:
+        consumer.assign({first(topic): 2})
+        assert next(consumer).value == b"2"
+    with sync.Consumer(own_bootstrap, group_id=f"of-{topic}") as consumer:
+        consumer.assign([first(topic)])
+        assert next(consumer).value == b"3"
+        consumer.seek(first(topic), 1)
+        assert next(consumer).value == b"1"
+
+
+def test_what_is_no_assignment_and_what_is_not_assigned_is_told(
+    own_bootstrap: str, topic: str
+) -> None:
+    with sync.Producer(own_bootstrap) as producer:
+        producer.send(topic, b"", partition=0)
+    with sync.Consumer(own_bootstrap, auto_offset_reset="earliest") as consumer:
+        given: Any
+        for given in (topic, 5):
+            with pytest.raises(TypeError, match="is no assignment: pass a list of TopicPartition"):
+                consumer.assign(given)
+        given = [topic]
+        with pytest.raises(TypeError, match=r"is no partition: pass TopicPartition\(topic"):
+            consumer.assign(given)
+        given = {first(topic): "beginning"}
+        with pytest.raises(TypeError, match=r"'beginning' is no position: pass an offset, Begin"):
+            consumer.assign(given)
+        consumer.assign([first(topic)])
+        other = TopicPartition(TopicName(topic), 7)
+        told = rf"{topic}-7 is not assigned to this consumer, which reads {topic}-0;"
+        with pytest.raises(ValueError, match=told):
+            consumer.seek(other, Beginning())
+        with pytest.raises(ValueError, match=told):
+            consumer.pause([other])
+        with pytest.raises(ValueError, match=told):
+            consumer.position(other)
+
+
+def test_a_topic_that_comes_after_its_subscribers_is_found_soon_and_its_absence_told_once(
+    own_bootstrap: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        async with Consumer(
+            own_bootstrap, group_id=f"of-{topic}", auto_offset_reset="earliest"
+        ) as consumer:
+            await consumer.subscribe([topic])
+            assert await consumer.poll(timeout_ms=100) == []
+            async with Producer(own_bootstrap) as producer:
+                await producer.send(topic, b"late")
+            async with asyncio.timeout(WAIT_MS / 1000):
+                assert (await anext(consumer)).value == b"late"
+
+    run(body())
+    told = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert told == [f"group of-{topic}: there is no topic {topic}; it is waited for"]
+
+
+def test_a_name_that_no_topic_can_have_is_refused_when_it_is_subscribed_to(
+    own_bootstrap: str,
+) -> None:
+    with (
+        sync.Consumer(own_bootstrap, group_id="g") as consumer,
+        pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION: topic two words"),
+    ):
+        consumer.subscribe(["two words"])

@@ -27,6 +27,7 @@ from dohle.client.admin.admin import Admin as AsyncAdmin
 from dohle.client.config import ConsumerConfig, ProducerConfig
 from dohle.client.consumer.consumer import Consumer as AsyncConsumer
 from dohle.client.consumer.fetched import ConsumedRecord
+from dohle.client.consumer.given_starts import GivenStarts
 from dohle.client.consumer.starts import At, Start
 from dohle.client.group.membership import GroupMetadata
 from dohle.client.group.offsets import OffsetAndMetadata
@@ -228,16 +229,19 @@ class Consumer:
         """Read these topics together with the other members of the group."""
         self._change(lambda: self._core.subscribe(topics, listener, stop_at_end=stop_at_end))
 
-    def assign(self, starts: Mapping[TopicPartition, Start], *, stop_at_end: bool = False) -> None:
-        """Read these partitions from these positions, instead of the previous assignment."""
+    def assign(self, starts: GivenStarts, *, stop_at_end: bool = False) -> None:
+        """Read these partitions from these positions, instead of the previous assignment.
+
+        Without positions they begin where the group has committed, else by ``auto_offset_reset``.
+        """
         self._change(lambda: self._core.assign(starts, stop_at_end=stop_at_end))
 
     def unsubscribe(self) -> None:
         """Give up the assignment and leave the group."""
         self._change(self._core.unsubscribe)
 
-    def seek(self, partition: TopicPartition, start: Start) -> None:
-        """Continue reading a partition at another position."""
+    def seek(self, partition: TopicPartition, start: Start | int) -> None:
+        """Continue reading a partition at another position, or at an offset."""
         self._change(lambda: self._core.seek(partition, start))
 
     def poll(self, *, timeout_ms: int = 0, max_records: int = 500) -> list[ConsumedRecord]:
