@@ -259,3 +259,161 @@ def test_a_partitioner_of_ones_own_chooses_and_taking_turns_spreads(
             producer.send(topic, b"333")
     with pytest.raises(ValueError, match="partitioner is 'sticky': choose murmur2, round_robin"):
         sync.Producer(own_bootstrap, partitioner="sticky")
+
+
+def test_what_is_changed_after_it_was_sent_does_not_change_the_record(
+    own_bootstrap: str, topic: str
+) -> None:
+    row = {"n": 0}
+    with sync.Producer(own_bootstrap, value_serializer="json") as producer:
+        for number in range(5):
+            row["n"] = number
+            producer.send_soon(topic, row, partition=0)
+    with sync.Consumer(own_bootstrap, value_deserializer="json") as consumer:
+        consumer.assign({first(topic): Beginning()}, stop_at_end=True)
+        assert [record.value["n"] for record in consumer] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("named", "sentence"),
+    [
+        ({"topic": b"orders"}, r"topic is b'orders': it must be a string"),
+        ({"topic": None}, r"topic is None: it must be a string"),
+        ({"value": "text"}, r"value is a str: pass bytes"),
+        ({"partition": "0"}, r"partition is '0': it must be a whole number$"),
+        ({"timestamp": 1.5}, r"timestamp is 1\.5: it must be a whole number \(milliseconds"),
+        ({"headers": 3}, r"headers is 3: it must be a dict, or a list of pairs"),
+        ({"headers": ["trace"]}, r"headers has 'trace': it must be a dict, or a list of pairs"),
+        ({"headers": {"trace": "17"}}, r"the header trace is a str: pass bytes"),
+    ],
+)
+def test_a_wrong_type_is_refused_by_the_call_that_has_it(
+    own_bootstrap: str, named: dict[str, Any], sentence: str
+) -> None:
+    arguments = {"topic": "orders", "value": b"", **named}
+
+    async def body() -> None:
+        async with Producer(own_bootstrap) as producer:
+            with pytest.raises(TypeError, match=sentence):
+                await producer.send_soon(**arguments)
+
+    run(body())
+    with sync.Producer(own_bootstrap) as without_loop, pytest.raises(TypeError, match=sentence):
+        without_loop.send_soon(**arguments)
+
+
+def test_headers_may_be_a_dict(own_bootstrap: str, topic: str) -> None:
+    with sync.Producer(own_bootstrap) as producer:
+        producer.send(topic, b"", headers={"trace": b"17", "none": None})
+    with sync.Consumer(own_bootstrap) as consumer:
+        consumer.assign({first(topic): Beginning()})
+        assert next(consumer).headers == (("trace", b"17"), ("none", None))
+
+
+def test_a_failure_that_nobody_waits_for_is_told_once_in_the_log(
+    own_bootstrap: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with sync.Producer(own_bootstrap) as producer:
+        producer.send(topic, b"")
+        for _ in range(3):
+            producer.send_soon(topic, b"", partition=99)
+        with pytest.raises(KafkaError, match="no partition 98"):
+            producer.send(topic, b"", partition=98)
+    told = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert len(told) == 1
+    assert "has 1 partitions and no partition 99" in told[0]
+
+
+def test_a_transaction_without_one_of_its_records_is_not_committed(
+    own_bootstrap: str, topic: str
+) -> None:
+    def lose_one(producer: sync.Producer) -> None:
+        with producer.transaction():
+            producer.send_soon(topic, b"never", partition=0)
+            producer.send_soon(topic, b"lost", partition=99)
+
+    with sync.Producer(own_bootstrap, transactional_id=f"of-{topic}") as producer:
+        with producer.transaction():
+            producer.send(topic, b"1", partition=0)
+        with pytest.raises(KafkaError, match=r"cannot commit.*no partition 99"):
+            lose_one(producer)
+        with producer.transaction():
+            producer.send(topic, b"2", partition=0)
+    with sync.Consumer(own_bootstrap, isolation_level="read_committed") as consumer:
+        consumer.assign({first(topic): Beginning()}, stop_at_end=True)
+        assert [record.value for record in consumer] == [b"1", b"2"]
+
+
+def test_partitions_without_positions_begin_where_the_group_is_or_as_the_settings_say(
+    own_bootstrap: str, topic: str
+) -> None:
+    with sync.Producer(own_bootstrap) as producer:
+        for number in range(4):
+            producer.send(topic, b"%d" % number, partition=0)
+    with sync.Consumer(own_bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([first(topic)])
+        assert next(consumer).value == b"0"
+    with sync.Consumer(own_bootstrap, group_id=f"of-{topic}") as consumer:
+        consumer.assign({first(topic): 2})
+        assert next(consumer).value == b"2"
+    with sync.Consumer(own_bootstrap, group_id=f"of-{topic}") as consumer:
+        consumer.assign([first(topic)])
+        assert next(consumer).value == b"3"
+        consumer.seek(first(topic), 1)
+        assert next(consumer).value == b"1"
+
+
+def test_what_is_no_assignment_and_what_is_not_assigned_is_told(
+    own_bootstrap: str, topic: str
+) -> None:
+    with sync.Producer(own_bootstrap) as producer:
+        producer.send(topic, b"", partition=0)
+    with sync.Consumer(own_bootstrap, auto_offset_reset="earliest") as consumer:
+        given: Any
+        for given in (topic, 5):
+            with pytest.raises(TypeError, match="is no assignment: pass a list of TopicPartition"):
+                consumer.assign(given)
+        given = [topic]
+        with pytest.raises(TypeError, match=r"is no partition: pass TopicPartition\(topic"):
+            consumer.assign(given)
+        given = {first(topic): "beginning"}
+        with pytest.raises(TypeError, match=r"'beginning' is no position: pass an offset, Begin"):
+            consumer.assign(given)
+        consumer.assign([first(topic)])
+        other = TopicPartition(TopicName(topic), 7)
+        told = rf"{topic}-7 is not assigned to this consumer, which reads {topic}-0;"
+        with pytest.raises(ValueError, match=told):
+            consumer.seek(other, Beginning())
+        with pytest.raises(ValueError, match=told):
+            consumer.pause([other])
+        with pytest.raises(ValueError, match=told):
+            consumer.position(other)
+
+
+def test_a_topic_that_comes_after_its_subscribers_is_found_soon_and_its_absence_told_once(
+    own_bootstrap: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        async with Consumer(
+            own_bootstrap, group_id=f"of-{topic}", auto_offset_reset="earliest"
+        ) as consumer:
+            await consumer.subscribe([topic])
+            assert await consumer.poll(timeout_ms=100) == []
+            async with Producer(own_bootstrap) as producer:
+                await producer.send(topic, b"late")
+            async with asyncio.timeout(WAIT_MS / 1000):
+                assert (await anext(consumer)).value == b"late"
+
+    run(body())
+    told = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert told == [f"group of-{topic}: there is no topic {topic}; it is waited for"]
+
+
+def test_a_name_that_no_topic_can_have_is_refused_when_it_is_subscribed_to(
+    own_bootstrap: str,
+) -> None:
+    with (
+        sync.Consumer(own_bootstrap, group_id="g") as consumer,
+        pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION: topic two words"),
+    ):
+        consumer.subscribe(["two words"])

@@ -32,7 +32,7 @@ class LoopThread:
             work.close()
             raise RuntimeError(
                 "this is the thread of the client's loop, which cannot wait for itself: in "
-                "listeners and serializers use dohle.client, or another thread"
+                "listeners and partitioners use dohle.client, or another thread"
             )
         return self.wait_for(asyncio.run_coroutine_threadsafe(work, self.loop))
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import wraps
@@ -27,18 +27,19 @@ from dohle.client.admin.admin import Admin as AsyncAdmin
 from dohle.client.config import ConsumerConfig, ProducerConfig
 from dohle.client.consumer.consumer import Consumer as AsyncConsumer
 from dohle.client.consumer.fetched import ConsumedRecord
+from dohle.client.consumer.given_starts import GivenStarts
 from dohle.client.consumer.starts import At, Start
 from dohle.client.group.membership import GroupMetadata
 from dohle.client.group.offsets import OffsetAndMetadata
 from dohle.client.group.rebalance_listener import RebalanceListener
 from dohle.client.loop_thread import loop_thread
 from dohle.client.producer.batch import RecordMetadata
+from dohle.client.producer.checks import Headers, check_record
 from dohle.client.producer.handover import Handover
 from dohle.client.producer.partitioner import Partitioner
 from dohle.client.producer.producer import Producer as AsyncProducer
-from dohle.client.serializers import Serialization
+from dohle.client.serializers import Serialization, serialized, serializer_of
 from dohle.core.ids import TopicPartition
-from dohle.records.record import Header
 
 __all__ = ["Admin", "Consumer", "Producer"]
 
@@ -53,7 +54,7 @@ class Producer:
 
     def __init__(
         self,
-        bootstrap: str | Iterable[str] | Mapping[str, Any],
+        bootstrap: str | Iterable[str] | Mapping[str, Any] | None = None,
         config: ProducerConfig | None = None,
         *,
         key_serializer: Serialization | None = None,
@@ -62,14 +63,14 @@ class Producer:
         **settings: Any,
     ) -> None:
         """Send to a cluster: as :class:`dohle.client.Producer` takes it."""
+        self._key_serializer = serializer_of(key_serializer, "key_serializer")
+        self._value_serializer = serializer_of(value_serializer, "value_serializer")
         self._thread = loop_thread()
 
         async def make() -> AsyncProducer:
             return AsyncProducer(
                 bootstrap,
                 config,
-                key_serializer=key_serializer,
-                value_serializer=value_serializer,
                 partitioner=partitioner,
                 **settings,
             )
@@ -91,13 +92,11 @@ class Producer:
         key: Any = None,
         partition: int | None = None,
         timestamp: int | None = None,
-        headers: Sequence[Header] = (),
+        headers: Headers = (),
     ) -> RecordMetadata:
         """Send a record and return where it was written, once it is acknowledged."""
         return self._thread.wait_for(
-            self.send_soon(
-                topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers
-            )
+            self._put(topic, value, key, partition, timestamp, headers, is_awaited=True)
         )
 
     def send_soon(
@@ -108,13 +107,31 @@ class Producer:
         key: Any = None,
         partition: int | None = None,
         timestamp: int | None = None,
-        headers: Sequence[Header] = (),
+        headers: Headers = (),
     ) -> Future[RecordMetadata]:
         """Hand a record over and return the future of where it is written.
 
-        Records are sent in the order of the calls. It waits only while very many are waiting.
+        Records are sent in the order of the calls. It waits only while very many are waiting. Key
+        and value are serialized at once: who changes them afterwards does not change the record.
         """
-        return self._handover.put((topic, value, key, partition, timestamp, headers))
+        return self._put(topic, value, key, partition, timestamp, headers, is_awaited=False)
+
+    def _put(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+        *,
+        is_awaited: bool,
+    ) -> Future[RecordMetadata]:
+        key = serialized(key, self._key_serializer, "key")
+        value = serialized(value, self._value_serializer, "value")
+        pairs = check_record(topic, partition, timestamp, headers)
+        record = (topic, value, key, partition, timestamp, pairs)
+        return self._handover.put(record, is_awaited=is_awaited)
 
     def flush(self) -> None:
         """Wait until each record that was handed over has its outcome."""
@@ -173,7 +190,7 @@ class Consumer:
 
     def __init__(
         self,
-        bootstrap: str | Iterable[str] | Mapping[str, Any],
+        bootstrap: str | Iterable[str] | Mapping[str, Any] | None = None,
         config: ConsumerConfig | None = None,
         *,
         key_deserializer: Serialization | None = None,
@@ -212,16 +229,19 @@ class Consumer:
         """Read these topics together with the other members of the group."""
         self._change(lambda: self._core.subscribe(topics, listener, stop_at_end=stop_at_end))
 
-    def assign(self, starts: Mapping[TopicPartition, Start], *, stop_at_end: bool = False) -> None:
-        """Read these partitions from these positions, instead of the previous assignment."""
+    def assign(self, starts: GivenStarts, *, stop_at_end: bool = False) -> None:
+        """Read these partitions from these positions, instead of the previous assignment.
+
+        Without positions they begin where the group has committed, else by ``auto_offset_reset``.
+        """
         self._change(lambda: self._core.assign(starts, stop_at_end=stop_at_end))
 
     def unsubscribe(self) -> None:
         """Give up the assignment and leave the group."""
         self._change(self._core.unsubscribe)
 
-    def seek(self, partition: TopicPartition, start: Start) -> None:
-        """Continue reading a partition at another position."""
+    def seek(self, partition: TopicPartition, start: Start | int) -> None:
+        """Continue reading a partition at another position, or at an offset."""
         self._change(lambda: self._core.seek(partition, start))
 
     def poll(self, *, timeout_ms: int = 0, max_records: int = 500) -> list[ConsumedRecord]:
@@ -305,7 +325,9 @@ class Consumer:
 class Admin:
     """Administration: the methods of :class:`dohle.client.Admin`, which wait for their results."""
 
-    def __init__(self, bootstrap: str | Iterable[str] | Mapping[str, Any], **settings: Any) -> None:
+    def __init__(
+        self, bootstrap: str | Iterable[str] | Mapping[str, Any] | None = None, **settings: Any
+    ) -> None:
         """Administer a cluster: where it is, and settings by name."""
         self._thread = loop_thread()
 

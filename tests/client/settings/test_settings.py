@@ -127,6 +127,64 @@ def test_a_misspelt_name_is_refused_and_the_right_one_told() -> None:
         producer_settings(HERE, compresion="gzip")
     with pytest.raises(ValueError, match=r"unknown setting zzz$"):
         producer_settings(HERE, zzz=1)
+    with pytest.raises(ValueError, match=r"unknown setting compression_typ: .*compression_type\?"):
+        producer_settings(HERE, compression_typ="gzip")
+    with pytest.raises(ValueError, match=r"unknown setting ssl\.ca\.locaton: .*ssl\.ca\.location"):
+        producer_settings({"bootstrap.servers": HERE, "ssl.ca.locaton": "ca.pem"})
+    with pytest.raises(ValueError, match=r"unknown setting sasl_mechansim: .*sasl_mechanism\?"):
+        producer_settings(HERE, sasl_mechansim="PLAIN")
+
+
+def test_every_name_may_be_an_argument_with_underscores() -> None:
+    found = given(
+        None,
+        None,
+        ProducerConfig,
+        {
+            "bootstrap_servers": HERE,
+            "compression_type": "gzip",
+            "queue_buffering_max_ms": 7,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_username": "alice",
+            "sasl_password": "alice-secret",
+        },
+    )
+    assert found.config == ProducerConfig(codec=Codec.GZIP, linger_ms=7)
+    assert found.cluster.config.security.account is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("compression.type", "brotli", r"^compression\.type is 'brotli': choose from none, gzip"),
+        ("linger.ms", "soon", r"^linger\.ms is 'soon': it must be a whole number$"),
+        ("acks", "most", r"^acks is 'most': it must be 0, 1 or -1 \(all\)$"),
+        ("retries", "many", r"^retries is 'many': it must be a whole number$"),
+        (
+            "group.protocol",
+            "consumer",
+            r"^group\.protocol is 'consumer': .* classic protocol only$",
+        ),
+        ("on_delivery", print, r"^on_delivery is not a setting here: send_soon returns a future"),
+        ("key.serializer", "x", r"^key\.serializer is not a setting here: give key_serializer="),
+    ],
+)
+def test_a_wrong_value_is_told_by_the_name_that_it_was_given_under(
+    name: str, value: Any, sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        producer_settings({"bootstrap.servers": HERE, name: value})
+
+
+def test_the_classic_protocol_of_groups_may_be_named() -> None:
+    found = given(
+        {"bootstrap.servers": HERE, "group.id": "g", "group.protocol": "classic"},
+        None,
+        ConsumerConfig,
+        {},
+    )
+    assert found.config == ConsumerConfig(group_id="g")
 
 
 def test_what_only_librdkafka_knows_is_told_and_what_belongs_to_other_clients_passed_over(
@@ -143,6 +201,12 @@ def test_what_only_librdkafka_knows_is_told_and_what_belongs_to_other_clients_pa
 
 
 def test_no_brokers_and_settings_given_twice_are_refused() -> None:
+    with pytest.raises(TypeError, match="bootstrap servers are 5: they must be a string"):
+        producer_settings(5)
+    with pytest.raises(ValueError, match="brokers are named twice"):
+        producer_settings(HERE, bootstrap_servers=HERE)
+    with pytest.raises(ValueError, match="bootstrap_servers: belongs to the Cluster"):
+        given(Cluster(HERE), None, ProducerConfig, {"bootstrap_servers": HERE})
     with pytest.raises(ValueError, match="no brokers are named"):
         producer_settings({"linger.ms": 5})
     with pytest.raises(ValueError, match="linger_ms: is given beside a ProducerConfig"):

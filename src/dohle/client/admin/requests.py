@@ -49,7 +49,9 @@ def sort_out(entries: Iterable[Entry[_Key, _Value]]) -> Results[_Key, _Value]:
 class AdminRequests:
     """Sends requests to the controller, to one broker or to any; retries while that may help."""
 
-    def __init__(self, cluster: Where, config: ClientConfig | None = None, **settings: Any) -> None:
+    def __init__(
+        self, cluster: Where = None, config: ClientConfig | None = None, **settings: Any
+    ) -> None:
         """Administer a cluster: where it is, or a :class:`Cluster` that others use too."""
         self._cluster, self._has_own_cluster, _ = given(cluster, config, ClientConfig, settings)
 

@@ -20,6 +20,7 @@ from dohle.client.consumer.begun import Begun
 from dohle.client.consumer.deserializing import record_deserializer
 from dohle.client.consumer.fetched import ConsumedRecord, PartitionReader
 from dohle.client.consumer.fetcher import Fetcher
+from dohle.client.consumer.given_starts import GivenStarts, start_of, starts_of
 from dohle.client.consumer.offsets import resolve_starts
 from dohle.client.consumer.starts import Beginning, End, Start
 from dohle.client.errors import ClientClosed
@@ -50,7 +51,7 @@ class Consumer:
 
     def __init__(
         self,
-        cluster: Where,
+        cluster: Where = None,
         config: ConsumerConfig | None = None,
         *,
         key_deserializer: Serialization | None = None,
@@ -96,20 +97,29 @@ class Consumer:
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         await self.close(commit=kind is None)
 
-    def assign(self, starts: Mapping[TopicPartition, Start], *, stop_at_end: bool = False) -> Begun:
+    def assign(self, starts: GivenStarts, *, stop_at_end: bool = False) -> Begun:
         """Read these partitions from these positions, instead of the previous assignment.
 
+        Without positions they begin where the group has committed, else by ``auto_offset_reset``.
         With ``stop_at_end`` reading stops at the current end of the partitions. It takes effect
         whether or not it is awaited: the next record comes from there.
         """
         self._check_open()
         if self._member is not None:
             raise ValueError("the group assigns the partitions: call unsubscribe first")
-        return self._begin(self._assign(starts, stop_at_end))
+        return self._begin(self._assign(starts_of(starts), stop_at_end))
 
-    async def _assign(self, starts: Mapping[TopicPartition, Start], stop_at_end: bool) -> None:
-        level = self.config.isolation_level
-        offsets = await resolve_starts(self._cluster, starts, level)
+    async def _assign(
+        self, starts: Mapping[TopicPartition, Start | None], stop_at_end: bool
+    ) -> None:
+        said = {each: start for each, start in starts.items() if start is not None}
+        offsets = await resolve_starts(self._cluster, said, self.config.isolation_level)
+        unsaid = [each for each in starts if each not in said]
+        if unsaid and self._commits is not None:
+            found = await self._commits.committed(unsaid)
+            offsets |= {each: place.offset for each, place in found.items()}
+        if missing := [each for each in unsaid if each not in offsets]:
+            offsets |= await self._reset_offsets(missing)
         self._stop_at_end = stop_at_end
         readers = await self._readers_at(offsets)
         self._fetcher.remove([*self._fetcher.readers])
@@ -179,26 +189,39 @@ class Consumer:
             self._commits.membership = None
             await member.leave()
 
-    async def seek(self, partition: TopicPartition, start: Start) -> None:
-        """Continue reading a partition at another position."""
+    async def seek(self, partition: TopicPartition, start: Start | int) -> None:
+        """Continue reading a partition at another position, or at an offset."""
+        self._check_open()
         await self._attend_begun()
+        self._reader(partition)
         offsets = await resolve_starts(
-            self._cluster, {partition: start}, self.config.isolation_level
+            self._cluster, {partition: start_of(start)}, self.config.isolation_level
         )
-        self._fetcher.readers[partition].go_to(offsets[partition])
+        self._reader(partition).go_to(offsets[partition])
         self._fetcher.news.set()
+
+    def _reader(self, partition: TopicPartition) -> PartitionReader:
+        self._check_open()
+        reader = self._fetcher.readers.get(partition)
+        if reader is None:
+            now = ", ".join(map(str, self.assignment)) or "nothing"
+            raise ValueError(
+                f"{partition} is not assigned to this consumer, which reads {now}; after subscribe "
+                "the group assigns partitions during a poll"
+            )
+        return reader
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until they are resumed."""
         for partition in partitions:
-            reader = self._fetcher.readers[partition]
+            reader = self._reader(partition)
             reader.is_paused = True
             reader.go_to(reader.position)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Resume paused partitions."""
         for partition in partitions:
-            self._fetcher.readers[partition].is_paused = False
+            self._reader(partition).is_paused = False
         self._fetcher.news.set()
 
     @property
@@ -209,11 +232,11 @@ class Consumer:
 
     def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record of a partition."""
-        return self._fetcher.readers[partition].position
+        return self._reader(partition).position
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
         """Return the end of a partition as of the last fetch, if there was one."""
-        return self._fetcher.readers[partition].high_watermark
+        return self._reader(partition).high_watermark
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:

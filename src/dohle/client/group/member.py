@@ -7,6 +7,7 @@ members have joined. Rules it keeps:
   considered processed, and committed. Until then heartbeats continue.
 - While partitions are moving the caller waits, so that it gets no record of other members'
   partitions.
+- A topic that does not exist is told of in the log, and looked for every second.
 - A retriable error is raised to the caller when it has lasted longer than an operation may; then it
   is retried. Any other error ends the membership, and every later read raises it.
 """
@@ -14,6 +15,7 @@ members have joined. Rules it keeps:
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
@@ -34,13 +36,15 @@ from dohle.client.group.membership import (
     Take,
 )
 from dohle.client.net.connection import Channel, Connection
-from dohle.core.errors import COORDINATOR_UNREACHED, KafkaError
+from dohle.core.errors import COORDINATOR_UNREACHED, ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition
 from dohle.protocol.messages.heartbeat import HeartbeatResponse
 from dohle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from dohle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from dohle.protocol.messages.sync_group import SyncGroupResponse
 from dohle.protocol.schema import Request
+
+logger = logging.getLogger("dohle.client")
 
 Topics = tuple[TopicName, ...] | re.Pattern[str]
 GiveUp = Callable[[tuple[TopicPartition, ...], bool], Awaitable[None]]
@@ -52,6 +56,10 @@ _Result = TypeVar("_Result")
 #: A JoinGroup is answered after the rebalance timeout at the latest.
 _JOIN_GRACE_MS = 5000
 _MEMBER_ID_TIMEOUT_S = 2
+#: How often a topic is looked for that does not exist.
+_MISSING_S = 1.0
+#: Errors of a subscribed topic that no waiting mends.
+_REFUSED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
 
 
 class GroupMember:
@@ -91,6 +99,9 @@ class GroupMember:
         self._reader_came = asyncio.Event()
         self._turn_over = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        #: Subscribed topics that do not exist.
+        self._missing: frozenset[TopicName] = frozenset()
+        self._is_any_missing = asyncio.Event()
 
     async def start(self) -> None:
         """Find out which topics there are, and start to join."""
@@ -124,10 +135,31 @@ class GroupMember:
             )
         else:
             membership.subscribe(self.topics)
+            await self._check(self.topics)
         watched = membership.watched_topics
         if watched is not None and await self._count(watched) != watched:
             membership.rejoin()
         self.wake()
+
+    async def _check(self, topics: tuple[TopicName, ...]) -> None:
+        """Raise if a topic may not be read, and tell of those that do not exist."""
+        counts = await self._count(topics)
+        errors = self._cluster.metadata.errors
+        for name in topics:
+            if (error := errors.get(name)) is not None and error.code in _REFUSED:
+                raise error
+        missing = frozenset(name for name, count in counts.items() if not count)
+        if new := missing - self._missing:
+            logger.warning(
+                "group %s: there is no topic %s; it is waited for",
+                self.membership.group_id,
+                ", ".join(sorted(new)),
+            )
+        self._missing = missing
+        if missing:
+            self._is_any_missing.set()
+        else:
+            self._is_any_missing.clear()
 
     async def stop(self) -> None:
         """Stop without leaving yet."""
@@ -257,7 +289,12 @@ class GroupMember:
 
     async def _watch_topics(self) -> None:
         while self.failure is None:
-            await asyncio.sleep(self._cluster.config.metadata_max_age_ms / 1000)
+            try:
+                async with asyncio.timeout(self._cluster.config.metadata_max_age_ms / 1000):
+                    await self._is_any_missing.wait()
+                    await asyncio.sleep(_MISSING_S)
+            except TimeoutError:
+                pass
             try:
                 await self.look_at_topics()
             except KafkaError as error:

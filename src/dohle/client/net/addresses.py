@@ -47,7 +47,13 @@ def parse_address(text: str) -> Address:
 def parse_bootstrap(servers: str | Iterable[str]) -> tuple[Address, ...]:
     """Parse a list of addresses, or one text with commas between them."""
     texts = servers.split(",") if isinstance(servers, str) else servers
-    addresses = tuple(dict.fromkeys(parse_address(text) for text in texts if text.strip()))
+    try:
+        addresses = tuple(dict.fromkeys(parse_address(text) for text in texts if text.strip()))
+    except (AttributeError, TypeError):
+        raise TypeError(
+            f"bootstrap servers are {servers!r}: they must be a string or a list of strings, "
+            'like "host:9092"'
+        ) from None
     if not addresses:
         raise ValueError("no bootstrap server is given: pass at least one host:port")
     return addresses

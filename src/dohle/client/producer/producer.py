@@ -24,6 +24,7 @@ from dohle.client.net.connection import Channel
 from dohle.client.producer.accumulator import Accumulator, record_bytes_max
 from dohle.client.producer.batch import RecordMetadata
 from dohle.client.producer.buffer_memory import BufferMemory
+from dohle.client.producer.checks import Headers, check_record
 from dohle.client.producer.partitioner import (
     Partitioner,
     StickyPartitioner,
@@ -39,7 +40,6 @@ from dohle.client.transactions.state import ProducerTransactions
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition, TransactionalId
 from dohle.records.builder import BatchBuilder
-from dohle.records.record import Header
 
 
 class Producer:
@@ -55,7 +55,7 @@ class Producer:
 
     def __init__(
         self,
-        cluster: Where,
+        cluster: Where = None,
         config: ProducerConfig | None = None,
         *,
         channel: Channel | None = None,
@@ -109,7 +109,7 @@ class Producer:
         key: Any = None,
         partition: int | None = None,
         timestamp: int | None = None,
-        headers: Sequence[Header] = (),
+        headers: Headers = (),
     ) -> RecordMetadata:
         """Send a record and return where it was written, once it is acknowledged.
 
@@ -129,7 +129,7 @@ class Producer:
         key: Any = None,
         partition: int | None = None,
         timestamp: int | None = None,
-        headers: Sequence[Header] = (),
+        headers: Headers = (),
     ) -> asyncio.Future[RecordMetadata]:
         """Accept a record and return the future of where it is written.
 
@@ -140,6 +140,8 @@ class Producer:
             key = serialized(key, self._key_serializer, "key")
         if value.__class__ is not bytes or self._value_serializer is not None:
             value = serialized(value, self._value_serializer, "value")
+        if topic.__class__ is not str or partition is not None or timestamp is not None or headers:
+            headers = check_record(topic, partition, timestamp, headers)
         if self._should_yield:
             # Without this a caller that never waits would keep full batches from being sent.
             self._should_yield = False
@@ -149,13 +151,17 @@ class Producer:
             self._transactions.state.check_send()
         name = TopicName(topic)
         size = record_bytes_max(key, value, headers)
-        self._check_size(size)
-        if self._partitioner is not None and partition is None:
-            partition = await self._choose_by_own(self._partitioner, name, key, value)
-        info = self._cluster.known_topic(name)
-        is_known = info is not None and (partition is None or partition in info.partitions)
-        if info is None or not is_known or not self._memory.try_take(size):
-            info = await self._wait_for(name, partition, size)
+        try:
+            self._check_size(size)
+            if self._partitioner is not None and partition is None:
+                partition = await self._choose_by_own(self._partitioner, name, key, value)
+            info = self._cluster.known_topic(name)
+            is_known = info is not None and (partition is None or partition in info.partitions)
+            if info is None or not is_known or not self._memory.try_take(size):
+                info = await self._wait_for(name, partition, size)
+        except Exception as error:
+            self._spoil_transaction(error)
+            raise
         # Nothing waits from here on: the room is taken and the order of calls is kept.
         try:
             self._check_open()
@@ -176,6 +182,13 @@ class Producer:
             self._should_yield = True
             self._sender.wake()
         return future
+
+    def _spoil_transaction(self, error: Exception) -> None:
+        """Let a transaction without one of its records not be committed, as in Java's client."""
+        if self._transactions is not None:
+            if not isinstance(error, KafkaError):
+                error = KafkaError(ErrorCode.INVALID_RECORD, str(error))
+            self._transactions.state.batch_failed(error)
 
     def new_batch(self) -> BatchBuilder:
         """Begin a batch to be filled by the caller and sent by :meth:`send_batch`."""

@@ -24,6 +24,11 @@ _OTHER_WORDS = {
 }
 
 
+_NUMBER = "a whole number"
+#: Numbers that are a choice.
+_CHOICES = {"acks": "0, 1 or -1 (all)"}
+
+
 def take_words(config: Any) -> None:
     """Put the values that words mean in the place of those words, in a frozen dataclass."""
     for name, kind in _types_of(config).items():
@@ -81,11 +86,13 @@ def _number(name: str, value: Any) -> int:
         try:
             return int(value)
         except ValueError:
-            raise ValueError(f"{name} is {value!r}: it must be a whole number") from None
+            raise ValueError(
+                f"{name} is {value!r}: it must be {_CHOICES.get(name, _NUMBER)}"
+            ) from None
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r}: it must be a whole number")
+        raise TypeError(f"{name} is {value!r}: it must be {_CHOICES.get(name, _NUMBER)}")
     return value
 
 
