@@ -475,8 +475,8 @@ def test_settings_of_listeners_are_not_looked_into_for_who_may_not_alter_them(
             (alter_configs, alter_configs.AlterConfigsRequest),
             (incremental_alter_configs, incremental_alter_configs.IncrementalAlterConfigsRequest),
         ):
-            configs = (of.AlterableConfig(name=name, value=missing),)  # type: ignore[attr-defined]
-            resource = of.AlterConfigsResource(  # type: ignore[attr-defined]
+            configs = (of.AlterableConfig(name=name, value=missing),)
+            resource = of.AlterConfigsResource(
                 resource_type=kind, resource_name="1", configs=configs
             )
             asked = request(resources=(resource,), validate_only=True)

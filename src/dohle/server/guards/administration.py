@@ -275,7 +275,7 @@ guard_alter_configs_of_controller = _altering(
 )
 
 
-def _altering_own(kinds: frozenset[int], of: Any, answer: type[Response]) -> Guard:
+def _altering_own(kinds: frozenset[int], of: Any, answer: Callable[..., Response]) -> Guard:
     """Return a guard that lets pass what the controller decides about.
 
     What the broker itself alters, or looks into before it asks the controller, it must not even
