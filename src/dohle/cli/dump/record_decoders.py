@@ -40,6 +40,8 @@ Shown = Decoded | Undecoded | bytes | None
 
 #: In place of what nobody should see.
 _HIDDEN = "(hidden)"
+#: The type of resource that brokers are.
+_BROKER = 4
 _INT16 = struct.Struct(">h")
 _TOPICS = {
     "__cluster_metadata": DecoderName.CLUSTER_METADATA,
@@ -104,12 +106,13 @@ def _decode_metadata_record(
 
 
 def _hidden(record: MetadataRecord) -> dict[str, Json]:
-    """Return what takes the place of keys of users, and of configs that are passwords."""
+    """Return what takes the place of keys of users, and of configs that are or may be passwords."""
     if isinstance(record, UserScramCredentialRecord):
         return dict.fromkeys(("salt", "storedKey", "serverKey"), _HIDDEN)
     if isinstance(record, ConfigRecord):
         key = BROKER_CONFIGS.get(base_name(record.name))
-        if key is not None and key.is_sensitive:
+        # DescribeConfigs does not show what it does not know of a broker, either.
+        if record.resource_type == _BROKER if key is None else key.is_sensitive:
             return {"value": _HIDDEN}
     return {}
 
