@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from dohle.core.acls import (
     ANY,
     EVERYBODY,
@@ -199,3 +201,17 @@ def test_a_change_is_obeyed_at_once_and_tells_that_it_happened() -> None:
     authorizer.change([(Uuid(bytes(16)), None)])
     assert not _may(authorizer, AclOperation.READ)
     assert authorizer.version != version
+
+
+def test_long_names_that_nobody_has_are_not_kept() -> None:
+    """Section 8, model: users may cost CPU, but must not crash a broker: 60 MB were asked for."""
+    authorizer = _with(_acl(AclOperation.READ, "x", prefixed=True))
+    tracemalloc.start()
+    try:
+        for number in range(2000):
+            assert _may(authorizer, AclOperation.READ, f"x{number:030000}")
+            assert _may(authorizer, AclOperation.READ, f"x{number}")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 5_000_000

@@ -29,6 +29,9 @@ from dohle.security.acl_index import AclIndex
 
 #: How many decisions are remembered; there are no more until the ACLs change or they are forgotten.
 _REMEMBERED_MAX = 20_000
+#: And of which names. No topic has a longer one, but anybody may ask for one of 32 KB: 20,000 of
+#: these would be half a gigabyte.
+_REMEMBERED_NAME_MAX = 512
 
 _ALL, _DENY, _ALLOW = AclOperation.ALL, AclPermission.DENY, AclPermission.ALLOW
 _READ, _WRITE, _CREATE = AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE
@@ -106,9 +109,11 @@ class Authorizer:
         key = principal, host, operation, resource_type, name
         found = self._decided.get(key)
         if found is None:
-            if len(self._decided) >= _REMEMBERED_MAX:
-                self._forget()
-            found = self._decided[key] = self._decide(*key)
+            found = self._decide(*key)
+            if len(name) <= _REMEMBERED_NAME_MAX:
+                if len(self._decided) >= _REMEMBERED_MAX:
+                    self._forget()
+                self._decided[key] = found
         return found
 
     def _decide(
