@@ -48,6 +48,20 @@ _SESSION: Final = "connections.max.reauth.ms"
 _SECRET_BYTES: Final = 32
 
 
+class ScramTerms(NamedTuple):
+    """What logins by SCRAM need."""
+
+    credentials: Credentials
+    rng: Rng
+    #: A secret of this node, for the salts of users that do not exist.
+    made_up_key: bytes
+
+    def begin(self, mechanism: ScramMechanism) -> ScramServer:
+        """Begin a login."""
+        find = partial(self.credentials, mechanism)
+        return ScramServer(mechanism, find, self.rng, self.made_up_key)
+
+
 class _Made(NamedTuple):
     """An entrance, and what it was made from."""
 
@@ -78,6 +92,9 @@ class Entrances:
         self._credentials = credentials
         self._around: Surroundings | None = None
         self._made: dict[str, _Made] = {}
+        #: For the salts of users that do not exist: these are the same at all listeners and after
+        #: all changes of settings, as those of users are who do.
+        self._made_up_key = b""
         self._timer: TimerHandle | None = None
 
     def make(self, listener: Listener) -> Entrance | None:
@@ -114,7 +131,9 @@ class Entrances:
             sasl = None
             if protocol in WITH_SASL:
                 rng = self._host.rng
-                sasl = sasl_terms(texts, listener.name, values, self._credentials, rng)
+                self._made_up_key = self._made_up_key or rng.randbytes(_SECRET_BYTES)
+                scram = ScramTerms(self._credentials, rng, self._made_up_key)
+                sasl = sasl_terms(texts, listener.name, values, scram)
         except KafkaError as error:
             raise refusal(
                 f"listener {listener.name}: {error.args[0]} (configs of this listener alone begin "
@@ -201,14 +220,12 @@ def sasl_terms(
     texts: Mapping[str, str],
     listener: str,
     values: ConfigValues,
-    credentials: Credentials,
-    rng: Rng,
+    scram: ScramTerms,
 ) -> SaslTerms:
     """Return how clients log in at a listener."""
     names = values.get_list("sasl.enabled.mechanisms")
     if not names:
         raise refusal("sasl.enabled.mechanisms is empty: nobody could log in")
-    secret = rng.randbytes(_SECRET_BYTES)
     mechanisms = {}
     for name in names:
         check_mechanism(name)
@@ -216,8 +233,7 @@ def sasl_terms(
         if name == PLAIN:
             begin = partial(PlainServer, plain_users(texts, listener))
         else:
-            scram = MECHANISMS[name]
-            begin = partial(ScramServer, scram, partial(credentials, scram), rng, secret)
+            begin = partial(scram.begin, MECHANISMS[name])
         mechanisms[name] = MechanismTerms(begin, _session_ms(texts, listener, name))
     return SaslTerms(
         mechanisms,
