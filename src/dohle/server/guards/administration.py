@@ -65,7 +65,9 @@ def on_cluster(operation: AclOperation) -> Guard:
 
     def guard(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
         yield
-        return None if asked.rights.may_cluster(operation) else refused_whole(asked.request)
+        if asked.rights.may_cluster(operation):
+            return None
+        return (yield from refused_whole(asked.request))
 
     return guard
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from dohle.core.acls import AclOperation, AclResourceType
 from dohle.core.errors import ErrorCode
-from dohle.core.steps import PlainSteps, mapped
+from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -97,17 +97,21 @@ def _refused_produce(
         # All that such a client can notice.
         raise CloseConnection(f"produce with acks=0 failed: {code.name}")
 
-    def refuse(topic: TopicProduceData) -> TopicProduceResponse:
+    def refuse(topic: TopicProduceData) -> PlainSteps[TopicProduceResponse]:
         return TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
-            partition_responses=tuple(
-                PartitionProduceResponse(index=data.index, error_code=code, base_offset=_NO_OFFSET)
-                for data in topic.partition_data
+            partition_responses=(
+                yield from mapped(
+                    lambda data: PartitionProduceResponse(
+                        index=data.index, error_code=code, base_offset=_NO_OFFSET
+                    ),
+                    topic.partition_data,
+                )
             ),
         )
 
-    return ProduceResponse(responses=(yield from mapped(refuse, topics)))
+    return ProduceResponse(responses=(yield from mapped_steps(refuse, topics)))
 
 
 def guard_list_offsets(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
@@ -117,18 +121,20 @@ def guard_list_offsets(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
     if not refused:
         return None
 
-    def refuse(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+    def refuse(topic: ListOffsetsTopic) -> PlainSteps[ListOffsetsTopicResponse]:
         return ListOffsetsTopicResponse(
             name=topic.name,
-            partitions=tuple(
-                ListOffsetsPartitionResponse(
-                    partition_index=each.partition_index, error_code=_DENIED
+            partitions=(
+                yield from mapped(
+                    lambda each: ListOffsetsPartitionResponse(
+                        partition_index=each.partition_index, error_code=_DENIED
+                    ),
+                    topic.partitions,
                 )
-                for each in topic.partitions
             ),
         )
 
-    answers = yield from mapped(refuse, refused)
+    answers = yield from mapped_steps(refuse, refused)
     if not allowed:
         return ListOffsetsResponse(topics=answers)
     return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))
@@ -145,16 +151,18 @@ def guard_offset_for_leader_epoch(asked: Asked) -> PlainSteps[Response | Narrowe
     if not refused:
         return None
 
-    def refuse(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+    def refuse(topic: OffsetForLeaderTopic) -> PlainSteps[OffsetForLeaderTopicResult]:
         return OffsetForLeaderTopicResult(
             topic=topic.topic,
-            partitions=tuple(
-                EpochEndOffset(partition=each.partition, error_code=_DENIED)
-                for each in topic.partitions
+            partitions=(
+                yield from mapped(
+                    lambda each: EpochEndOffset(partition=each.partition, error_code=_DENIED),
+                    topic.partitions,
+                )
             ),
         )
 
-    answers = yield from mapped(refuse, refused)
+    answers = yield from mapped_steps(refuse, refused)
     if not allowed:
         return OffsetForLeaderEpochResponse(topics=answers)
     return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))
@@ -167,20 +175,22 @@ def guard_describe_producers(asked: Asked) -> PlainSteps[Response | Narrowed | N
     if not refused:
         return None
 
-    def refuse(topic: TopicRequest) -> TopicResponse:
+    def refuse(topic: TopicRequest) -> PlainSteps[TopicResponse]:
         return TopicResponse(
             name=topic.name,
-            partitions=tuple(
-                PartitionResponse(
-                    partition_index=index,
-                    error_code=_DENIED,
-                    error_message="Topic authorization failed.",
+            partitions=(
+                yield from mapped(
+                    lambda index: PartitionResponse(
+                        partition_index=index,
+                        error_code=_DENIED,
+                        error_message="Topic authorization failed.",
+                    ),
+                    topic.partition_indexes,
                 )
-                for index in topic.partition_indexes
             ),
         )
 
-    answers = yield from mapped(refuse, refused)
+    answers = yield from mapped_steps(refuse, refused)
     if not allowed:
         return DescribeProducersResponse(topics=answers)
     return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))
@@ -193,20 +203,22 @@ def guard_delete_records(asked: Asked) -> PlainSteps[Response | Narrowed | None]
     if not refused:
         return None
 
-    def refuse(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
+    def refuse(topic: DeleteRecordsTopic) -> PlainSteps[DeleteRecordsTopicResult]:
         return DeleteRecordsTopicResult(
             name=topic.name,
-            partitions=tuple(
-                DeleteRecordsPartitionResult(
-                    partition_index=each.partition_index,
-                    low_watermark=_NO_OFFSET,
-                    error_code=_DENIED,
+            partitions=(
+                yield from mapped(
+                    lambda each: DeleteRecordsPartitionResult(
+                        partition_index=each.partition_index,
+                        low_watermark=_NO_OFFSET,
+                        error_code=_DENIED,
+                    ),
+                    topic.partitions,
                 )
-                for each in topic.partitions
             ),
         )
 
-    answers = yield from mapped(refuse, refused)
+    answers = yield from mapped_steps(refuse, refused)
     if not allowed:
         return DeleteRecordsResponse(topics=answers)
     return Narrowed(request.replace(topics=tuple(allowed)), joined("topics", answers))

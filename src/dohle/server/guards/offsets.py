@@ -14,11 +14,12 @@ from typing import Any
 
 from dohle.core.acls import AclOperation, AclResourceType
 from dohle.core.errors import ErrorCode
-from dohle.core.steps import PlainSteps, mapped
+from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from dohle.protocol.messages.offset_delete import (
@@ -48,7 +49,6 @@ from dohle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from dohle.protocol.schema import Response
-from dohle.server.coordinators.offset_commit_answers import commit_topic
 from dohle.server.guards.guard import Asked, Narrowed, joined, split, topic_of_id
 from dohle.server.rights import Rights
 
@@ -73,11 +73,24 @@ def guard_offset_commit(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
     """Let offsets pass of topics that may be read."""
     request: OffsetCommitRequest = asked.request
 
-    def refuse(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
-        return commit_topic(topic, [each.partition_index for each in topic.partitions], code)
+    def refuse(
+        topic: OffsetCommitRequestTopic, code: ErrorCode
+    ) -> PlainSteps[OffsetCommitResponseTopic]:
+        return OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=(
+                yield from mapped(
+                    lambda each: OffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=code
+                    ),
+                    topic.partitions,
+                )
+            ),
+        )
 
     if not asked.rights.may(AclOperation.READ, _GROUP, request.group_id):
-        denied = yield from mapped(lambda topic: refuse(topic, _GROUP_DENIED), request.topics)
+        denied = yield from mapped_steps(lambda topic: refuse(topic, _GROUP_DENIED), request.topics)
         return OffsetCommitResponse(topics=denied)
     name_of: Callable[[Any], str | None] = _name
     if asked.version >= _COMMIT_TOPIC_IDS:
@@ -85,7 +98,7 @@ def guard_offset_commit(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
     allowed, refused = yield from split(asked.rights, AclOperation.READ, request.topics, name_of)
     if not refused:
         return None
-    answers = yield from mapped(lambda topic: refuse(topic, _TOPIC_DENIED), refused)
+    answers = yield from mapped_steps(lambda topic: refuse(topic, _TOPIC_DENIED), refused)
     if not allowed:
         return OffsetCommitResponse(topics=answers)
     left = request.replace(topics=tuple(allowed))
@@ -119,18 +132,22 @@ def guard_txn_offset_commit(asked: Asked) -> PlainSteps[Response | Narrowed | No
 def _refused_txn(
     topics: Sequence[TxnOffsetCommitRequestTopic], code: ErrorCode
 ) -> PlainSteps[tuple[TxnOffsetCommitResponseTopic, ...]]:
-    return mapped(
-        lambda topic: TxnOffsetCommitResponseTopic(
+    def refuse(
+        topic: TxnOffsetCommitRequestTopic,
+    ) -> PlainSteps[TxnOffsetCommitResponseTopic]:
+        return TxnOffsetCommitResponseTopic(
             name=topic.name,
-            partitions=tuple(
-                TxnOffsetCommitResponsePartition(
-                    partition_index=each.partition_index, error_code=code
+            partitions=(
+                yield from mapped(
+                    lambda each: TxnOffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=code
+                    ),
+                    topic.partitions,
                 )
-                for each in topic.partitions
             ),
-        ),
-        topics,
-    )
+        )
+
+    return mapped_steps(refuse, topics)
 
 
 # OffsetDelete
@@ -145,18 +162,20 @@ def guard_offset_delete(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
     if not refused:
         return None
 
-    def refuse(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
+    def refuse(topic: OffsetDeleteRequestTopic) -> PlainSteps[OffsetDeleteResponseTopic]:
         return OffsetDeleteResponseTopic(
             name=topic.name,
-            partitions=tuple(
-                OffsetDeleteResponsePartition(
-                    partition_index=each.partition_index, error_code=_TOPIC_DENIED
+            partitions=(
+                yield from mapped(
+                    lambda each: OffsetDeleteResponsePartition(
+                        partition_index=each.partition_index, error_code=_TOPIC_DENIED
+                    ),
+                    topic.partitions,
                 )
-                for each in topic.partitions
             ),
         )
 
-    answers = yield from mapped(refuse, refused)
+    answers = yield from mapped_steps(refuse, refused)
 
     def complete(response: OffsetDeleteResponse) -> PlainSteps[Response]:
         if response.error_code:
@@ -198,7 +217,7 @@ def guard_offset_fetch(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
                 is_whole = False
                 group = group.replace(topics=tuple(allowed))
         left.append(group)
-        said.append((yield from mapped(_refused_topics, refused)))
+        said.append((yield from mapped_steps(_refused_topics, refused)))
     if is_whole:
         return None
 
@@ -230,15 +249,17 @@ def _seen(
     return group.replace(topics=tuple(topics))
 
 
-def _refused_topics(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+def _refused_topics(topic: OffsetFetchRequestTopics) -> PlainSteps[OffsetFetchResponseTopics]:
     return OffsetFetchResponseTopics(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=tuple(
-            OffsetFetchResponsePartitions(
-                partition_index=index, committed_offset=_NO_OFFSET, error_code=_TOPIC_DENIED
+        partitions=(
+            yield from mapped(
+                lambda index: OffsetFetchResponsePartitions(
+                    partition_index=index, committed_offset=_NO_OFFSET, error_code=_TOPIC_DENIED
+                ),
+                topic.partition_indexes,
             )
-            for index in topic.partition_indexes
         ),
     )
 
@@ -250,7 +271,7 @@ def _guard_one(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
     if not rights.may(AclOperation.DESCRIBE, _GROUP, request.group_id):
         if asked.version >= _GROUP_ERROR:
             return OffsetFetchResponse(error_code=_GROUP_DENIED)
-        topics = yield from mapped(
+        topics = yield from mapped_steps(
             lambda each: _refused_one(each, _GROUP_DENIED), request.topics or ()
         )
         return OffsetFetchResponse(topics=topics)
@@ -266,7 +287,7 @@ def _guard_one(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
     allowed, refused = yield from split(rights, AclOperation.DESCRIBE, request.topics, _name)
     if not refused:
         return None
-    answers = yield from mapped(lambda each: _refused_one(each, _TOPIC_DENIED), refused)
+    answers = yield from mapped_steps(lambda each: _refused_one(each, _TOPIC_DENIED), refused)
 
     def complete(response: OffsetFetchResponse) -> PlainSteps[Response]:
         if response.error_code:
@@ -276,13 +297,17 @@ def _guard_one(asked: Asked) -> PlainSteps[Response | Narrowed | None]:
     return Narrowed(request.replace(topics=tuple(allowed)), complete)
 
 
-def _refused_one(topic: OffsetFetchRequestTopic, code: ErrorCode) -> OffsetFetchResponseTopic:
+def _refused_one(
+    topic: OffsetFetchRequestTopic, code: ErrorCode
+) -> PlainSteps[OffsetFetchResponseTopic]:
     return OffsetFetchResponseTopic(
         name=topic.name,
-        partitions=tuple(
-            OffsetFetchResponsePartition(
-                partition_index=index, committed_offset=_NO_OFFSET, metadata="", error_code=code
+        partitions=(
+            yield from mapped(
+                lambda index: OffsetFetchResponsePartition(
+                    partition_index=index, committed_offset=_NO_OFFSET, metadata="", error_code=code
+                ),
+                topic.partition_indexes,
             )
-            for index in topic.partition_indexes
         ),
     )

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from dohle.core.errors import ErrorCode
-from dohle.core.steps import PlainSteps, finish, mapped
+from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.metadata.decision import ApiError
 from dohle.protocol.apis import find_api
 from dohle.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
     AlterReplicaLogDirTopicResult,
 )
 from dohle.protocol.messages.alter_user_scram_credentials import (
@@ -25,8 +26,10 @@ from dohle.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
 )
 from dohle.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
+    WritableTxnMarkerTopic,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
@@ -38,11 +41,12 @@ _DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 _MESSAGE = "Cluster authorization failed."
 
 
-def refused(request: Request) -> Response:
+def refused(request: Request) -> PlainSteps[Response]:
     """Return the answer to a request whose sender lacks a right on the cluster."""
+    yield
     special = _SPECIAL.get(type(request))
     if special is not None:
-        return special(request)
+        return (yield from special(request))
     command = COMMANDS.get(type(request))
     if command is not None:
         return command.failed(request, ApiError(_DENIED, _MESSAGE))
@@ -57,56 +61,63 @@ def refused_markers(
     request: WriteTxnMarkersRequest, code: ErrorCode
 ) -> PlainSteps[WriteTxnMarkersResponse]:
     """Refuse every partition of every marker."""
-    markers = yield from mapped(
-        lambda marker: WritableTxnMarkerResult(
-            producer_id=marker.producer_id,
-            topics=tuple(
-                WritableTxnMarkerTopicResult(
-                    name=topic.name,
-                    partitions=tuple(
-                        WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-                        for index in topic.partition_indexes
+
+    def refuse_topic(topic: WritableTxnMarkerTopic) -> PlainSteps[WritableTxnMarkerTopicResult]:
+        return WritableTxnMarkerTopicResult(
+            name=topic.name,
+            partitions=(
+                yield from mapped(
+                    lambda index: WritableTxnMarkerPartitionResult(
+                        partition_index=index, error_code=code
                     ),
+                    topic.partition_indexes,
                 )
-                for topic in marker.topics
             ),
-        ),
-        request.markers,
-    )
-    return WriteTxnMarkersResponse(markers=markers)
-
-
-def _refused_moves(request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    return AlterReplicaLogDirsResponse(
-        results=tuple(
-            AlterReplicaLogDirTopicResult(
-                topic_name=topic.name,
-                partitions=tuple(
-                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=_DENIED)
-                    for index in topic.partitions
-                ),
-            )
-            for one in request.dirs
-            for topic in one.topics
         )
-    )
+
+    def refuse(marker: WritableTxnMarker) -> PlainSteps[WritableTxnMarkerResult]:
+        topics = yield from mapped_steps(refuse_topic, marker.topics)
+        return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)
+
+    return WriteTxnMarkersResponse(markers=(yield from mapped_steps(refuse, request.markers)))
+
+
+def _refused_moves(
+    request: AlterReplicaLogDirsRequest,
+) -> PlainSteps[AlterReplicaLogDirsResponse]:
+    def refuse(topic: AlterReplicaLogDirTopic) -> PlainSteps[AlterReplicaLogDirTopicResult]:
+        return AlterReplicaLogDirTopicResult(
+            topic_name=topic.name,
+            partitions=(
+                yield from mapped(
+                    lambda index: AlterReplicaLogDirPartitionResult(
+                        partition_index=index, error_code=_DENIED
+                    ),
+                    topic.partitions,
+                )
+            ),
+        )
+
+    topics = (topic for one in request.dirs for topic in one.topics)
+    return AlterReplicaLogDirsResponse(results=(yield from mapped_steps(refuse, topics)))
 
 
 def _refused_credentials(
     request: AlterUserScramCredentialsRequest,
-) -> AlterUserScramCredentialsResponse:
+) -> PlainSteps[AlterUserScramCredentialsResponse]:
     names = [each.name for each in request.deletions]
     names += [each.name for each in request.upsertions]
-    return AlterUserScramCredentialsResponse(
-        results=tuple(
-            AlterUserScramCredentialsResult(user=user, error_code=_DENIED, error_message=_MESSAGE)
-            for user in dict.fromkeys(names)
-        )
+    results = yield from mapped(
+        lambda user: AlterUserScramCredentialsResult(
+            user=user, error_code=_DENIED, error_message=_MESSAGE
+        ),
+        dict.fromkeys(names),
     )
+    return AlterUserScramCredentialsResponse(results=results)
 
 
-_SPECIAL: dict[type[Request], Callable[[Any], Response]] = {
+_SPECIAL: dict[type[Request], Callable[[Any], PlainSteps[Response]]] = {
     AlterReplicaLogDirsRequest: _refused_moves,
     AlterUserScramCredentialsRequest: _refused_credentials,
-    WriteTxnMarkersRequest: lambda request: finish(refused_markers(request, _DENIED)),
+    WriteTxnMarkersRequest: lambda request: refused_markers(request, _DENIED),
 }

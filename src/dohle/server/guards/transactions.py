@@ -17,7 +17,7 @@ from __future__ import annotations
 from dohle.core.acls import AclOperation, AclResourceType
 from dohle.core.errors import ErrorCode
 from dohle.core.ids import NO_PRODUCER_ID
-from dohle.core.steps import PlainSteps, mapped
+from dohle.core.steps import PlainSteps, mapped, mapped_steps
 from dohle.metadata.topic_names import is_internal
 from dohle.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -27,6 +27,7 @@ from dohle.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
 from dohle.protocol.messages.describe_transactions import (
@@ -108,18 +109,22 @@ def guard_add_partitions_to_txn(asked: Asked) -> PlainSteps[Response | Narrowed 
                 else ErrorCode.OPERATION_NOT_ATTEMPTED
             )
             yield
-    results = yield from mapped(
-        lambda topic: AddPartitionsToTxnTopicResult(
+
+    def tell(topic: AddPartitionsToTxnTopic) -> PlainSteps[AddPartitionsToTxnTopicResult]:
+        code = codes[topic.name]
+        return AddPartitionsToTxnTopicResult(
             name=topic.name,
-            results_by_partition=tuple(
-                AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=codes[topic.name]
+            results_by_partition=(
+                yield from mapped(
+                    lambda index: AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=code
+                    ),
+                    topic.partitions,
                 )
-                for index in topic.partitions
             ),
-        ),
-        topics,
-    )
+        )
+
+    results = yield from mapped_steps(tell, topics)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
