@@ -15,8 +15,8 @@ from dohle.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from dohle.protocol.schema import Request
 from dohle.security.plain import plain_token
 from dohle.testing.broker import Broker
+from tests.server.security.raw import Raw
 from tests.server.security.secured import peers_of, sasl_listener
-from tests.server.security.test_sasl import Raw
 
 _LONG_CLIENT_ID = "x" * 10_000
 _ALL_ACLS = DescribeAclsRequest(

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import cast
 
 from dohle.testing.broker import Broker
+from tests.server.security.raw import Raw
 from tests.server.security.secured import sasl_listener
-from tests.server.security.test_sasl import Raw
 
 
 def _salt_of_nobody(port: int) -> bytes:
