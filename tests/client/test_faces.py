@@ -417,3 +417,30 @@ def test_a_name_that_no_topic_can_have_is_refused_when_it_is_subscribed_to(
         pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION: topic two words"),
     ):
         consumer.subscribe(["two words"])
+
+
+def test_an_operation_on_several_things_is_not_done_to_the_letters_of_one(
+    own_bootstrap: str,
+) -> None:
+    slip: Any
+    with sync.Admin(own_bootstrap) as admin:
+        slip = NewTopic("orders")
+        with pytest.raises(TypeError, match=r"topics is NewTopic.*: pass a list, even of one"):
+            admin.create_topics(slip)
+        with pytest.raises(TypeError, match=r"topics has 'orders': pass NewTopic\(name"):
+            admin.create_topics(["orders"])
+        for method in (admin.delete_topics, admin.describe_topics):
+            with pytest.raises(TypeError, match="names is 'orders': pass a list, even of one"):
+                method("orders")
+        for method in (admin.delete_groups, admin.describe_groups):
+            with pytest.raises(TypeError, match="group_ids is 'billing': pass a list"):
+                method("billing")
+
+
+def test_what_brokers_answer_without_a_word_is_told_with_what_to_do(own_bootstrap: str) -> None:
+    with sync.Consumer(own_bootstrap, group_id="g", session_timeout_ms=1) as consumer:
+        consumer.subscribe(["orders"])
+        with pytest.raises(KafkaError, match=r"INVALID_SESSION_TIMEOUT.*session_timeout_ms must"):
+            consumer.poll(timeout_ms=WAIT_MS)
+    with sync.Producer(own_bootstrap) as producer, pytest.raises(KafkaError, match="a name has 1"):
+        producer.send("two words", b"")

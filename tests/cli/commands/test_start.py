@@ -231,7 +231,7 @@ def test_a_file_that_is_not_there_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "none.properties"
-    assert main(["start", "--config", str(path)]) == 1
+    assert main(["start", "--config", str(path)]) == 2
     assert capsys.readouterr().err == f"dohle: error: {path}: No such file or directory\n"
 
 
