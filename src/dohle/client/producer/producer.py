@@ -40,6 +40,7 @@ from dohle.client.transactions.state import ProducerTransactions
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition, TransactionalId
 from dohle.records.builder import BatchBuilder
+from dohle.records.record import Header
 
 
 class Producer:
@@ -140,8 +141,9 @@ class Producer:
             key = serialized(key, self._key_serializer, "key")
         if value.__class__ is not bytes or self._value_serializer is not None:
             value = serialized(value, self._value_serializer, "value")
+        pairs: Sequence[Header] = ()
         if topic.__class__ is not str or partition is not None or timestamp is not None or headers:
-            headers = check_record(topic, partition, timestamp, headers)
+            pairs = check_record(topic, partition, timestamp, headers)
         if self._should_yield:
             # Without this a caller that never waits would keep full batches from being sent.
             self._should_yield = False
@@ -150,7 +152,7 @@ class Producer:
         if self._transactions is not None:
             self._transactions.state.check_send()
         name = TopicName(topic)
-        size = record_bytes_max(key, value, headers)
+        size = record_bytes_max(key, value, pairs)
         try:
             self._check_size(size)
             if self._partitioner is not None and partition is None:
@@ -173,7 +175,7 @@ class Producer:
                 timestamp = self._clock.now_ms()
             now_ms = self._sender.now_ms()
             future, look = self._accumulator.append(
-                where, timestamp, key, value, headers, size, now_ms
+                where, timestamp, key, value, pairs, size, now_ms
             )
         except BaseException:
             self._memory.give(size)
