@@ -18,7 +18,7 @@ from typing import Any, Self
 from dohle.client.config import ProducerConfig
 from dohle.client.errors import ClientClosed, TimedOut
 from dohle.client.group.membership import GroupMetadata
-from dohle.client.group.offsets import OffsetAndMetadata
+from dohle.client.group.offsets import OffsetAndMetadata, places_of
 from dohle.client.metadata import TopicInfo
 from dohle.client.net.connection import Channel
 from dohle.client.producer.accumulator import Accumulator, record_bytes_max
@@ -283,17 +283,18 @@ class Producer:
         self._transactional().state.begin()
 
     async def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata
     ) -> None:
         """Let offsets of a group be committed with the transaction, or not at all.
 
         ``group`` is what the consumer says of itself: :meth:`Consumer.group_metadata`.
         """
         transactions = self._transactional()
+        places = places_of(offsets)
         transactions.state.add_offsets()
         if not transactions.state.is_v2:
             await transactions.add_offsets(group)
-        await transactions.commit_offsets(group, offsets)
+        await transactions.commit_offsets(group, places)
 
     async def commit_transaction(self) -> None:
         """Send all records and commit; if one of them failed, raise: then it must be aborted."""
