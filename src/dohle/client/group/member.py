@@ -154,8 +154,8 @@ class GroupMember:
             return False
         errors = self._cluster.metadata.errors
         for name in ours:
-            if (error := errors.get(name)) is not None and error.code in _REFUSED:
-                self._fail(error)
+            if (refusal := errors.get(name)) is not None and refusal.code in _REFUSED:
+                self._fail(refusal)
                 return False
         missing = frozenset(name for name, count in counts.items() if not count)
         if new := (missing - self._missing).intersection(ours):
