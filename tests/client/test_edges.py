@@ -253,3 +253,8 @@ def test_what_brokers_answer_without_a_word_is_told_with_what_to_do(own_bootstra
             consumer.poll(timeout_ms=WAIT_MS)
     with sync.Producer(own_bootstrap) as producer, pytest.raises(KafkaError, match="a name has 1"):
         producer.send("two words", b"")
+
+
+def test_a_shell_can_complete_the_methods_of_an_admin_without_a_loop(own_bootstrap: str) -> None:
+    with sync.Admin(own_bootstrap) as admin:
+        assert {"create_topics", "list_groups", "close"} <= set(dir(admin))

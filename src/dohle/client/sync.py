@@ -344,6 +344,10 @@ class Admin:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def __dir__(self) -> list[str]:
+        # For notebooks and shells, which complete by it.
+        return sorted({*super().__dir__(), *(each for each in dir(AsyncAdmin) if each[0] != "_")})
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._core, name)
 
