@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import pickle
+
 import kio.schema.errors
 import pytest
 
+from dohle.client import SerializationFailed
 from dohle.core.errors import ErrorCode, KafkaError
 
 
@@ -24,6 +27,15 @@ def test_an_error_shows_its_name_and_what_was_wrong() -> None:
     error = KafkaError(ErrorCode.INVALID_CONFIG, "retention.ms must be a number")
     assert str(error) == "INVALID_CONFIG: retention.ms must be a number"
     assert error.code == 40
+    assert repr(error) == "KafkaError(INVALID_CONFIG, 'retention.ms must be a number')"
+
+
+def test_an_error_goes_from_process_to_process() -> None:
+    error = SerializationFailed("the value of orders-0 at offset 7 is not deserialized")
+    error.add_note("noted")
+    found = pickle.loads(pickle.dumps(error))
+    assert (type(found), str(found), found.code) == (type(error), str(error), error.code)
+    assert found.__notes__ == ["noted"]
 
 
 @pytest.mark.parametrize("name", ["x" * 32767, "\N{CROCODILE}" * 8191, "\udcff" * 1000])

@@ -221,7 +221,7 @@ def test_a_start_that_fails_leaves_neither_a_port_nor_a_lock_behind(tmp_path: Pa
         }
         host = SystemNodeHost(files=UnsyncedFileSystem())
         node = Node(node_config(tmp_path, properties), host=host)
-        with pytest.raises(OSError, match="is it in use"):
+        with pytest.raises(OSError, match="is another node running"):
             await node.start()
         (bound,) = node.listeners
         with pytest.raises(ConnectionRefusedError):

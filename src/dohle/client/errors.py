@@ -52,10 +52,30 @@ def error_code_of(number: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+#: What to do about errors that brokers answer without a word.
+_ADVICE = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "an ACL must allow it to this user (resource Cluster)",
+    ErrorCode.FENCED_INSTANCE_ID: "another consumer has the same group_instance_id",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "an ACL must allow it to this user (resource Group)",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the other members of the group share no assignor with "
+    "this one: see partition_assignment_strategy",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "session_timeout_ms must be from the broker's "
+    "group.min.session.timeout.ms to its group.max.session.timeout.ms",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', "
+    "'_' and '-'",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction_timeout_ms is more than the broker's "
+    "transaction.max.timeout.ms",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "an ACL must allow it to this user (resource Topic)",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "an ACL must allow it to this user (resource "
+    "TransactionalId)",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "it does not exist",
+}
+
+
 def answered_error(number: int, about: str, message: str | None = None) -> KafkaError:
     """Make the error of a response: what it is about, and the broker's message if there is one."""
     code = error_code_of(number)
-    text = about if not message else f"{about}: {message}"
+    text = ": ".join(filter(None, (about, message or _ADVICE.get(code))))
     if code is ErrorCode.UNKNOWN_SERVER_ERROR and number != code:
         text += f" (error code {number}, which this client does not know)"
     return KafkaError(code, text)

@@ -157,7 +157,7 @@ class Producer:
         self._thread.call(self._core.abort_transaction())
 
     def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata
     ) -> None:
         """Let offsets of a group be committed with the transaction, or not at all."""
         self._thread.call(self._core.send_offsets_to_transaction(offsets, group))
@@ -285,7 +285,9 @@ class Consumer:
         """Return the group membership, for offsets that are part of a transaction."""
         return self._core.group_metadata()
 
-    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
+    ) -> None:
         """Commit offsets, by default the positions after all returned records."""
         if offsets is None and self._ahead:
             self._change(self._core.commit)
@@ -341,6 +343,10 @@ class Admin:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def __dir__(self) -> list[str]:
+        # For notebooks and shells, which complete by it.
+        return sorted({*super().__dir__(), *(each for each in dir(AsyncAdmin) if each[0] != "_")})
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._core, name)

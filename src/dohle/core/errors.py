@@ -7,6 +7,7 @@ says what was wrong and, where there is something to do, what to do.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 from dohle.core.texts import encodable, shorten
 
@@ -177,6 +178,20 @@ class KafkaError(Exception):
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.args[0]}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.code.name}, {self.args[0]!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are made again of their arguments, which are not those of the constructor:
+        # without this a process of a pool that raises one would break the pool.
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+
+def _unpickled(kind: type[KafkaError], args: tuple[Any, ...], state: dict[str, Any]) -> KafkaError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 _RETRIABLE = frozenset(

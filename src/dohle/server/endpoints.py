@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Mapping, Sequence
 
@@ -61,9 +62,13 @@ class Endpoints:
                 )
             except OSError as error:
                 where = f"{listener.host or '0.0.0.0'}:{listener.port}"
-                raise OSError(
-                    error.errno, f"cannot listen on {where} ({error.strerror}); is it in use?"
-                ) from error
+                reason = error.strerror or str(error)
+                if error.errno == errno.EADDRINUSE:
+                    reason += "; is another node running?"
+                elif error.errno == errno.EADDRNOTAVAIL:
+                    reason += "; this machine has no such address: clients are told others by "
+                    reason += "advertised.listeners"
+                raise OSError(error.errno, f"cannot listen on {where}: {reason}") from error
             self.sockets.append(bound)
 
     def serve(self, listeners: Sequence[Listener], service: Service) -> None:

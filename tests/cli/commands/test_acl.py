@@ -118,3 +118,17 @@ def test_a_principal_without_a_type_is_refused(acl: Command) -> None:
 def test_without_an_authorizer_there_are_no_acls(command: Command) -> None:
     error = command.error("acl", "list")
     assert "SECURITY_DISABLED" in error
+
+
+def test_operations_may_be_written_as_by_kafkas_tools(acl: Command) -> None:
+    who = ("--principal", "User:alice")
+    for text in ("Read", "DESCRIBE_CONFIGS", "DescribeConfigs"):
+        acl.out("acl", "add", *who, "--operation", text, "--topic", "orders")
+    assert {row[-1] for row in _rows(acl)} == {"READ", "DESCRIBE_CONFIGS"}
+    assert {row[-1] for row in _rows(acl, "--operation", "Read")} == {"READ"}
+
+
+def test_an_operation_that_does_not_exist_is_refused(acl: Command) -> None:
+    what = ("--principal", "User:a", "--operation", "reed", "--topic", "t")
+    _, err = acl.run("acl", "add", *what, code=2)
+    assert "there is no reed: choose from all, read, write" in err

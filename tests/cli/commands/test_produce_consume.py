@@ -8,6 +8,7 @@ import pytest
 from dohle.client import Cluster, Producer, run
 from dohle.testing.broker import Broker
 from tests.cli.running import DEADLINE_S, Command, at_work, dohle, lines
+from tests.cli.terminals import run_on_terminal
 
 
 def test_lines_go_in_and_come_out(command: Command) -> None:
@@ -31,6 +32,18 @@ def test_keys_headers_and_nulls_go_in_and_come_out(command: Command) -> None:
     )
     shown = command.out("consume", "full", "-e", "-K:", "-Z")
     assert shown == "k1:v1\nk2:NULL\nNULL:no key\n"
+
+
+def test_a_terminal_is_not_given_what_it_would_obey_and_a_file_gets_every_byte(
+    command: Command, bootstrap: str
+) -> None:
+    value = b"a\tb \x1b[31mred\x00 \xff \xc3\xb6"
+    command.out("produce", "odd", stdin=value + b"\n")
+    shown = run_on_terminal(80, "-b", bootstrap, "consume", "odd", "-e")
+    assert [line.expandtabs() for line in shown] == [
+        "a       b \\x1b[31mred\\x00 \\xff ö".expandtabs()
+    ]
+    assert dohle("-b", bootstrap, "consume", "odd", "-e").stdout == value + b"\n"
 
 
 def test_json_has_all_of_a_record(command: Command) -> None:

@@ -110,6 +110,16 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
         assert started.stop() == 0
 
 
+def test_an_address_of_another_machine_is_refused_as_such(tmp_path: Path) -> None:
+    # 192.0.2.0/24 is for documentation: no machine has it (RFC 5737).
+    where = "192.0.2.1:9092"
+    done = dohle("start", "--listener", where, "--log-level", "error", cwd=tmp_path)
+    assert done.returncode == 1
+    error = done.stderr.decode()
+    assert error.startswith(f"dohle: error: cannot listen on {where}: ")
+    assert "this machine has no such address" in error
+
+
 def test_a_port_in_use_is_refused(tmp_path: Path, taken_port: int) -> None:
     where = f"127.0.0.1:{taken_port}"
     done = dohle("start", "--listener", where, "--log-level", "error", cwd=tmp_path)
@@ -231,7 +241,7 @@ def test_a_file_that_is_not_there_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "none.properties"
-    assert main(["start", "--config", str(path)]) == 1
+    assert main(["start", "--config", str(path)]) == 2
     assert capsys.readouterr().err == f"dohle: error: {path}: No such file or directory\n"
 
 

@@ -291,7 +291,7 @@ def test_topics_are_deleted(command: Command) -> None:
         {"name": "goes-too", "result": "deleted"}
     ]
     assert not {"goes", "goes-too"} & names(command)
-    assert "(UNKNOWN_TOPIC_OR_PARTITION)" in command.error("topic", "delete", "goes")
+    assert "there is no topic goes; `dohle topic list`" in command.error("topic", "delete", "goes")
     shown = command.out("topic", "delete", "goes", "--if-exists")
     assert shown == "goes: does not exist\n"
 

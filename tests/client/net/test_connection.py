@@ -355,6 +355,23 @@ def test_a_peer_that_hangs_up_at_once_may_be_no_kafka_listener() -> None:
     within(10, body())
 
 
+def test_a_peer_that_hangs_up_at_the_first_request_may_want_a_login() -> None:
+    async def body() -> None:
+        def hang_up_on_others(request: MetadataRequest, version: int) -> Reply:
+            return MetadataResponse() if request.topics == ask("first").topics else HANG_UP
+
+        async with ScriptedBroker(metadata=hang_up_on_others) as broker:
+            connection = await Connection.open(broker.address, CONFIG, HOST)
+            with pytest.raises(ConnectionClosed, match=r"first request: .* with SASL"):
+                await connection.request(ask("another"), MetadataResponse)
+            connection = await Connection.open(broker.address, CONFIG, HOST)
+            await connection.request(ask("first"), MetadataResponse)
+            with pytest.raises(ConnectionClosed, match=r"closed the connection$"):
+                await connection.request(ask("another"), MetadataResponse)
+
+    within(10, body())
+
+
 def test_a_large_answer_arrives_whole() -> None:
     async def body() -> None:
         large = "x" * 30_000

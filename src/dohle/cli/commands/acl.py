@@ -108,7 +108,12 @@ def add_parser(commands: Commands) -> None:
         help="the address it comes from, as numbers; default: any",
     )
     parser.add_argument(
-        "--operation", action="append", choices=_OPERATIONS, default=[], help="may be repeated"
+        "--operation",
+        action="append",
+        type=_operation,
+        default=[],
+        metavar="OPERATION",
+        help=f"{', '.join(_OPERATIONS)}; may be repeated",
     )
     parser.add_argument("--producer", action="store_true", help="what a producer needs")
     parser.add_argument("--consumer", action="store_true", help="what a consumer needs")
@@ -124,6 +129,15 @@ def add_parser(commands: Commands) -> None:
     parser.set_defaults(run=lambda args: with_admin(args, remove_acls), match=False)
 
 
+def _operation(text: str) -> str:
+    """Understand it as Kafka's tools write it, too: Read, IdempotentWrite, CLUSTER_ACTION."""
+    wanted = text.replace("_", "").lower()
+    for name in _OPERATIONS:
+        if name.replace("_", "") == wanted:
+            return name
+    raise argparse.ArgumentTypeError(f"there is no {text}: choose from {', '.join(_OPERATIONS)}")
+
+
 def _add_resources(parser: argparse.ArgumentParser) -> None:
     for name in _RESOURCES:
         option = f"--{name.replace('_', '-')}"
@@ -135,7 +149,12 @@ def _add_resources(parser: argparse.ArgumentParser) -> None:
 def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--principal", metavar="TYPE:NAME", help="only those of a principal")
     parser.add_argument("--host", metavar="ADDRESS", help="only those of an address")
-    parser.add_argument("--operation", choices=_OPERATIONS, help="only those of an operation")
+    parser.add_argument(
+        "--operation",
+        type=_operation,
+        metavar="OPERATION",
+        help=f"only those of an operation: {', '.join(_OPERATIONS)}",
+    )
     parser.add_argument("--permission", choices=("allow", "deny"), help="only those that do so")
 
 

@@ -284,7 +284,8 @@ async def _print_all(
     from dohle.cli.progress import Progress
     from dohle.core.ids import TopicPartition
 
-    progress = Progress(is_shown=not sys.stdout.isatty())
+    is_terminal = sys.stdout.isatty()
+    progress = Progress(is_shown=not is_terminal)
     output = sys.stdout.buffer
     left = sys.maxsize if count is None else count
     while left and not _is_done(consumer, stops):
@@ -298,10 +299,20 @@ async def _print_all(
             ]
         shown = b"".join([show(item) for item in items])
         left -= len(items)
+        if is_terminal:
+            shown = _harmless(shown)
         output.write(shown)
         output.flush()
         progress.add(len(items), len(shown))
     progress.end()
+
+
+def _harmless(shown: bytes) -> bytes:
+    r"""Write as ``\x1b`` what a terminal would obey, or what is not UTF-8; files get every byte."""
+    from dohle.core.texts import printable
+
+    lines = shown.decode(errors="backslashreplace").split("\n")
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines).encode()
 
 
 def _is_done(consumer: Consumer, stops: dict[TopicPartition, int]) -> bool:

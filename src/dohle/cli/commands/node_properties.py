@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dohle.cli.errors import (
-    CliError,
     UsageError,
     describe_os_error,
     report_note,
@@ -36,7 +35,7 @@ def read_properties(path: str) -> dict[str, str]:
     try:
         return parse_properties(OsFileSystem().read(path))
     except OSError as error:
-        raise CliError(describe_os_error(error)) from None
+        raise UsageError(describe_os_error(error)) from None
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from None
 

@@ -258,16 +258,19 @@ async def alter_topic(args: argparse.Namespace, admin: Admin) -> int:
 
 async def delete_topics(args: argparse.Namespace, admin: Admin) -> int:
     """Delete topics by name."""
-    from dohle.client import Results
+    from dohle.client import KafkaError, Results
     from dohle.core.errors import ErrorCode
 
     results = await admin.delete_topics(args.names)
-    if args.if_exists:
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        errors = {name: error for name, error in results.errors.items() if error.code != unknown}
-        for name in results.errors.keys() - errors.keys():
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    errors = {name: error for name, error in results.errors.items() if error.code != unknown}
+    for name in [name for name in results.errors if name not in errors]:
+        if args.if_exists:
             _tell(args, {"name": name, "result": "missing"}, "does not exist")
-        results = Results(results.done, errors)
+        else:
+            # What brokers say of it is about partitions that they do not host.
+            errors[name] = KafkaError(unknown, no_such_topic(name))
+    results = Results(results.done, errors)
     for name in report_failures(results):
         _tell(args, {"name": name, "result": "deleted"}, "deleted")
     return exit_code(results)

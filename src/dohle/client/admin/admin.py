@@ -16,7 +16,7 @@ from dohle.client.admin.cluster import ClusterAdmin
 from dohle.client.admin.configs import ConfigAdmin, entry_source
 from dohle.client.admin.groups import GroupAdmin
 from dohle.client.admin.reassignments import ReassignmentAdmin
-from dohle.client.admin.requests import sort_out
+from dohle.client.admin.requests import several, sort_out
 from dohle.client.admin.results import Results
 from dohle.client.admin.transactions import TransactionAdmin
 from dohle.client.admin.users import UserAdmin
@@ -97,7 +97,7 @@ class Admin(
     ) -> Results[TopicName, CreatedTopic]:
         """Create topics, or only check whether they could be created."""
         request = CreateTopicsRequest(
-            topics=tuple(map(_creatable, topics)),
+            topics=tuple(map(_creatable, several(topics, "topics"))),
             timeout_ms=self._cluster.config.request_timeout_ms,
             validate_only=validate_only,
         )
@@ -119,7 +119,7 @@ class Admin(
 
     async def delete_topics(self, names: Iterable[str]) -> Results[TopicName, None]:
         """Delete topics with all their records."""
-        topics = tuple(map(TopicName, names))
+        topics = tuple(map(TopicName, several(names, "names")))
         timeout_ms = self._cluster.config.request_timeout_ms
 
         async def ask(connection: Connection) -> Results[TopicName, None]:
@@ -144,7 +144,7 @@ class Admin(
 
     async def describe_topics(self, names: Iterable[str]) -> Results[TopicName, TopicInfo]:
         """Return the current state of some topics; asking does not create them."""
-        topics = tuple(map(TopicName, names))
+        topics = tuple(map(TopicName, several(names, "names")))
         metadata = await self._cluster.retry(
             "describe topics", lambda: self._cluster.refresh(topics)
         )
@@ -304,6 +304,8 @@ class Admin(
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
+    if not isinstance(topic, NewTopic):
+        raise TypeError(f"topics has {topic!r}: pass NewTopic(name, partitions=...)")
     return CreatableTopic(
         name=TopicName(topic.name),
         num_partitions=topic.partitions,

@@ -14,7 +14,7 @@ from dohle.client.admin.group_values import (
     GroupMemberDescription,
     GroupType,
 )
-from dohle.client.admin.requests import AdminRequests
+from dohle.client.admin.requests import AdminRequests, several
 from dohle.client.admin.results import Results
 from dohle.client.coordinators import CoordinatorKind
 from dohle.client.errors import answered_error
@@ -89,7 +89,7 @@ class GroupAdmin(AdminRequests):
 
     async def describe_groups(self, group_ids: Iterable[str]) -> Results[str, GroupDescription]:
         """Return groups with their members; one that does not exist is an error."""
-        wanted = tuple(group_ids)
+        wanted = several(group_ids, "group_ids")
         kind = CoordinatorKind.GROUP
         coordinators = self._cluster.coordinators
         found = await coordinators.ask_each(
@@ -128,7 +128,7 @@ class GroupAdmin(AdminRequests):
             }
 
         return await self._cluster.coordinators.ask_each(
-            CoordinatorKind.GROUP, group_ids, "delete groups", ask
+            CoordinatorKind.GROUP, several(group_ids, "group_ids"), "delete groups", ask
         )
 
     async def list_group_offsets(

@@ -29,6 +29,13 @@ Ask = Callable[[Connection], Awaitable[_Result]]
 Entry = tuple[_Key, int, str, str | None, _Value]
 
 
+def several(given: Iterable[_Key], what: str) -> tuple[_Key, ...]:
+    """Return what an operation is about; a single one is a slip, of which a string has letters."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"{what} is {given!r}: pass a list, even of one")
+    return tuple(given)
+
+
 def sort_out(entries: Iterable[Entry[_Key, _Value]]) -> Results[_Key, _Value]:
     """Turn the entries of a response into results.
 

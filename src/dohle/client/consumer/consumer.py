@@ -28,7 +28,7 @@ from dohle.client.group.assignors import ASSIGNORS
 from dohle.client.group.commits import Commits
 from dohle.client.group.member import GroupMember, Topics
 from dohle.client.group.membership import GroupMembership, GroupMetadata
-from dohle.client.group.offsets import OffsetAndMetadata
+from dohle.client.group.offsets import OffsetAndMetadata, places_of
 from dohle.client.group.rebalance_listener import RebalanceListener
 from dohle.client.serializers import Serialization, SerializationFailed
 from dohle.client.settings.names import Where, given
@@ -257,12 +257,12 @@ class Consumer:
         return self._group_commits().who
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
         """Commit offsets, by default the positions after all returned records."""
         self._check_open()
         commits = self._group_commits()
-        await commits.commit(self._positions() if offsets is None else offsets)
+        await commits.commit(self._positions() if offsets is None else places_of(offsets))
 
     async def committed(
         self, partitions: Iterable[TopicPartition]

@@ -14,8 +14,8 @@ GivenStarts = Mapping[TopicPartition, Start | int] | Iterable[TopicPartition]
 _POSITIONS = (Beginning, End, At, Since, Tail)
 
 
-def starts_of(given: GivenStarts) -> dict[TopicPartition, Start | None]:
-    """Return the position of each partition; None if it was not said."""
+def starts_of(given: Any) -> dict[TopicPartition, Start | None]:
+    """Return the position of each partition of a ``GivenStarts``; None if it was not said."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise TypeError(
             f"{given!r} is no assignment: pass a list of TopicPartition(topic, partition), or a "

@@ -101,7 +101,7 @@ class GroupMember:
         self._tasks: list[asyncio.Task[None]] = []
         #: Subscribed topics that do not exist.
         self._missing: frozenset[TopicName] = frozenset()
-        self._is_any_missing = asyncio.Event()
+        self._were_topics_looked_at = asyncio.Event()
 
     async def start(self) -> None:
         """Find out which topics there are, and start to join."""
@@ -135,31 +135,37 @@ class GroupMember:
             )
         else:
             membership.subscribe(self.topics)
-            await self._check(self.topics)
         watched = membership.watched_topics
         if watched is not None and await self._count(watched) != watched:
             membership.rejoin()
+        self._were_topics_looked_at.set()
         self.wake()
 
-    async def _check(self, topics: tuple[TopicName, ...]) -> None:
-        """Raise if a topic may not be read, and tell of those that do not exist."""
-        counts = await self._count(topics)
+    async def _check_topics(self) -> bool:
+        """Tell whether all topics exist; fail if one of ours may not be read."""
+        ours = () if isinstance(self.topics, re.Pattern) else self.topics
+        names = {*ours, *(self.membership.watched_topics or ())}
+        try:
+            counts = await self._count(names) if names else {}
+        except KafkaError as error:
+            # What may pass is told by the join, which meets it too.
+            if not is_retriable(error):
+                self._fail(error)
+            return False
         errors = self._cluster.metadata.errors
-        for name in topics:
-            if (error := errors.get(name)) is not None and error.code in _REFUSED:
-                raise error
+        for name in ours:
+            if (refusal := errors.get(name)) is not None and refusal.code in _REFUSED:
+                self._fail(refusal)
+                return False
         missing = frozenset(name for name, count in counts.items() if not count)
-        if new := missing - self._missing:
+        if new := (missing - self._missing).intersection(ours):
             logger.warning(
                 "group %s: there is no topic %s; it is waited for",
                 self.membership.group_id,
                 ", ".join(sorted(new)),
             )
         self._missing = missing
-        if missing:
-            self._is_any_missing.set()
-        else:
-            self._is_any_missing.clear()
+        return not missing
 
     async def stop(self) -> None:
         """Stop without leaving yet."""
@@ -289,16 +295,17 @@ class GroupMember:
 
     async def _watch_topics(self) -> None:
         while self.failure is None:
+            self._were_topics_looked_at.clear()
+            are_there = await self._check_topics()
+            wait_s = self._cluster.config.metadata_max_age_ms / 1000
             try:
-                async with asyncio.timeout(self._cluster.config.metadata_max_age_ms / 1000):
-                    await self._is_any_missing.wait()
-                    await asyncio.sleep(_MISSING_S)
+                async with asyncio.timeout(wait_s if are_there else min(wait_s, _MISSING_S)):
+                    await self._were_topics_looked_at.wait()
             except TimeoutError:
-                pass
-            try:
-                await self.look_at_topics()
-            except KafkaError as error:
-                self._report(error)
+                try:
+                    await self.look_at_topics()
+                except KafkaError as error:
+                    self._report(error)
 
     async def _count(self, topics: Iterable[TopicName]) -> dict[TopicName, int]:
         """Return the partition counts of topics; 0 for one that does not exist."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dohle.client.admin.results import Results
 from dohle.client.errors import answered_error
@@ -46,6 +47,23 @@ class OffsetAndMetadata:
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
+
+
+def places_of(given: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return offsets to commit, as users give them: a number is an offset, too."""
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"offsets is {given!r}: pass a dict from TopicPartition(topic, partition) to the "
+            "offset of the next record to read"
+        )
+    found = {}
+    for partition, place in given.items():
+        if isinstance(place, int) and not isinstance(place, bool):
+            place = OffsetAndMetadata(place)
+        if not isinstance(place, OffsetAndMetadata):
+            raise TypeError(f"the offset of {partition} is {place!r}: it must be a number")
+        found[partition] = place
+    return found
 
 
 async def fetch_offsets(

@@ -83,6 +83,8 @@ class Connection:
         self._slots = asyncio.Semaphore(config.in_flight_requests_max)
         self._out: list[Records] = []
         self._next_correlation_id = 0
+        #: The number of the first request after the connection was set up.
+        self._first_correlation_id = 0
         self._closed_by: KafkaError | None = None
         self._versions = BrokerVersions(str(address), ())
         self._login: Login | None = None
@@ -103,7 +105,10 @@ class Connection:
         except ssl.SSLError as error:
             raise _tls_failed(address, error) from None
         except OSError as error:
-            raise ConnectionClosed(f"no connection to {address}: {_reason(error)}") from None
+            text = f"no connection to {address}: {_reason(error)}"
+            if isinstance(error, ConnectionResetError) and config.security.context is not None:
+                text += " during the TLS handshake: is it a listener with TLS?"
+            raise ConnectionClosed(text) from None
         try:
             self._versions = BrokerVersions(str(address), (await self.ask_versions()).api_keys)
             if config.security.protocol in WITH_SASL:
@@ -112,6 +117,7 @@ class Connection:
         except BaseException:
             await self.close()
             raise
+        self._first_correlation_id = self._next_correlation_id
         return self
 
     async def _log_in(self) -> None:
@@ -379,6 +385,10 @@ class Connection:
             text = f"{self.address} closed the connection"
             if self._waiting and self._waiting[0].api_key == ApiKey.API_VERSIONS:
                 text += " when asked for its versions: is it a Kafka listener without TLS?"
+            elif self._waiting and self._waiting[0].correlation_id == self._first_correlation_id:
+                text += (
+                    " at the first request: is it a listener with SASL, where one has to log in?"
+                )
         elif isinstance(error, ssl.SSLError):
             # With TLS 1.3 a broker refuses a certificate when the client believes to be connected.
             self._end(_tls_failed(self.address, error))

@@ -18,7 +18,7 @@ from typing import Any, Self
 from dohle.client.config import ProducerConfig
 from dohle.client.errors import ClientClosed, TimedOut
 from dohle.client.group.membership import GroupMetadata
-from dohle.client.group.offsets import OffsetAndMetadata
+from dohle.client.group.offsets import OffsetAndMetadata, places_of
 from dohle.client.metadata import TopicInfo
 from dohle.client.net.connection import Channel
 from dohle.client.producer.accumulator import Accumulator, record_bytes_max
@@ -40,6 +40,7 @@ from dohle.client.transactions.state import ProducerTransactions
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.ids import TopicName, TopicPartition, TransactionalId
 from dohle.records.builder import BatchBuilder
+from dohle.records.record import Header
 
 
 class Producer:
@@ -140,8 +141,9 @@ class Producer:
             key = serialized(key, self._key_serializer, "key")
         if value.__class__ is not bytes or self._value_serializer is not None:
             value = serialized(value, self._value_serializer, "value")
+        pairs: Sequence[Header] = ()
         if topic.__class__ is not str or partition is not None or timestamp is not None or headers:
-            headers = check_record(topic, partition, timestamp, headers)
+            pairs = check_record(topic, partition, timestamp, headers)
         if self._should_yield:
             # Without this a caller that never waits would keep full batches from being sent.
             self._should_yield = False
@@ -150,7 +152,7 @@ class Producer:
         if self._transactions is not None:
             self._transactions.state.check_send()
         name = TopicName(topic)
-        size = record_bytes_max(key, value, headers)
+        size = record_bytes_max(key, value, pairs)
         try:
             self._check_size(size)
             if self._partitioner is not None and partition is None:
@@ -173,7 +175,7 @@ class Producer:
                 timestamp = self._clock.now_ms()
             now_ms = self._sender.now_ms()
             future, look = self._accumulator.append(
-                where, timestamp, key, value, headers, size, now_ms
+                where, timestamp, key, value, pairs, size, now_ms
             )
         except BaseException:
             self._memory.give(size)
@@ -281,17 +283,18 @@ class Producer:
         self._transactional().state.begin()
 
     async def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata
     ) -> None:
         """Let offsets of a group be committed with the transaction, or not at all.
 
         ``group`` is what the consumer says of itself: :meth:`Consumer.group_metadata`.
         """
         transactions = self._transactional()
+        places = places_of(offsets)
         transactions.state.add_offsets()
         if not transactions.state.is_v2:
             await transactions.add_offsets(group)
-        await transactions.commit_offsets(group, offsets)
+        await transactions.commit_offsets(group, places)
 
     async def commit_transaction(self) -> None:
         """Send all records and commit; if one of them failed, raise: then it must be aborted."""
