@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 
+import pytest
+
 from dohle.testing.simulation.disk_faults import Operation
-from tests.server.tier.tiered_world import COUNT, TieredWorld
+from tests.server.tier.tiered_world import COUNT, KEY, TieredWorld
 
 _STAYS_HERE = "3600000"
 
@@ -66,5 +68,29 @@ def test_a_node_that_dies_during_the_deletion_loses_nothing_of_what_is_on_its_di
         tiered.alter(remote_storage_enable="true", local_retention_ms="1")
         tiered.wait_until_only_remote()
         assert tiered.read() == tiered.acknowledged
+    finally:
+        tiered.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_copy_that_is_under_way_leaves_nothing_in_the_store(seed: int) -> None:
+    """T15, T27.6: the thread that copies goes on for a while."""
+    tiered = TieredWorld(
+        seed, remote_log_copy_disable="true", local_retention_ms="-2", retention_ms=_STAYS_HERE
+    )
+    try:
+        tier, disk = tiered.node.broker.tier, tiered.machine.disk
+        assert tier is not None
+        tiered.produce()
+        bases = tiered.log.segments.base_offsets
+        tiered.world.run_until(lambda: tiered.log.recovery_point >= bases[-2], 300)
+        tiered.alter(remote_log_copy_disable="false")
+        work_ns, disk.work_mean_ns = disk.work_mean_ns, 20_000_000_000
+        copies = tier.counts.of(KEY.topic)
+        tiered.world.run_until(lambda: copies.remotecopyrequests > 0, 600)
+        disk.work_mean_ns = work_ns
+        _switch_off(tiered)
+        tiered.world.run_for(100)
+        assert tiered.objects() == set()
     finally:
         tiered.close()

@@ -82,6 +82,8 @@ class Tier:
             broker, settings, self.feed, self.store, self._index_cache, files, self.counts
         )
         self._tasks: dict[Partition, PartitionTasks] = {}
+        #: Copies that are under way, by the ids of segments.
+        self._copies: dict[Uuid, asyncio.Future[None]] = {}
         self._deleting: set[asyncio.Task[None]] = set()
         #: What followers begin with: of which segment, and who reads it.
         self._states: dict[Key, tuple[Uuid, asyncio.Task[State]]] = {}
@@ -215,14 +217,30 @@ class Tier:
         counts = self.counts.of(job.segment.segment_id.topic)
         counts.remotecopyrequests += 1
         try:
-            await self._copiers.run(partial(job.run, self._files, self.store))
+            copying = self._copiers.run(partial(job.run, self._files, self.store))
+            self._copies[job.segment.id] = copying
+            copying.add_done_callback(lambda done: self._copied(job.segment.id, done))
+            # Who gives this up does not end the thread.
+            await asyncio.shield(copying)
         except StoreError:
             counts.remotecopyerrors += 1
             raise
         counts.remotecopybytes += job.segment.size
 
+    def _copied(self, segment_id: Uuid, done: asyncio.Future[None]) -> None:
+        del self._copies[segment_id]
+        if not done.cancelled():
+            # It may be that nobody wants to know any more.
+            done.exception()
+
     async def delete(self, segment: RemoteSegment) -> None:
-        """Delete a segment, in a thread."""
+        """Delete a segment, in a thread; not before a copy that was given up has come to its end.
+
+        Else that would write objects that nobody knows of.
+        """
+        copying = self._copies.get(segment.id)
+        if copying is not None:
+            await asyncio.wait((copying,))
         gone = self._index_cache.forget(segment)
 
         def work() -> None:
