@@ -131,7 +131,7 @@ def remote_log_start(
         found = [
             segment.start_offset
             for segment in cache.of_epoch(epoch)
-            if segment.state <= SegmentState.COPY_SEGMENT_FINISHED
+            if segment.state is SegmentState.COPY_SEGMENT_FINISHED
         ]
         if found:
             return found[0]

@@ -7,8 +7,10 @@ from random import Random
 
 import pytest
 
+from dohle.client import Cluster, Producer
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.testing.simulation.disk_faults import Operation
+from dohle.tiering.segments import METADATA_TOPIC, SegmentState, SegmentUpdate
 from tests.server.tier.tiered_world import COUNT, KEY, TieredWorld
 
 
@@ -116,6 +118,36 @@ def test_leader_epochs_that_are_lost_with_their_file_come_back_from_the_store() 
         tiered.world.run_until(lambda: tiered.log.leader_epochs.entries[:1] == known[:1], 30)
         assert tiered.read() == tiered.acknowledged
         tiered.check_tier()
+    finally:
+        tiered.close()
+
+
+def test_the_log_begins_behind_what_a_leader_of_before_has_deleted() -> None:
+    """T3.1, T27.3: it did not know yet that it leads no more; its records come all the same."""
+    tiered = TieredWorld(9)
+    try:
+        tiered.produce()
+        tiered.wait_until_only_remote()
+        tier = tiered.node.broker.tier
+        assert tier is not None
+        cache = tier.feed.cache(tier.led[0].key)
+        assert cache is not None
+        gone = min(cache, key=lambda each: each.start_offset)
+
+        async def program(cluster: Cluster) -> None:
+            async with Producer(cluster) as producer:
+                for state in (
+                    SegmentState.DELETE_SEGMENT_STARTED,
+                    SegmentState.DELETE_SEGMENT_FINISHED,
+                ):
+                    update = SegmentUpdate(gone.segment_id, state, 7, 0)
+                    await producer.send(METADATA_TOPIC, update.encode(), partition=0)
+
+        tiered.run(program)
+        tiered.world.run_for(2)
+        start = gone.end_offset + 1
+        assert tiered.log.log_start_offset == start
+        assert tiered.read() == {o: v for o, v in tiered.acknowledged.items() if o >= start}
     finally:
         tiered.close()
 

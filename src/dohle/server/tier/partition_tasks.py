@@ -53,7 +53,6 @@ class PartitionTasks:
         self.key = partition.topic_id, partition.key.partition
         #: Those that are being copied.
         self._copying: set[Uuid] = set()
-        self._found_start_in = -1
         self._wake_up = asyncio.Event()
         self._task = tier.broker.loop.create_task(self._run())
 
@@ -113,7 +112,7 @@ class PartitionTasks:
             self._note_remote(cache)
             return
         epoch = self.partition.leader_epoch
-        self._find_start(cache, epoch)
+        self._find_start(cache)
         self._note_remote(cache)
         if not log.config.remote_log_copy_disable:
             await self._copy(epoch)
@@ -146,15 +145,17 @@ class PartitionTasks:
         found = highest_remote_offset(cache, epochs, start, log.log_end_offset)
         log.highest_remote_offset = found if found >= start or log.has_remote_part else -1
 
-    def _find_start(self, cache: RemoteLogMetadataCache, epoch: int) -> None:
-        """Mend a log start whose checkpoint was lost or is behind, once as this leader (T3.1)."""
-        if self._found_start_in == epoch:
-            return
+    def _find_start(self, cache: RemoteLogMetadataCache) -> None:
+        """Mend a log start below which nothing is left in any tier (T3.1).
+
+        Its checkpoint was lost or is behind; or a leader of before, which did not know better, has
+        deleted more. Its readers would be told that the very beginning is out of range.
+        """
         log = self.partition.log
-        found = remote_log_start(cache, log.leader_epochs.entries)
-        start = log.local_log_start_offset if found is None else found
-        self.raise_start(min(start, log.local_log_start_offset))
-        self._found_start_in = epoch
+        if log.has_remote_part:
+            found = remote_log_start(cache, log.leader_epochs.entries)
+            start = log.local_log_start_offset
+            self.raise_start(start if found is None else min(found, start))
 
     def raise_start(self, offset: int) -> bool:
         """Let the log begin here, or behind this; tell whether that is new."""
