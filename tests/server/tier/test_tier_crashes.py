@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+from contextlib import suppress
 from random import Random
 
 import pytest
 
-from dohle.client import Cluster, Producer
+from dohle.client import Beginning, Cluster, Consumer, ConsumerConfig, Producer
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.testing.simulation.disk_faults import Operation
 from dohle.tiering.segments import METADATA_TOPIC, SegmentState, SegmentUpdate
@@ -148,6 +150,32 @@ def test_the_log_begins_behind_what_a_leader_of_before_has_deleted() -> None:
         start = gone.end_offset + 1
         assert tiered.log.log_start_offset == start
         assert tiered.read() == {o: v for o, v in tiered.acknowledged.items() if o >= start}
+    finally:
+        tiered.close()
+
+
+def test_a_consumer_does_not_ask_without_pause_while_it_is_not_known_what_is_remote() -> None:
+    """T12, T27.8: it is answered nothing, after remote.fetch.max.wait.ms."""
+    tiered = TieredWorld(10)
+    try:
+        tiered.produce()
+        tiered.wait_until_only_remote()
+        broker = tiered.node.broker
+        assert broker.tier is not None
+        fetches = broker.requests.of("FetchConsumer")
+        broker.tier.feed.unassign(broker.tier.led[0].key)
+
+        async def program(cluster: Cluster) -> None:
+            async with Consumer(cluster, ConsumerConfig()) as consumer:
+                await consumer.assign({KEY: Beginning()})
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(5):
+                        await anext(aiter(consumer))
+
+        before = fetches.by_version.total()
+        tiered.run(program)
+        # Of which one or two a second are the broker's own, for the metadata.
+        assert fetches.by_version.total() - before < 40
     finally:
         tiered.close()
 

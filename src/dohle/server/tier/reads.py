@@ -101,8 +101,12 @@ class RemoteReads:
             except KafkaError as error:
                 reader.failed_remotely(part, error.code)
         running = [task for task in tasks.values() if isinstance(task, asyncio.Task)]
+        wait_s = self._max_wait_ms() / 1000
         if running:
-            await asyncio.wait(running, timeout=self._max_wait_ms() / 1000)
+            await asyncio.wait(running, timeout=wait_s)
+        elif any(found is _NOTHING for found in tasks.values()):
+            # The consumer asks again at once: it would keep a broker busy that starts.
+            await asyncio.sleep(wait_s)
         for part, task in tasks.items():
             self._finish(reader, part, task)
 
@@ -137,6 +141,9 @@ class RemoteReads:
             counts.remotefetcherrors += 1
             return
         counts.remotefetchbytes += len(task.result().records)
+        if not task.result().records:
+            # It takes no room, so it would be kept for ever.
+            return
         self._kept[key] = task.result()
         self._kept_bytes += len(task.result().records)
         while self._kept_bytes > _KEPT_BYTES:
