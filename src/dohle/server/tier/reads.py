@@ -127,7 +127,8 @@ class RemoteReads:
         task = self._reading.get(key)
         if task is None:
             if len(self._reading) >= self._settings.reader_pending_max:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "too many reads wait")
+                # It is asked for again. (Kafka answers -1, which some clients give up at.)
+                return _NOTHING
             task = self._broker.loop.create_task(self._read(part, cache, segment))
             self._reading[key] = task
             counts = self._counts.of(partition.key.topic)
