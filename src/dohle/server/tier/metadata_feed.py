@@ -291,19 +291,13 @@ class MetadataFeed:
 
     async def _create(self) -> None:
         settings = self._settings
-        configs = {
-            "cleanup.policy": "delete",
-            "retention.ms": str(settings.metadata_retention_ms),
-            "remote.storage.enable": "false",
-            # Local segments are deleted on the word of these records: they must not be lost with
-            # the power while that deletion is not.
-            "flush.messages": "1",
-        }
         wanted = CreatableTopic(
             name=_TOPIC,
             num_partitions=settings.metadata_partitions,
             replication_factor=settings.metadata_replication_factor,
-            configs=tuple(CreatableTopicConfig(name=k, value=v) for k, v in configs.items()),
+            configs=tuple(
+                CreatableTopicConfig(name=k, value=v) for k, v in settings.metadata_configs.items()
+            ),
         )
         request = CreateTopicsRequest(topics=(wanted,))
         reply = await self._broker.channel.send(request, CreateTopicsResponse)

@@ -34,6 +34,23 @@ class TierSettings:
     reader_pending_max: int
     index_cache_bytes: int
 
+    @property
+    def metadata_configs(self) -> dict[str, str]:
+        """With which configs the metadata topic is created.
+
+        All replicas of a segment are deleted on the word of its records: so these must not be lost
+        with the power, nor with one broker.
+        """
+        configs = {
+            "cleanup.policy": "delete",
+            "retention.ms": str(self.metadata_retention_ms),
+            "remote.storage.enable": "false",
+            "flush.messages": "1",
+        }
+        if self.metadata_replication_factor > 2:
+            configs["min.insync.replicas"] = "2"
+        return configs
+
     @classmethod
     def of(cls, config: BrokerConfig) -> TierSettings | None:
         """Return them; None if there is no remote tier. INVALID_CONFIG says what is wrong."""
