@@ -180,6 +180,24 @@ def test_a_consumer_does_not_ask_without_pause_while_it_is_not_known_what_is_rem
         tiered.close()
 
 
+def test_metadata_that_has_lost_its_end_is_read_again() -> None:
+    """T9, T27.1: after an unclean election new records come at offsets that were read before."""
+    tiered = TieredWorld(11)
+    try:
+        tiered.produce()
+        tiered.wait_until_only_remote()
+        metadata = tiered.node.broker.partitions.get(METADATA_TOPIC, 0)
+        assert metadata is not None
+        metadata.log.truncate_to(metadata.log.log_end_offset - 6)
+        tiered.node.broker.commits.note_end(metadata)
+        tiered.produce()
+        tiered.world.run_until(lambda: tiered.log.segments.first.base_offset > 3 * COUNT // 2, 120)
+        assert tiered.read() == tiered.acknowledged
+        tiered.check_tier()
+    finally:
+        tiered.close()
+
+
 def test_a_follower_is_not_kept_waiting_by_a_store_that_hangs() -> None:
     """T14, T27.8: it copies other partitions meanwhile, and comes back for what is read then."""
     tiered = TieredWorld(8)

@@ -189,7 +189,7 @@ class MetadataFeed:
             # It was begun anew meanwhile.
             return
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._positions[index] = max(0, data.log_start_offset)
+            self._begin_anew(index, max(0, data.log_start_offset))
             return
         if data.error_code:
             raise answered_error(data.error_code, f"{_TOPIC}-{index} cannot be read")
@@ -210,6 +210,19 @@ class MetadataFeed:
                 watched.ready.set()
         async with self._progress:
             self._progress.notify_all()
+
+    def _begin_anew(self, index: int, position: int) -> None:
+        """Read a metadata partition again that has lost its end, by an unclean election.
+
+        Other records have come there since, at offsets that were read before. What is known already
+        stays so: it is in the store.
+        """
+        logger.warning("%s-%d has lost records, and is read again", _TOPIC, index)
+        self._positions[index] = position
+        for key, watched in self._watched.items():
+            if self.partition_of(key) == index:
+                watched.applied, watched.ready_at = -1, None
+                watched.ready.clear()
 
     def _apply(self, mine: dict[Key, _Watched], offset: int, value: bytes | None) -> None:
         try:
