@@ -76,6 +76,7 @@ FAMILIES = {
     "topic": ["create", "list", "describe", "alter", "delete"],
     "config": ["describe", "alter"],
     "acl": ["list", "add", "remove"],
+    "quota": ["list", "set", "remove"],
     "cluster": ["info"],
     "storage": ["format", "info"],
     "log": ["dump"],

@@ -28,6 +28,7 @@ from dohle.cli.commands import (
     log_dump,
     pipeline,
     produce,
+    quota,
     start,
     storage,
     tier,
@@ -122,6 +123,7 @@ def build_parser() -> argparse.ArgumentParser:
     txn.add_parser(commands)
     acl.add_parser(commands)
     user.add_parser(commands)
+    quota.add_parser(commands)
     cluster.add_parser(commands)
     storage.add_parser(commands)
     tier.add_parser(commands)

@@ -18,6 +18,7 @@ from dohle.metadata.brokers import (
     unfence_broker,
     unregister_broker,
 )
+from dohle.metadata.client_quotas import alter_client_quotas
 from dohle.metadata.configs import alter_configs, incremental_alter_configs
 from dohle.metadata.context import ControllerContext
 from dohle.metadata.controllers import register_controller
@@ -46,6 +47,7 @@ __all__ = [
     "VersionedRecord",
     "activation_records",
     "allocate_producer_ids",
+    "alter_client_quotas",
     "alter_configs",
     "alter_partition",
     "alter_partition_reassignments",

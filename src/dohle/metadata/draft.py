@@ -22,6 +22,7 @@ from dohle.metadata.image import (
     ResourceType,
     ScramKey,
     TopicImage,
+    quota_entity,
 )
 from dohle.metadata.metadata_version import KRAFT_VERSION, METADATA_VERSION
 from dohle.metadata.partition import PartitionImage, partition_from_record
@@ -322,12 +323,7 @@ class Draft:
 
     def quota(self, record: schema.ClientQuotaRecord) -> None:
         """A quota is set or removed."""
-        entity = tuple(
-            sorted(
-                (each.entity_type, each.entity_name is not None, each.entity_name or "")
-                for each in record.entity
-            )
-        )
+        entity = quota_entity(record.entity)
         self._quotas[QuotaKey(entity, record.key)] = None if record.remove else record
 
     def nothing(self, record: MetadataRecord) -> None:

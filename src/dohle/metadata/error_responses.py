@@ -17,6 +17,11 @@ from dohle.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from dohle.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntryData,
+)
 from dohle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from dohle.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from dohle.protocol.messages.alter_partition_reassignments import (
@@ -229,6 +234,20 @@ def failed_list_partition_reassignments(
 ) -> ListPartitionReassignmentsResponse:
     """Return the error."""
     return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+
+
+def failed_alter_client_quotas(
+    request: AlterClientQuotasRequest, error: ApiError
+) -> AlterClientQuotasResponse:
+    """Return the error for every entity."""
+    return AlterClientQuotasResponse(
+        entries=tuple(
+            AlterClientQuotasResponseEntryData(
+                error_code=error.code, error_message=error.message, entity=entry.entity
+            )
+            for entry in request.entries
+        )
+    )
 
 
 def failed_alter_user_scram_credentials(

@@ -9,7 +9,7 @@ Two images are equal if they hold the same metadata, whatever the offset they we
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
@@ -23,6 +23,7 @@ from dohle.protocol.messages.records.cluster_metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     DelegationTokenRecord,
+    EntityData,
     RegisterControllerRecord,
     UserScramCredentialRecord,
 )
@@ -131,6 +132,13 @@ class QuotaKey(NamedTuple):
 
     entity: tuple[tuple[str, bool, str], ...]
     key: str
+
+
+def quota_entity(entity: Iterable[EntityData]) -> tuple[tuple[str, bool, str], ...]:
+    """Return the entity of a quota as the image knows it."""
+    return tuple(
+        sorted((e.entity_type, e.entity_name is not None, e.entity_name or "") for e in entity)
+    )
 
 
 class ScramKey(NamedTuple):

@@ -1,7 +1,6 @@
 """DescribeClientQuotas and DescribeUserScramCredentials, answered from the image.
 
-Quotas have no effect yet. A log that Kafka wrote may hold some all the same, and whoever asks is
-told of them.
+A log that Kafka wrote may hold quotas that are not enforced here: whoever asks is told of them.
 """
 
 from __future__ import annotations

@@ -244,6 +244,10 @@ class FetchContext:
         yield from ()
         return FetchReply(self.error, NO_SESSION_ID, results)
 
+    def throttled(self) -> FetchReply:
+        """Return what is sent to a consumer that must wait: nothing, and no new session."""
+        return FetchReply(self.error, NO_SESSION_ID, [])
+
 
 def refused(error: ErrorCode) -> FetchContext:
     """Refuse a request for its session."""
@@ -331,6 +335,13 @@ class IncrementalFetchContext(FetchContext):
         for partition in with_records:
             self._put_last(partition)
         return FetchReply(_NO_ERROR, session.id, found)
+
+    def throttled(self) -> FetchReply:
+        """Send nothing. The session is at its next request all the same."""
+        session = self._session
+        is_current = session.epoch == self._epoch
+        error = _NO_ERROR if is_current else ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        return FetchReply(error, session.id, [])
 
     def tell(
         self,

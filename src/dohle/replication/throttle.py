@@ -8,9 +8,10 @@ out of the ISR.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple, Self
+
+from dohle.quotas.rate import Samples
 
 _ALL = "*"
 #: Kafka's default: no limit.
@@ -38,14 +39,6 @@ class ThrottledReplicas(NamedTuple):
         return self.are_all or (partition, broker) in self.some
 
 
-class _Sample:
-    __slots__ = ("last_ms", "size", "start_ms")
-
-    def __init__(self, now_ms: int) -> None:
-        self.start_ms = self.last_ms = now_ms
-        self.size = 0
-
-
 class ReplicationQuota:
     """Counts what is copied of throttled replicas, and tells when it is too much.
 
@@ -55,27 +48,15 @@ class ReplicationQuota:
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self.bytes_per_second = UNLIMITED
-        self._windows = windows
-        self._window_ms = window_ms
-        self._samples: deque[_Sample] = deque()
-        self._size = 0
+        self._samples = Samples(windows, window_ms)
 
     def record(self, size: int, now_ms: int) -> None:
         """Count what was copied, however much there was already."""
-        samples = self._samples
-        if not samples or now_ms - samples[-1].start_ms >= self._window_ms:
-            samples.append(_Sample(now_ms))
-            # Besides the windows that count in full, one that reaches into their time.
-            if len(samples) > self._windows + 1:
-                self._size -= samples.popleft().size
-        samples[-1].size += size
-        samples[-1].last_ms = now_ms
-        self._size += size
+        self._samples.record(size, now_ms)
 
     def rate(self, now_ms: int) -> float:
         """Return the bytes in a second."""
-        elapsed_ms = self._elapsed_ms(now_ms)
-        return self._size * 1000 / elapsed_ms
+        return self._samples.total(now_ms) * 1000 / self._elapsed_ms(now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:
         """Tell whether no more may be copied now."""
@@ -85,17 +66,14 @@ class ReplicationQuota:
         """Return when to look again; 0 if more may be copied now."""
         if not self.is_exceeded(now_ms):
             return 0
-        longest = self._window_ms
+        samples = self._samples
+        longest = samples.window_ms
         if not self.bytes_per_second:
             return longest
-        due_ms = self._samples[0].start_ms + self._size * 1000 / self.bytes_per_second
+        due_ms = samples.total(now_ms) * 1000 / self.bytes_per_second
         # Windows may go out of sight before.
-        return min(int(due_ms - now_ms) + 1, longest)
+        return min(int(due_ms - samples.elapsed_ms(now_ms)) + 1, longest)
 
     def _elapsed_ms(self, now_ms: int) -> int:
-        """Let go of what is past, and return how long what is left has taken."""
-        samples = self._samples
-        while samples and now_ms - samples[0].last_ms >= self._windows * self._window_ms:
-            self._size -= samples.popleft().size
-        elapsed_ms = now_ms - samples[0].start_ms if samples else 0
-        return max(elapsed_ms, self._window_ms)
+        """Return how long what is measured has taken."""
+        return max(self._samples.elapsed_ms(now_ms), self._samples.window_ms)

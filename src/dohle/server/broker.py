@@ -28,6 +28,7 @@ from dohle.replication.purgatory import Purgatory
 from dohle.security.authorizer import Authorizer
 from dohle.server.auto_creation import AutoCreation
 from dohle.server.channel import ControllerChannels, ImageSource, R
+from dohle.server.client_quotas import ClientQuotas
 from dohle.server.config_effects import ConfigEffects
 from dohle.server.coordinators.setup import Coordinators
 from dohle.server.frontend import client_of
@@ -116,6 +117,10 @@ class BrokerServer:
             bytes_per_second=lambda: self.broker_values().get_int(MOVE_BYTES_PER_SECOND),
         )
         self.throttles = Throttles(config)
+        self.quotas = ClientQuotas(config, host.clock)
+        #: The same if any are set: without quotas, nothing is measured.
+        self.metering: ClientQuotas | None = None
+        self._known_quotas: object = None
         self.replicas = Replicas(
             loop,
             config,
@@ -211,6 +216,7 @@ class BrokerServer:
         self._config_effects.started(self.config, image)
         self._configure_logs()
         self.throttles.configure(self.broker_values())
+        yield from self._take_quotas(image)
         self.replicas.brokers_changed(image.brokers.items())
         settings: dict[TopicName, TopicSettings] = {}
         for topic in image.topics.values():
@@ -225,6 +231,8 @@ class BrokerServer:
         NOT_LEADER_OR_FOLLOWER for a partition that is not created yet.
         """
         slices = Slices(self.turns)
+        if image.client_quotas is not self._known_quotas:
+            await slices.run(self._take_quotas(image))
         for topic in delta.deleted_topics:
             await self._forget_topic(topic, slices)
         if delta.changed_brokers:
@@ -252,6 +260,11 @@ class BrokerServer:
             # The disk comes last: coordinators neither resign nor load late because of it. The next
             # change waits for it, so that a replica that comes back finds no log of before.
             await self._delete_replicas(removed, slices)
+
+    def _take_quotas(self, image: ClusterImage) -> PlainSteps[None]:
+        self._known_quotas = image.client_quotas
+        yield from self.quotas.load(image)
+        self.metering = self.quotas if self.quotas.rules else None
 
     async def _take_in(
         self, image: ClusterImage, changes: Sequence[PartitionChange]

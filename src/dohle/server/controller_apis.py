@@ -20,6 +20,8 @@ class ControllerApis:
     """The controller of this node, for its listeners: whether it is the active one, it tells."""
 
     is_controller = True
+    #: Brokers hold clients to their quotas.
+    metering = None
 
     def __init__(
         self,

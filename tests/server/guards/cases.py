@@ -15,6 +15,12 @@ from dohle.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from dohle.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from dohle.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    EntityData,
+    OpData,
+)
 from dohle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )
@@ -435,6 +441,17 @@ _ADMINISTRATION = (
         _op.DESCRIBE_CONFIGS,
         ListConfigResourcesRequest(),
         DescribeClientQuotasRequest(strict=False),
+    ),
+    *_on_cluster(
+        _op.ALTER_CONFIGS,
+        AlterClientQuotasRequest(
+            entries=(
+                AlterClientQuotasRequestEntryData(
+                    entity=(EntityData(entity_type="user", entity_name="nobody"),),
+                    ops=(OpData(key="producer_byte_rate", remove=True),),
+                ),
+            )
+        ),
     ),
     *_on_cluster(
         _op.DESCRIBE,

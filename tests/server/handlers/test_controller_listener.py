@@ -18,9 +18,6 @@ from dohle.server.registry import controller_handlers
 from tests.server.handlers.controllers import on_controller
 from tests.server.wire import Wire, create_topic
 
-#: What Kafka's controllers serve besides.
-NOT_YET = {ApiKey.ALTER_CLIENT_QUOTAS}
-
 
 def test_the_apis_are_those_that_kafka_declares_for_controllers(tmp_path: Path) -> None:
     async def scenario(node: Node, wire: Wire) -> None:
@@ -29,8 +26,7 @@ def test_the_apis_are_those_that_kafka_declares_for_controllers(tmp_path: Path) 
         told = {ApiKey(one.api_key) for one in answer.api_keys}
         assert told == controller_handlers(node.member.quorum.take).keys()
         declared = {key for key in ApiKey if Listener.CONTROLLER in find_api(key).listeners}
-        assert declared - told == NOT_YET
-        assert told <= declared
+        assert told == declared
         of_brokers = {ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.JOIN_GROUP}
         assert told.isdisjoint(of_brokers)
         assert {one.name for one in answer.supported_features} >= {"kraft.version"}

@@ -1,6 +1,7 @@
 """Administration: topics, partitions, offsets.
 
-The cluster itself, reassignments, configs, groups, transactions and ACLs have their own modules.
+The cluster itself, reassignments, configs, groups, transactions, ACLs and quotas have their own
+modules.
 
 An operation on several things has a result for each: one bad name does not affect the rest.
 Requests for the controller go to the broker that metadata names as such, and to another one if that
@@ -15,6 +16,7 @@ from dohle.client.admin.acls import AclAdmin
 from dohle.client.admin.cluster import ClusterAdmin
 from dohle.client.admin.configs import ConfigAdmin, entry_source
 from dohle.client.admin.groups import GroupAdmin
+from dohle.client.admin.quotas import QuotaAdmin
 from dohle.client.admin.reassignments import ReassignmentAdmin
 from dohle.client.admin.requests import several, sort_out
 from dohle.client.admin.results import Results
@@ -88,6 +90,7 @@ class Admin(
     GroupAdmin,
     TransactionAdmin,
     AclAdmin,
+    QuotaAdmin,
     UserAdmin,
 ):
     """Changes and describes the cluster."""

@@ -16,6 +16,7 @@ from dohle.core.config.coordinator import COORDINATOR_CONFIGS
 from dohle.core.config.definition import ConfigKey, ConfigType, ListOf, Range, UpdateMode
 from dohle.core.config.known import CONFIGS_WITHOUT_EFFECT
 from dohle.core.config.quorum import QUORUM_CONFIGS
+from dohle.core.config.quotas import QUOTA_CONFIGS
 from dohle.core.config.replication import REPLICATION_CONFIGS
 from dohle.core.config.tier import TIER_CONFIGS
 from dohle.core.config.tls import SASL_CONFIGS, TLS_CONFIGS
@@ -497,6 +498,7 @@ def _table() -> dict[str, ConfigKey]:
     keys += CLEANER_CONFIGS
     keys += QUORUM_CONFIGS
     keys += COORDINATOR_CONFIGS
+    keys += QUOTA_CONFIGS
     keys += REPLICATION_CONFIGS
     keys += TIER_CONFIGS
     keys += SASL_CONFIGS

@@ -10,6 +10,7 @@
   ``replica.selector.class`` a leader sends those that name their rack to a replica there (KIP-392).
 - What is in the remote tier only is read in other threads, and answered after no more than
   ``remote.fetch.max.wait.ms``; a follower is told 109, and begins with what the tier knows.
+- A consumer with a quota that has had too much gets no records, and is told how long to wait.
 - From v16 on who asks the wrong broker is told the leader and where it is (KIP-951).
 """
 
@@ -35,6 +36,7 @@ from dohle.server.rights import Rights
 if TYPE_CHECKING:
     from dohle.replication.fetch_sessions import SessionPartition
     from dohle.server.broker import BrokerServer
+    from dohle.server.client_quotas import FetchMeter
     from dohle.server.net.handler import RequestContext
 
 #: So many partitions are looked at in a step.
@@ -133,8 +135,14 @@ def _serve(
     if broker.authorizer is not None:
         rights = Rights.of(broker.authorizer, context.connection, "Fetch")
         refused = yield from _refused_topics(rights, request, session.partitions)
+    meter: FetchMeter | None = None
+    if broker.metering is not None and fetching_replica(request) is None:
+        user = context.connection.principal.name
+        meter = broker.metering.fetch_meter(user, context.client_id)
+        if meter is not None:
+            request = meter.capped(request)
     listener = context.connection.listener
-    reader = FetchReader(broker, request, version, session, listener, refused=refused)
+    reader = FetchReader(broker, request, version, session, listener, refused=refused, meter=meter)
     may_wait = request.max_wait_ms > 0
     # Of very many partitions the sizes are looked at first: there may be nothing to read yet.
     if pace is None or not may_wait or not (yield from reader.may_wait_unread()):

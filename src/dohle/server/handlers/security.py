@@ -1,11 +1,12 @@
 """What Kafka answers about security on a plaintext listener.
 
 CreateDelegationToken (38) v1-3, RenewDelegationToken (39) v1-2, ExpireDelegationToken (40) v1-2,
-DescribeDelegationToken (41) v1-3, DescribeClientQuotas (48) v0-1, DescribeUserScramCredentials (50)
-v0.
+DescribeDelegationToken (41) v1-3, DescribeClientQuotas (48) v0-1, AlterClientQuotas (49) v0-1,
+DescribeUserScramCredentials (50) v0.
 
 - Delegation tokens: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as nobody has authenticated.
-- Quotas are told if a log that Kafka wrote has some, and who has a password (``dohle.metadata``).
+- The controller decides about changes of quotas (``dohle.metadata.client_quotas``). What is told of
+  them, and of who has a password, is what this node knows (``dohle.metadata``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.steps import PlainSteps
 from dohle.metadata import security_queries
 from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
 from dohle.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -106,6 +111,13 @@ def handle_describe_client_quotas(
         )
 
 
+async def handle_alter_client_quotas(
+    server: Frontend, context: RequestContext, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse:
+    """Set and remove quotas."""
+    return await server.ask_controller(context, request, AlterClientQuotasResponse)
+
+
 def handle_describe_user_scram_credentials(
     server: Frontend, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> PlainSteps[DescribeUserScramCredentialsResponse]:
@@ -119,5 +131,6 @@ HANDLERS: tuple[tuple[ApiKey, Handler], ...] = (
     serves(ApiKey.EXPIRE_DELEGATION_TOKEN, handle_expire_token),
     serves(ApiKey.DESCRIBE_DELEGATION_TOKEN, handle_describe_token),
     serves(ApiKey.DESCRIBE_CLIENT_QUOTAS, handle_describe_client_quotas),
+    serves(ApiKey.ALTER_CLIENT_QUOTAS, handle_alter_client_quotas),
     serves(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, handle_describe_user_scram_credentials),
 )

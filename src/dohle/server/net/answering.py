@@ -71,6 +71,8 @@ class Answering:
     ) -> Frame:
         """Encode an answer, and let its connection time the sending."""
         errors = timed.metrics.errors
+        if timed.charge is not None:
+            response = timed.charge.settle(response)
         if isinstance(response, Response):
             frame = cast("Frame", encode_response(response, version, correlation_id))
             for code in error_codes_of(type(response))(response):
@@ -97,6 +99,8 @@ class Answering:
         """Do the same with an answer that may be very long."""
         if not isinstance(response, Response):
             return self.frame(timed, response, version, correlation_id, has_waited=has_waited)
+        if timed.charge is not None:
+            response = cast("Response", timed.charge.settle(response))
         steps = encode_response_in_steps(response, version, correlation_id)
         frame = cast("Frame", await slices.run(steps))
         await slices.run(_counted(response, timed.metrics.errors))

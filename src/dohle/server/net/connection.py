@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from asyncio import AbstractEventLoop, CancelledError, Future
+from asyncio import AbstractEventLoop, CancelledError, Future, TimerHandle
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
@@ -72,6 +72,8 @@ class State(Enum):
     HELD = "held"
     #: None is handled until the queue of replies is shorter.
     FULL = "full"
+    #: None is handled until the client has waited, as its quota demands.
+    MUTED = "muted"
     #: None is handled any more: the connection is closed when the last reply is sent.
     ENDING = "ending"
     CLOSED = "closed"
@@ -84,7 +86,8 @@ _READY, _RESUMING, _UNSETTLED, _AWAITING = (
     State.UNSETTLED,
     State.AWAITING,
 )
-_HELD, _FULL, _ENDING, _CLOSED = State.HELD, State.FULL, State.ENDING, State.CLOSED
+_HELD, _FULL, _MUTED = State.HELD, State.FULL, State.MUTED
+_ENDING, _CLOSED = State.ENDING, State.CLOSED
 
 
 class Connection:
@@ -116,6 +119,10 @@ class Connection:
         self.shortcuts: dict[int, Shortcut] = {}
         #: How many of the next requests are not learnt from, by API key.
         self.unlearnt: dict[int, int] = {}
+        #: The rules about quotas that do not concern this client.
+        self.unmetered_by: object | None = None
+        #: Ends the time in which it has to wait.
+        self._muting: TimerHandle | None = None
         #: What was received.
         self.bytes_in = 0
         self._now = now or loop.time
@@ -160,6 +167,29 @@ class Connection:
     def serve_by(self, service: Service) -> None:
         """Hand the next requests to this service."""
         self._service = service
+
+    @property
+    def is_muted(self) -> bool:
+        """Tell whether the client has to wait before it is served again."""
+        return self._muting is not None
+
+    def mute(self, seconds: float) -> None:
+        """Handle no further frame for some time (KIP-219). What is answered is sent."""
+        if self._state is _CLOSED:
+            return
+        until = self._loop.time() + seconds
+        if self._muting is not None:
+            if self._muting.when() >= until:
+                return
+            self._muting.cancel()
+        self._muting = self._loop.call_at(until, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muting = None
+        self.last_active = self._now()
+        if self._state is _MUTED:
+            self._state = _READY
+            self._go_on()
 
     def limit_frames(self, bytes_max: int) -> None:
         """Refuse requests that are larger, from now on."""
@@ -275,6 +305,9 @@ class Connection:
         service, replies, buffer = self._service, self.replies, self._buffer
         if replies.is_open and replies.is_full:
             self._state = _FULL
+            return
+        if self._muting is not None:
+            self._state = _MUTED
             return
         next_frame, handle, time = buffer.next_frame, service.handle, self._turns.time
         handled = reply_bytes = reply_memory = 0
@@ -506,6 +539,8 @@ class Connection:
         if self._state is _CLOSED:
             return
         self._state = _CLOSED
+        if self._muting is not None:
+            self._muting.cancel()
         self._sender.close()
         self._handle_no_more()
         self.replies.drop()

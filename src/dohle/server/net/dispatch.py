@@ -24,6 +24,7 @@ from dohle.server.net.connection import Connection
 from dohle.server.net.group_commit import GroupCommit
 from dohle.server.net.handler import Concluded, Handler, RequestContext
 from dohle.server.net.long_requests import Asked, LongRequests
+from dohle.server.net.metering import Charge
 from dohle.server.net.outcome import (
     CloseConnection,
     EncodedResponse,
@@ -89,7 +90,7 @@ class Dispatcher:
         except IndexError:
             raise MalformedMessage("a request without an API key") from None
         fits = False
-        if shortcut is not None and may_take_shortcuts(connection):
+        if shortcut is not None and may_take_shortcuts(connection, server.metering):
             fields = shortcut.fits(frame)
             if fields is not None:
                 if not (shortcut.joins or self._may_go_ahead(connection)):
@@ -133,14 +134,21 @@ class Dispatcher:
         handler = self._handlers.get(api_key)
         if handler is None:
             raise CloseConnection(f"API key {api_key} is not served")
-        if not (handler.joins or self._may_go_ahead(connection)):
+        metering, charge = server.metering, None
+        if metering is not None:
+            charge = metering.begin(connection, api_key, client_id or "", size)
+        if charge is not None:
+            # One at a time: each is answered, and its sender may have to wait, before the next.
+            if not self._may_go_ahead(connection) or connection.is_muted:
+                return None
+        elif not (handler.joins or self._may_go_ahead(connection)):
             return None
         if not handler.lowest <= version <= handler.highest:
             return self._answer_unsupported(connection, handler, head, size, always=is_logged)
         context = RequestContext(connection, version, client_id or "")
         request_class = self._requests.get(api_key) or self._request_class(api_key)
         if size > _LONG_FRAME_BYTES:
-            taken = self._take_long_frame(frame, handler, context, head, request_class)
+            taken = self._take_long_frame(frame, handler, context, head, request_class, charge)
             if isinstance(taken, Task):
                 return taken
             request = taken
@@ -154,8 +162,10 @@ class Dispatcher:
             handler,
             request,
             version,
-            always=is_logged,
+            always=is_logged or charge is not None,
         )
+        if charge is not None:
+            timed.charge = charge
         if is_logged:
             told = type(request).__name__ if handler.is_secret else request
             timed.told = f"{connection.peer} {client_id} v{version} {told}"
@@ -220,6 +230,7 @@ class Dispatcher:
         context: RequestContext,
         head: RequestHead,
         request_class: type[Request],
+        charge: Charge | None,
     ) -> Request | Task[Frame]:
         """Decode a long frame if it is handled at once; begin to serve it in slices if not.
 
@@ -239,6 +250,7 @@ class Dispatcher:
             context.connection.last_active,
             self._now(),
             len(frame),
+            charge,
         )
         return self._long_requests.serve(asked, entries)
 
@@ -255,7 +267,7 @@ class Dispatcher:
         """Learn a shortcut, unless the last attempt was in vain and not long ago."""
         if left := connection.unlearnt.get(api_key):
             connection.unlearnt[api_key] = left - 1
-        elif may_take_shortcuts(connection):
+        elif may_take_shortcuts(connection, self._server.metering):
             learn_shortcut(
                 self._server,
                 learn,

@@ -312,7 +312,9 @@ class ListeningSocket:
     def _sweep(self) -> None:
         """Close the connections on which nothing has happened for ``connections.max.idle.ms``."""
         oldest = self._now() - self._idle_s_max
-        for connection in [c for c in self.connections if c.last_active < oldest]:
+        # Who has to wait for a quota is silent because of that.
+        silent = [c for c in self.connections if c.last_active < oldest and not c.is_muted]
+        for connection in silent:
             self.expired_count += 1
             connection.close()
         self._sweep_later()

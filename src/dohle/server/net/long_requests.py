@@ -14,6 +14,7 @@ from dohle.protocol.errors import MalformedMessage
 from dohle.protocol.schema import Request, Response
 from dohle.server.net.answering import Answering
 from dohle.server.net.handler import Concluded, Handler, RequestContext
+from dohle.server.net.metering import Charge
 from dohle.server.net.outcome import Answer, CloseConnection, EncodedResponse, Frame, LongAnswer
 from dohle.server.net.request_entries import Entries, LargeRequest
 from dohle.server.net.server import Server
@@ -32,6 +33,7 @@ class Asked(NamedTuple):
     arrived: float
     started: float
     request_bytes: int
+    charge: Charge | None
 
 
 class LongRequests:
@@ -100,7 +102,7 @@ class LongRequests:
         freed: list[Any],
     ) -> Frame:
         """Serve a request; what is to be let go of in slices is added to ``freed``."""
-        handler, context, api_key, correlation_id, arrived, started, request_bytes = asked
+        handler, context, api_key, correlation_id, arrived, started, request_bytes, charge = asked
         connection, version, client_id = context
         try:
             request = await large.decode(slices, entries, connection.peer)
@@ -116,7 +118,7 @@ class LongRequests:
             version,
             always=True,
         )
-        timed.started = started
+        timed.started, timed.charge = started, charge
         if request_log.isEnabledFor(logging.DEBUG):
             timed.told = f"{connection.peer} {client_id} v{version} {type(request).__name__}"
         returned = handler.function(self._server, context, request)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from dohle.core.seams import Clock
 from dohle.metrics.requests import AllRequests
+from dohle.server.net.metering import Metering
 from dohle.server.net.turns import Turns
 
 
@@ -24,6 +25,10 @@ class Server(Protocol):
     @property
     def requests(self) -> AllRequests:
         """What was asked, and how long it took."""
+
+    @property
+    def metering(self) -> Metering | None:
+        """How much clients may do; None if there is no limit for anybody."""
 
     @property
     def unwritten(self) -> Sized:

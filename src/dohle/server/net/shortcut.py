@@ -23,6 +23,7 @@ from dohle.server.net.timing import request_log
 
 if TYPE_CHECKING:
     from dohle.server.net.connection import Connection
+    from dohle.server.net.metering import Metering
 
 _is_logged, _DEBUG = request_log.isEnabledFor, logging.DEBUG
 
@@ -73,12 +74,14 @@ class Served(NamedTuple):
 Learn = Callable[[Any, Served], Shortcut | None]
 
 
-def may_take_shortcuts(connection: Connection) -> bool:
+def may_take_shortcuts(connection: Connection, metering: Metering | None) -> bool:
     """Tell whether requests of this connection may be served without being decoded.
 
     The one gate for code that must see every request. It is checked for each of them, because the
-    level of the request log can change at any time.
+    level of the request log and the quotas can change at any time.
     """
+    if metering is not None and connection.unmetered_by is not metering.rules:
+        return False
     return not _is_logged(_DEBUG)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from dohle.metrics.requests import RequestMetrics, ShortcutUsage
+from dohle.server.net.metering import Charge
 
 #: Each request, when it was answered, at DEBUG.
 request_log = logging.getLogger("dohle.request")
@@ -36,6 +37,7 @@ class TimedRequest:
     __slots__ = (
         "answered",
         "arrived",
+        "charge",
         "handled",
         "metrics",
         "request_bytes",
@@ -67,6 +69,8 @@ class TimedRequest:
         self.response_bytes = 0
         #: Who has asked what, if the request log wants to know.
         self.told: str | None = None
+        #: What it costs, if its sender has quotas.
+        self.charge: Charge | None = None
 
     def sent(self, now: float) -> None:
         """Write down what it took, now that the answer is sent."""

@@ -40,6 +40,7 @@ from dohle.server.partitions.lookup import ANY_EPOCH, check_asker, fetching, fin
 from dohle.server.partitions.old_fetches import UNCONVERTED, unconverted
 from dohle.server.partitions.partitions import Partition
 from dohle.server.partitions.read_replicas import client_rack, node_endpoints, replica_to_read
+from dohle.server.partitions.throttled_fetch import throttled
 from dohle.storage import log_read
 from dohle.storage.log_values import FetchData, Isolation
 from dohle.storage.segment.segment_file import LogSlice
@@ -47,6 +48,7 @@ from dohle.storage.segment.transaction_index import AbortedTransaction as Aborte
 
 if TYPE_CHECKING:
     from dohle.server.broker import BrokerServer
+    from dohle.server.client_quotas import FetchMeter
 
 #: Short pieces of this much together are copied at once; further ones when they are sent.
 COPIED_BYTES_AT_ONCE = 64 * 1024
@@ -110,11 +112,14 @@ class FetchReader:
         *,
         has_waited: bool = False,
         refused: Container[TopicName | None] = (),
+        meter: FetchMeter | None = None,
     ) -> None:
         """Prepare to serve a client of a listener, which may not read the ``refused`` topics.
 
-        One that has waited was read before: how far a follower is has been noted then.
+        One that has waited was read before: how far a follower is has been noted then. ``meter``
+        is that of a consumer with a quota.
         """
+        self._meter = meter
         self._broker = broker
         self._listener = listener
         self._version = version
@@ -162,6 +167,10 @@ class FetchReader:
     def response(self) -> Steps[FetchResponse]:
         """Return the answer with what was read. It can be had once."""
         results, self._results = self._results, []
+        if self._meter is not None:
+            throttled = yield from self._throttled(self._meter, results)
+            if throttled is not None:
+                return throttled
         for index, (part, result) in enumerate(results):
             if not (index + 1) % PARTITIONS_PER_STEP:
                 yield None
@@ -186,6 +195,18 @@ class FetchReader:
             )
             response = response.replace(node_endpoints=endpoints)
         return response
+
+    def _throttled(
+        self, meter: FetchMeter, results: list[tuple[SessionPartition, PartitionData | Partition]]
+    ) -> Steps[FetchResponse | None]:
+        """Return the answer to a consumer that has had too much."""
+        told = [
+            (part, self._data(result, part, self._nothing, _NO_EPOCH))
+            if isinstance(result, Partition)
+            else (part, result)
+            for part, result in results
+        ]
+        return throttled(meter, self._context, told, self._version)
 
     def read(self) -> Steps[None]:
         """Read every partition as far as the limits allow; unknown partitions come last."""

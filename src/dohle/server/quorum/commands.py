@@ -22,6 +22,10 @@ from dohle.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from dohle.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
 from dohle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from dohle.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from dohle.protocol.messages.alter_partition_reassignments import (
@@ -269,6 +273,12 @@ def _timeout_ms(
     return request.timeout_ms
 
 
+def _alter_client_quotas(
+    turn: Turn, request: AlterClientQuotasRequest
+) -> PlainSteps[Decision[AlterClientQuotasResponse]]:
+    return controller.alter_client_quotas(turn.image, request)
+
+
 def _alter_user_scram_credentials(
     turn: Turn, request: AlterUserScramCredentialsRequest
 ) -> Decision[AlterUserScramCredentialsResponse]:
@@ -325,6 +335,9 @@ COMMANDS: Mapping[type[Request], Command] = {
     UnregisterBrokerRequest: Command(_unregister_broker, error_responses.failed_unregister_broker),
     AllocateProducerIdsRequest: Command(
         _allocate_producer_ids, error_responses.failed_allocate_producer_ids
+    ),
+    AlterClientQuotasRequest: Command(
+        _alter_client_quotas, error_responses.failed_alter_client_quotas
     ),
     AlterUserScramCredentialsRequest: Command(
         _alter_user_scram_credentials, error_responses.failed_alter_user_scram_credentials

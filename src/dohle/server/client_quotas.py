@@ -1,0 +1,155 @@
+"""The quotas of this broker's clients: what they have done lately, and how long they must wait.
+
+Quotas are records of the metadata log, and hold for each broker by itself (KIP-13, KIP-124). A
+client that has done too much is answered at once, with the time that it should wait, and is not
+read from before that is over (KIP-219). Everybody who shares a quota shares a meter.
+
+Produce requests count with their size when they are answered. A fetch counts with the size of its
+answer, and one that would be too much gets no records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from dohle.core.config.static import BrokerConfig
+from dohle.core.seams import Clock
+from dohle.core.steps import PlainSteps
+from dohle.metadata.client_quotas import client_entity
+from dohle.metadata.image import ClusterImage
+from dohle.protocol.apis import ApiKey
+from dohle.protocol.messages.fetch import FetchRequest
+from dohle.protocol.schema import Response
+from dohle.quotas.entities import (
+    CLIENT_KEYS,
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    QuotaTable,
+)
+from dohle.quotas.meters import Meters
+from dohle.server.net.outcome import EncodedResponse
+
+if TYPE_CHECKING:
+    from dohle.server.net.connection import Connection
+
+_PRODUCE = int(ApiKey.PRODUCE)
+#: So many quotas are taken in at a step.
+_QUOTAS_PER_STEP = 256
+_THROTTLE_MS_MAX = 2**31 - 1
+
+
+class ClientQuotas:
+    """All quotas of clients, and the meters of those that have any."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._clock = clock
+        windows = config.get_int("quota.window.num")
+        window_ms = config.get_int("quota.window.size.seconds") * 1000
+        self.rules = QuotaTable()
+        self.meters = {key: Meters(windows, window_ms) for key in CLIENT_KEYS}
+
+    def load(self, image: ClusterImage) -> PlainSteps[None]:
+        """Let the quotas of an image take effect, all at once."""
+        rules = QuotaTable()
+        for number, (quota, record) in enumerate(image.client_quotas.items(), 1):
+            if not number % _QUOTAS_PER_STEP:
+                yield
+            entity = client_entity(quota.entity)
+            # Apache Kafka, as the controller of a mixed cluster, knows more keys than these.
+            if entity is not None and quota.key in CLIENT_KEYS:
+                rules.set(quota.key, entity, record.value)
+        self.rules = rules
+
+    # Requests
+
+    def begin(
+        self, connection: Connection, api_key: int, client_id: str, request_bytes: int
+    ) -> RequestCharge | None:
+        """Return what a request is charged by; None if its sender has no quotas."""
+        user, rules = connection.principal.name, self.rules
+        if all(rules.find(key, user, client_id) is None for key in CLIENT_KEYS):
+            connection.unmetered_by = rules
+            return None
+        connection.unmetered_by = None
+        produced = request_bytes if api_key == _PRODUCE else 0
+        return RequestCharge(self, connection, client_id, produced)
+
+    def produced(self, user: str, client_id: str, size: int) -> int:
+        """Count a produce request; return for how many milliseconds its sender must wait."""
+        limit = self.rules.find(PRODUCER_BYTE_RATE, user, client_id)
+        if limit is None:
+            return 0
+        return self.meters[PRODUCER_BYTE_RATE].take(limit, size, self._clock.monotonic_ms())
+
+    # Fetches
+
+    def fetch_meter(self, user: str, client_id: str) -> FetchMeter | None:
+        """Return what a consumer's fetch is measured by; None if it has no quota."""
+        limit = self.rules.find(CONSUMER_BYTE_RATE, user, client_id)
+        return None if limit is None else FetchMeter(self, user, client_id)
+
+    def capped(self, request: FetchRequest, user: str, client_id: str) -> FetchRequest:
+        """Return a fetch that asks for no more than a client may have that has had nothing."""
+        limit = self.rules.find(CONSUMER_BYTE_RATE, user, client_id)
+        if limit is None:
+            return request
+        bytes_max = int(self.meters[CONSUMER_BYTE_RATE].at_once_max(limit))
+        if request.max_bytes <= bytes_max:
+            return request
+        return request.replace(max_bytes=bytes_max)
+
+    def fetched(self, user: str, client_id: str, size: int) -> int:
+        """Count an answer, unless it is too much: then return how long its client must wait."""
+        limit = self.rules.find(CONSUMER_BYTE_RATE, user, client_id)
+        if limit is None:
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        throttle_ms = self.meters[CONSUMER_BYTE_RATE].take_if_allowed(limit, size, now_ms)
+        return min(throttle_ms, _THROTTLE_MS_MAX)
+
+
+class FetchMeter(NamedTuple):
+    """Whose fetch it is, for whoever answers it."""
+
+    quotas: ClientQuotas
+    user: str
+    client_id: str
+
+    def capped(self, request: FetchRequest) -> FetchRequest:
+        """Return a fetch that can be answered within the quota."""
+        return self.quotas.capped(request, self.user, self.client_id)
+
+    def take(self, size: int) -> int:
+        """Count an answer of this size, or return for how long there is none."""
+        return self.quotas.fetched(self.user, self.client_id, size)
+
+
+class RequestCharge:
+    """What a request of a client with quotas costs."""
+
+    __slots__ = ("_client_id", "_connection", "_produced", "_quotas")
+
+    def __init__(
+        self, quotas: ClientQuotas, connection: Connection, client_id: str, produced: int
+    ) -> None:
+        """``produced`` is the size of a produce request."""
+        self._quotas = quotas
+        self._connection = connection
+        self._client_id = client_id
+        self._produced = produced
+
+    def settle(
+        self, response: Response | EncodedResponse | None
+    ) -> Response | EncodedResponse | None:
+        """Count the request, mute its connection, and return the answer that tells how long."""
+        told_ms = cast("int", getattr(response, "throttle_time_ms", 0))
+        throttle_ms = told_ms
+        if self._produced:
+            user = self._connection.principal.name
+            own_ms = self._quotas.produced(user, self._client_id, self._produced)
+            throttle_ms = min(max(told_ms, own_ms), _THROTTLE_MS_MAX)
+        if throttle_ms:
+            self._connection.mute(throttle_ms / 1000)
+            if throttle_ms != told_ms and isinstance(response, Response):
+                response = response.replace(throttle_time_ms=throttle_ms)
+        return response
