@@ -186,7 +186,7 @@ class Normaliser:
                 found[name] = self._value(name, declared, value, version)
                 if self.hosts and (type(struct).__name__, name) == _BROKER_EPOCH:
                     found[name] = "epoch"
-                if (type(struct).__name__, name) in _SETS:
+                if found[name] and (type(struct).__name__, name) in _SETS:
                     found[name].sort(key=self._order)
                 if (key := _TABLES.get((type(struct).__name__, name))) and value:
                     found[name] = {
@@ -217,7 +217,7 @@ class Normaliser:
         return self._simple(name, value)
 
     def _simple(self, name: str, value: Any) -> Any:
-        if isinstance(value, bool):
+        if isinstance(value, bool | float):
             return value
         if isinstance(value, int):
             if self.hosts and (word := self._word_of_cluster(name, value)):

@@ -12,6 +12,7 @@ from dohle.server.metrics.network import collect_network
 from dohle.server.metrics.partitions import collect_partitions
 from dohle.server.metrics.process import collect_process
 from dohle.server.metrics.quorum import collect_quorum
+from dohle.server.metrics.quotas import collect_quotas
 from dohle.server.metrics.replication import collect_replication
 from dohle.server.metrics.requests import collect_requests
 from dohle.server.metrics.sources import Sources
@@ -29,6 +30,7 @@ def collect(sources: Sources, logged: LogCounts) -> Iterator[str]:
     yield from collect_cleaner(sources)
     yield from collect_network(sources)
     yield from collect_requests(sources)
+    yield from collect_quotas(sources)
     yield from collect_topics(sources)
     yield from collect_tier(sources)
     yield from collect_groups(sources)
