@@ -101,10 +101,10 @@ async def connect(host: SimulatedHost, address: Address, client_id: str = "c") -
     return await Connection.open(address, ClientConfig(client_id=client_id), host)
 
 
-def records(size: int) -> bytearray:
+def records(size: int) -> bytes:
     builder = BatchBuilder()
     builder.append(0, None, b"x" * size)
-    return builder.build()
+    return bytes(builder.build())
 
 
 async def produce(connection: Connection, size: int, acks: int = 1) -> ProduceResponse:

@@ -59,6 +59,7 @@ async def keep_quotas(run: Run, at: str, seen_at: str) -> None:
     of_ann = ("user", _EXACT, ann)
     await alter("validated", entry(user, op(PRODUCE, 1000)), validate_only=True)
     await alter("set", entry(user, op(PRODUCE, 1000)), entry(pair, op(FETCH, 3000)))
+    everything: set[tuple[str | None, str, float]]
     everything = {("", PRODUCE, 1000.0), (app, FETCH, 3000.0)}
     await see("set", everything, of_ann)
     await see("set, strict", {("", PRODUCE, 1000.0)}, of_ann, strict=True)
