@@ -8,7 +8,11 @@ import pytest
 
 from dohle.core.errors import ErrorCode, KafkaError
 from dohle.core.steps import finish
-from dohle.metadata.client_quotas import alter_client_quotas, client_entity
+from dohle.metadata.client_quotas import (
+    address_entity,
+    alter_client_quotas,
+    client_entity,
+)
 from dohle.metadata.decision import RECORDS_PER_REQUEST_MAX, Decision
 from dohle.metadata.image import QuotaKey
 from dohle.protocol.messages.alter_client_quotas import (
@@ -23,6 +27,7 @@ from tests.metadata.cluster import Cluster, cluster
 
 Ops = dict[str, float | None]
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
+CONNECT = "connection_creation_rate"
 
 
 def entry(names: dict[str, str | None], ops: Ops) -> AlterClientQuotasRequestEntryData:
@@ -85,6 +90,10 @@ def test_quotas_are_set_changed_and_removed_for_users_client_ids_and_pairs() -> 
         ({"user": ""}, {PRODUCE: 1.0}),
         ({"ip": "1.2.3.4", "user": "ann"}, {PRODUCE: 1.0}),
         ({"user": "ann"}, {"no_such_key": 1.0}),
+        ({"user": "ann"}, {CONNECT: 1.0}),
+        ({"ip": "no host"}, {CONNECT: 1.0}),
+        ({"ip": "1.2.3.4"}, {CONNECT: 1.5}),
+        ({"ip": "1.2.3.4"}, {CONNECT: 2.0**31}),
         ({"ip": "1.2.3.4"}, {PRODUCE: 1.0}),
         ({"user": "ann"}, {PRODUCE: 0.0}),
         ({"user": "ann"}, {PRODUCE: -1.0}),
@@ -106,12 +115,20 @@ def test_what_is_no_quota_is_refused(names: dict[str, str | None], ops: Ops) -> 
     assert quotas(made) == {(Entity("bob", ""), PRODUCE): 7}
 
 
-@pytest.mark.parametrize(
-    "key", ["request_percentage", "controller_mutation_rate", "connection_creation_rate"]
-)
+@pytest.mark.parametrize("key", ["request_percentage", "controller_mutation_rate"])
 def test_a_quota_that_is_not_enforced_is_not_accepted(key: str) -> None:
     decided = alter(cluster(), entry({"user": "ann"}, {key: 10}))
     assert codes(decided) == [ErrorCode.INVALID_REQUEST]
+
+
+def test_addresses_have_quotas_of_their_own() -> None:
+    """9, Entities: ip, with connection_creation_rate."""
+    made = cluster()
+    addresses: list[str | None] = ["1.2.3.4", "::1", None]
+    decided = alter(made, *(entry({"ip": name}, {CONNECT: 5}) for name in addresses))
+    assert codes(decided) == [ErrorCode.NONE] * 3
+    kept = {address_entity(key.entity) for key in made.image.client_quotas}
+    assert kept == {("1.2.3.4",), ("::1",), (None,)}
 
 
 def test_of_an_entity_with_one_bad_quota_none_is_set() -> None:

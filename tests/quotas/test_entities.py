@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dohle.quotas.addresses import AddressRates
 from dohle.quotas.entities import Bucket, Entity, Limit, QuotaTable
 from dohle.quotas.meters import IDLE_MS, Meters
 
@@ -90,3 +91,16 @@ def test_there_are_only_so_many_meters_and_idle_ones_are_forgotten() -> None:
     assert len(meters) == 3
     assert {told.bucket.client_id for told in meters.told(9)} == {"7", "8", "9"}
     assert {told.bucket.client_id for told in meters.told(8 + IDLE_MS)} == {"9"}
+
+
+def test_an_address_has_its_own_quota_or_the_default_however_it_is_written() -> None:
+    """9, Entities: ip; each address is measured by itself."""
+    rates = AddressRates()
+    assert not rates
+    rates.set("1.2.3.4", 5)
+    rates.set("2001:db8:0::1", 6)
+    assert rates.find("9.9.9.9") is None
+    rates.set(None, 7)
+    assert rates.find("::ffff:1.2.3.4") == Limit(Bucket("1.2.3.4", ""), 5)
+    assert rates.find("2001:db8::1%eth0") == Limit(Bucket("2001:db8::1", ""), 6)
+    assert rates.find("9.9.9.9") == Limit(Bucket("9.9.9.9", ""), 7)

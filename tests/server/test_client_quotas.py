@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import gather
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
@@ -15,6 +16,7 @@ from dohle.client.cluster import Cluster
 from dohle.client.config import ClientConfig
 from dohle.client.net.addresses import Address
 from dohle.client.net.connection import Connection
+from dohle.core.errors import KafkaError
 from dohle.core.ids import TopicName
 from dohle.protocol.messages.fetch import (
     FetchPartition,
@@ -30,6 +32,7 @@ from dohle.protocol.messages.produce import (
     TopicProduceData,
 )
 from dohle.records.builder import BatchBuilder
+from dohle.server.broker import BrokerServer
 from dohle.testing.simulation.machine import SimulatedHost
 from tests.server.simulated_cluster import BROKERS, STATIC, SimulatedCluster
 
@@ -59,11 +62,16 @@ class Stage(NamedTuple):
         self.cluster.world.run_until(
             lambda: all(
                 len(self.cluster.image(id).client_quotas) == len(known)
-                and (self.cluster.nodes[id].broker.metering is not None) == bool(known)
+                and self.is_known_to(self.cluster.nodes[id].broker)
                 for id in BROKERS
             ),
             within_s=10,
         )
+
+    @staticmethod
+    def is_known_to(broker: BrokerServer) -> bool:
+        """Tell whether a broker has taken in all quotas."""
+        return broker.image.client_quotas is broker._known_quotas
 
     def run(self, program: Callable[[SimulatedHost, Address], Coroutine[Any, Any, T]]) -> T:
         """Run a client on a machine of its own."""
@@ -279,6 +287,33 @@ def test_quotas_take_effect_and_end_while_clients_are_connected() -> None:
         assert told[-1] == [0] * 4
         machine.host.stopping.set()
         cluster.world.run_until(machine.main.done, 20)
+
+
+def test_connections_of_an_address_that_come_too_fast_are_held_and_closed() -> None:
+    """1, connection_creation_rate, and 9, Connections: for a window at most, and not counted."""
+
+    async def program(host: SimulatedHost, address: Address) -> None:
+        now, begun = host.clock.monotonic_s, host.clock.monotonic_s()
+        # Ten windows' worth is free at once.
+        opened = [await connect(host, address) for _ in range(10)]
+        tried = now()
+        with pytest.raises(KafkaError):
+            await connect(host, address)
+        assert 0.1 < now() - tried < 1.5
+        for _ in range(10):
+            with suppress(KafkaError):
+                opened.append(await connect(host, address))
+        # One in a second, whatever was tried and closed.
+        assert len(opened) <= 10 + (now() - begun) * 1.2
+        await gather(*(each.close() for each in opened))
+
+    with SimulatedCluster(18, STATIC) as cluster:
+        made = stage(cluster)
+        made.set({(("ip", None),): {"connection_creation_rate": 1}})
+        made.run(program)
+        (listener,) = cluster.nodes[made.leader].listeners
+        assert listener.throttled_count > 0
+        made.set({(("ip", None),): {"connection_creation_rate": None}})
 
 
 def test_who_has_no_quota_is_not_measured() -> None:

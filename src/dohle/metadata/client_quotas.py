@@ -1,4 +1,4 @@
-"""AlterClientQuotas: limits for users, client ids and pairs of them, as ClientQuotaRecords.
+"""AlterClientQuotas: limits for users, client ids, pairs of them, and addresses.
 
 Of each entity all is changed or nothing; what is all right in a request is written as one batch. As
 in Kafka an entity that comes twice is refused, while the changes of its first time are made.
@@ -20,7 +20,8 @@ from dohle.metadata.decision import (
 from dohle.metadata.image import ClusterImage, QuotaKey, quota_entity
 from dohle.protocol.messages import alter_client_quotas as wire
 from dohle.protocol.messages.records.cluster_metadata import ClientQuotaRecord, EntityData
-from dohle.quotas.entities import CLIENT_ID, CLIENT_KEYS, INTEGER_MAX, IP, USER, Entity
+from dohle.quotas.addresses import is_address
+from dohle.quotas.entities import CLIENT_ID, CLIENT_KEYS, IP, IP_KEYS, USER, Entity, Kind
 
 _FRACTION_MAX: Final = 1e-6
 
@@ -55,6 +56,14 @@ def alter_client_quotas(
     return Decision(() if request.validate_only else tuple(records), response)
 
 
+def address_entity(entity: tuple[tuple[str, bool, str], ...]) -> tuple[str | None] | None:
+    """Return the address of a quota of the image, (None,) for the default; None if it has none."""
+    if len(entity) != 1 or entity[0][0] != IP:
+        return None
+    ((_, is_named, name),) = entity
+    return (name if is_named else None,)
+
+
 def client_entity(entity: tuple[tuple[str, bool, str], ...]) -> Entity | None:
     """Return the user and client id of a quota of the image; None if it is about neither."""
     names = {kind: name if is_named else None for kind, is_named, name in entity}
@@ -67,7 +76,7 @@ def _records(
     image: ClusterImage, names: _Names, ops: Iterable[wire.OpData]
 ) -> Iterable[VersionedRecord]:
     _check_entity(names)
-    keys = {} if IP in names else CLIENT_KEYS
+    keys = IP_KEYS if IP in names else CLIENT_KEYS
     told = tuple(
         EntityData(entity_type=kind, entity_name=name) for kind, name in sorted(names.items())
     )
@@ -78,7 +87,7 @@ def _records(
             if now is not None:
                 yield VersionedRecord(ClientQuotaRecord(entity=told, key=op.key, remove=True), 0)
             continue
-        _check_number(op.key, op.value, is_whole=keys.get(op.key))
+        _check_number(op.key, op.value, keys.get(op.key))
         if now is None or now.value != op.value:
             yield VersionedRecord(ClientQuotaRecord(entity=told, key=op.key, value=op.value), 0)
 
@@ -96,18 +105,22 @@ def _check_entity(names: _Names) -> None:
             "Invalid quota entity combination, IP entity should not be combined with User or "
             "ClientId"
         )
+    address = names.get(IP)
+    if address is not None and not is_address(address):
+        # Names of hosts are not looked up: another node might find another address.
+        raise _invalid(f"{address} is not a valid IP or resolvable host.")
 
 
-def _check_number(key: str, value: float, *, is_whole: bool | None) -> None:
-    """Refuse a value; ``is_whole`` is None if there is no such quota for the entity."""
-    if is_whole is None:
+def _check_number(key: str, value: float, kind: Kind | None) -> None:
+    """Refuse a value; ``kind`` is None if there is no such quota for the entity."""
+    if kind is None:
         raise _invalid(f"Invalid configuration key {key}")
     # (What is not a number is not greater than 0 either.)
     if not value > 0:
         raise _invalid(f"Quota {key} must be greater than 0")
-    if is_whole and value > INTEGER_MAX:
-        raise _invalid(f"Proposed value for {key} is too large for a LONG.")
-    if is_whole and value % 1.0 > _FRACTION_MAX:
+    if value > kind.largest:
+        raise _invalid(f"Proposed value for {key} is too large for {kind.type_name}.")
+    if value % 1.0 > _FRACTION_MAX:
         raise _invalid(f"{key} cannot be a fractional value.")
 
 

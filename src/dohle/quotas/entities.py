@@ -11,15 +11,25 @@ from typing import Final, NamedTuple
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
-#: The quotas of users and client ids that are enforced, and whether they are whole numbers.
-CLIENT_KEYS: Final = {PRODUCER_BYTE_RATE: True, CONSUMER_BYTE_RATE: True}
-#: The largest whole number.
-INTEGER_MAX: Final = 2**63 - 1
+
+class Kind(NamedTuple):
+    """What numbers a quota may have: whole ones, by the name of their type in Java."""
+
+    type_name: str
+    largest: int
+
+
+_LONG: Final = Kind("a LONG", 2**63 - 1)
+_INT: Final = Kind("an INT", 2**31 - 1)
+#: The quotas of users and client ids that are enforced, and those of addresses.
+CLIENT_KEYS: Final = {PRODUCER_BYTE_RATE: _LONG, CONSUMER_BYTE_RATE: _LONG}
+IP_KEYS: Final = {CONNECTION_CREATION_RATE: _INT}
 
 _NONE: Final = ""
 _DEFAULT: Final = None
@@ -33,7 +43,10 @@ class Entity(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """Who is measured together: the connections of a user, of a client id, or of a pair."""
+    """Who is measured together: the connections of a user, of a client id, or of a pair.
+
+    (An address stands where a user does: its quotas have meters of their own.)
+    """
 
     user: str
     client_id: str

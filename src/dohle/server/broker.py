@@ -35,6 +35,7 @@ from dohle.server.frontend import client_of
 from dohle.server.net.collector import COLLECTOR
 from dohle.server.net.encoded_answers import EncodedAnswers
 from dohle.server.net.handler import RequestContext
+from dohle.server.net.listener import ConnectionLimits
 from dohle.server.net.slices import Slices
 from dohle.server.net.turns import Turns
 from dohle.server.partitions.commits import Commits
@@ -121,6 +122,8 @@ class BrokerServer:
         #: The same if any are set: without quotas, nothing is measured.
         self.metering: ClientQuotas | None = None
         self._known_quotas: object = None
+        #: Set by the node: those of its listeners.
+        self.connection_limits: ConnectionLimits | None = None
         self.replicas = Replicas(
             loop,
             config,
@@ -265,6 +268,9 @@ class BrokerServer:
         self._known_quotas = image.client_quotas
         yield from self.quotas.load(image)
         self.metering = self.quotas if self.quotas.rules else None
+        if self.connection_limits is not None:
+            rates = self.quotas.address_rates
+            self.connection_limits.delay_s = self.quotas.connection_delay_s if rates else None
 
     async def _take_in(
         self, image: ClusterImage, changes: Sequence[PartitionChange]

@@ -5,7 +5,8 @@ client that has done too much is answered at once, with the time that it should 
 read from before that is over (KIP-219). Everybody who shares a quota shares a meter.
 
 Produce requests count with their size when they are answered. A fetch counts with the size of its
-answer, and one that would be too much gets no records.
+answer, and one that would be too much gets no records. Connections count for the address that they
+come from (KIP-612): one that is too many is closed after a while.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from dohle.core.config.static import BrokerConfig
 from dohle.core.seams import Clock
 from dohle.core.steps import PlainSteps
-from dohle.metadata.client_quotas import client_entity
+from dohle.metadata.client_quotas import address_entity, client_entity
 from dohle.metadata.image import ClusterImage
 from dohle.protocol.apis import ApiKey
 from dohle.protocol.messages.fetch import FetchRequest
 from dohle.protocol.schema import Response
+from dohle.quotas.addresses import AddressRates
 from dohle.quotas.entities import (
     CLIENT_KEYS,
     CONSUMER_BYTE_RATE,
+    IP_KEYS,
     PRODUCER_BYTE_RATE,
     QuotaTable,
 )
@@ -45,12 +48,15 @@ class ClientQuotas:
         self._clock = clock
         windows = config.get_int("quota.window.num")
         window_ms = config.get_int("quota.window.size.seconds") * 1000
+        self._window_ms = window_ms
         self.rules = QuotaTable()
         self.meters = {key: Meters(windows, window_ms) for key in CLIENT_KEYS}
+        self.address_rates = AddressRates()
+        self._connections = Meters(windows, window_ms)
 
     def load(self, image: ClusterImage) -> PlainSteps[None]:
         """Let the quotas of an image take effect, all at once."""
-        rules = QuotaTable()
+        rules, address_rates = QuotaTable(), AddressRates()
         for number, (quota, record) in enumerate(image.client_quotas.items(), 1):
             if not number % _QUOTAS_PER_STEP:
                 yield
@@ -58,7 +64,10 @@ class ClientQuotas:
             # Apache Kafka, as the controller of a mixed cluster, knows more keys than these.
             if entity is not None and quota.key in CLIENT_KEYS:
                 rules.set(quota.key, entity, record.value)
-        self.rules = rules
+            address = address_entity(quota.entity)
+            if address is not None and quota.key in IP_KEYS:
+                address_rates.set(*address, record.value)
+        self.rules, self.address_rates = rules, address_rates
 
     # Requests
 
@@ -80,6 +89,17 @@ class ClientQuotas:
         if limit is None:
             return 0
         return self.meters[PRODUCER_BYTE_RATE].take(limit, size, self._clock.monotonic_ms())
+
+    def connection_delay_s(self, host: str) -> float:
+        """Count a new connection; if there were too many, return how long it is to be held.
+
+        It is not served then, and not counted. As in Kafka that is for a window at most.
+        """
+        limit = self.address_rates.find(host)
+        if limit is None:
+            return 0.0
+        throttle_ms = self._connections.take_if_allowed(limit, 1, self._clock.monotonic_ms())
+        return min(throttle_ms, self._window_ms) / 1000
 
     # Fetches
 

@@ -38,7 +38,7 @@ class Endpoints:
         self._turns = turns
         memory_size = config.get_int("queued.max.request.bytes")
         self._memory = RequestMemory(memory_size) if memory_size > 0 else None
-        self._limits = ConnectionLimits(values, host.open_files_max)
+        self.limits = ConnectionLimits(values, host.open_files_max)
         self._entrances = entrances
         self.sockets: list[ListeningSocket] = []
 
@@ -54,7 +54,7 @@ class Endpoints:
                     listener,
                     self._turns,
                     self._memory,
-                    self._limits,
+                    self.limits,
                     backlog=config.get_int("socket.listen.backlog.size"),
                     request_bytes_max=config.get_int("socket.request.max.bytes"),
                     idle_ms_max=config.get_int("connections.max.idle.ms"),

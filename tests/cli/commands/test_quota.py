@@ -12,7 +12,7 @@ def quota(command: Command) -> Command:
     for row in command.json("quota", "list"):
         whom = [
             option
-            for column, kind in (("user", "user"), ("clientId", "client-id"))
+            for column, kind in (("user", "user"), ("clientId", "client-id"), ("ip", "ip"))
             if row[column]
             for option in (
                 (f"--default-{kind}",) if row[column] == "<default>" else (f"--{kind}", row[column])
@@ -48,6 +48,15 @@ def test_json_has_one_object_for_each_quota(quota: Command) -> None:
     # What is removed of the pair is nobody else's.
     assert len(quota.json("quota", "remove", "producer_byte_rate", *pair)) == 1
     assert len(quota.json("quota", "list")) == 2
+
+
+def test_addresses_have_quotas_of_connections(quota: Command) -> None:
+    quota.out("quota", "set", "connection_creation_rate=500", "--default-ip")
+    quota.out("quota", "set", "connection_creation_rate=20", "--ip", "10.0.0.1")
+    found = {row["ip"]: row["value"] for row in quota.json("quota", "list")}
+    assert found == {"<default>": 500, "10.0.0.1": 20}
+    error = quota.error("quota", "set", "connection_creation_rate=20", "--ip", "no host")
+    assert "not a valid IP" in error
 
 
 def test_what_is_no_quota_is_refused_and_says_why(quota: Command) -> None:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from dohle.client.admin.quotas import QuotaEntity, QuotaFilter
 
 _LIST = """\
-List quotas: all of them, or those of a user, a client id or both. Of several that
-apply to a client, that of its user and client id counts, then that of its user, then
-that of its client id; a name before the default.
+List quotas: all of them, or those of a user, a client id, both, or an address. Of
+several that apply to a client, that of its user and client id counts, then that of
+its user, then that of its client id; a name before the default.
 """
 _LIST_EXAMPLES = """\
 examples:
@@ -29,16 +29,18 @@ examples:
 _SET = """\
 Set quotas. producer_byte_rate and consumer_byte_rate are bytes a second that a broker
 takes from, or gives to, all clients together that share the quota. Who exceeds them
-is slowed down, and told so. A default is for each that has no quota of its own.
+is slowed down, and told so. connection_creation_rate is connections a second that an
+address may make to a broker. A default is for each that has no quota of its own.
 """
 _SET_EXAMPLES = """\
 examples:
   dohle quota set producer_byte_rate=1048576 --user alice
   dohle quota set consumer_byte_rate=2097152 --user alice --client-id reports
   dohle quota set producer_byte_rate=1048576 consumer_byte_rate=1048576 --default-user
+  dohle quota set connection_creation_rate=20 --default-ip
 """
 _REMOVE = """\
-Remove quotas: those that are named, or all of the user, client id or both.
+Remove quotas: those that are named, or all of the user, client id, both, or address.
 """
 _REMOVE_EXAMPLES = """\
 examples:
@@ -48,7 +50,7 @@ examples:
 
 _DEFAULT = "<default>"
 #: The options that name whom a quota concerns, their types, and the columns of tables.
-_TYPES = {"user": "user", "client_id": "client-id"}
+_TYPES = {"user": "user", "client_id": "client-id", "ip": "ip"}
 _COLUMNS = {"user": "user", "client-id": "clientId", "ip": "ip"}
 
 
@@ -102,7 +104,7 @@ def _named(args: argparse.Namespace) -> QuotaEntity:
     entity = _entity(args)
     if not entity:
         raise UsageError(
-            "say whose quotas: --user NAME, --client-id NAME, --default-user, ..., or both kinds"
+            "say whose quotas: --user NAME, --client-id NAME, both, --ip ADDRESS, or defaults"
         )
     return entity
 

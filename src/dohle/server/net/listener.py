@@ -28,6 +28,8 @@ logger = logging.getLogger("dohle.server")
 
 _ACCEPT_PAUSE_S = 1.0
 _ACCEPTED_AT_ONCE = 16
+#: How many connections are kept only to be closed later.
+_HELD_MAX = 1_000
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 # Loopback addresses, also as an IPv6 socket shows them.
 _LOCAL, _LOCAL_V6 = ("127.", "::ffff:127."), "::1"
@@ -45,6 +47,9 @@ class ConnectionLimits:
         self._open_files_max = open_files_max
         self.by_host: Counter[str] = Counter()
         self.total = 0
+        #: Returns for how long a new connection is held before it is closed, because there were too
+        #: many from its host; None as long as there are no such quotas.
+        self.delay_s: Callable[[str], float] | None = None
 
     def admit(self, host: str) -> bool:
         """Count a new connection, unless there are too many."""
@@ -104,6 +109,9 @@ class ListeningSocket:
         self.made_count = self.closed_count = self.expired_count = self.refused_count = 0
         #: How many were not let in, since they could not say who they are.
         self.failed_count = 0
+        #: How many were made too often, and those of them that are not closed yet.
+        self.throttled_count = 0
+        self._held: dict[StreamSocket, TimerHandle] = {}
         #: What connections that are closed have brought and taken.
         self.closed_bytes_in = self.closed_bytes_out = 0
         self._now = host.clock.monotonic_s
@@ -187,7 +195,32 @@ class ListeningSocket:
         self._take_spare()
         self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
 
+    def _hold(self, sock: StreamSocket, host: str, delay_s: float) -> None:
+        """Close a connection that is not served, but not before some time has passed (KIP-612).
+
+        So its client is slowed down. Only so many are kept for that.
+        """
+        self.throttled_count += 1
+        logger.debug(
+            "a connection from %s on listener %s is closed in %g s: its quota is exceeded",
+            host,
+            self.listener.name,
+            delay_s,
+        )
+        if len(self._held) >= _HELD_MAX:
+            sock.close()
+        else:
+            self._held[sock] = self._loop.call_later(delay_s, self._drop, sock)
+
+    def _drop(self, sock: StreamSocket) -> None:
+        self._held.pop(sock).cancel()
+        sock.close()
+
     def _admit(self, sock: StreamSocket, host: str, port: int) -> None:
+        delay_of = self._limits.delay_s
+        if delay_of is not None and (delay_s := delay_of(host)):
+            self._hold(sock, host, delay_s)
+            return
         if not self._limits.admit(host):
             self.refused_count += 1
             logger.warning(
@@ -333,6 +366,8 @@ class ListeningSocket:
 
     def close(self) -> None:
         """Close every connection."""
+        for held in list(self._held):
+            self._drop(held)
         if self.entrance is not None:
             self.entrance.room.close()
         for connection in list(self.connections):
